@@ -1,0 +1,5 @@
+"""Playproof: record play of market games, train on it, and prove, or refuse to claim, an edge."""
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"

@@ -1,0 +1,70 @@
+"""The exception tree. Catch PlayproofError to catch them all.
+
+PlayproofError
+├── InputError            what a user or a file gave is not what was expected
+│   ├── ConfigError       an option, an environment variable or a configuration
+│   ├── DecodeError       bytes or JSON from a feed or a recording
+│   └── UnknownName       a name that is not in the table it was looked up in
+├── StoreError            the event store refuses to go on
+├── RefusedOrder          the game did not take an order; nothing has changed
+├── ContractError         a plug-in does not keep the Game contract
+├── MissingExtra          an optional part of the product is not installed
+└── GateFailed            a check said no (exit code 2)
+
+A message says what was expected, what was found and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class PlayproofError(Exception):
+    """Stand at the root of every error that this package raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(PlayproofError):
+    """Tell that something given from outside is not what was expected."""
+
+
+class ConfigError(InputError):
+    """Tell that an option, environment variable or configuration is wrong."""
+
+
+class DecodeError(InputError):
+    """Tell that bytes or JSON could not be read as what they claim to be."""
+
+
+class UnknownName(InputError):
+    """Tell that a name is not in its table, and which names are."""
+
+    def __init__(self, kind: str, found: str, known: Iterable[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(f"expected a known {kind}, found {found!r}; use one of: {names}")
+
+
+class StoreError(PlayproofError):
+    """Tell that the event store refuses to go on, and why."""
+
+
+class RefusedOrder(PlayproofError):
+    """Tell that the game did not take an order; nothing has changed."""
+
+
+class ContractError(PlayproofError):
+    """Tell which clauses of the Game contract a plug-in does not keep."""
+
+
+class MissingExtra(PlayproofError):
+    """Tell which extra brings the part that is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} is not installed; run: pip install 'playproof[{extra}]'")
+
+
+class GateFailed(PlayproofError):
+    """Tell that a check said no; the command line answers with exit code 2."""
+
+    exit_code = 2
