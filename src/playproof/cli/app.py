@@ -1,0 +1,160 @@
+"""The command `playproof`: a group whose commands are imported only when they are called.
+
+A command is an entry point of the group "playproof.commands": its name, and "module:app" with a Typer app. The
+line that `--help` shows for it is the first line of that module's docstring, read without importing it.
+Leaves out: what the commands do.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from playproof import __version__
+from playproof.errors import ConfigError, ContractError, PlayproofError
+
+GROUP = "playproof.commands"
+DEBUG = "PLAYPROOF_DEBUG"
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"playproof {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    context: typer.Context,
+    *,
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help=f"Show a traceback with every error; {DEBUG}=1 does the same.")
+    ] = False,
+) -> None:
+    """Record play of market games, train agents on it, and prove, or refuse to claim, that they have an edge.
+
+    Exit codes: 0 done, 1 error, 2 a gate or goal failed.
+
+    Example: playproof doctor
+    """
+    if debug:
+        os.environ[DEBUG] = "1"
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+class LazyCommand(TyperCommand):
+    """Stand for a command in listings, and become the real one when it is called."""
+
+    def __init__(self, name: str, target: str) -> None:
+        self.target = target
+        super().__init__(name=name, help=first_line(target.partition(":")[0]))
+
+    def load(self) -> Any:
+        """Import the command that this one stands for."""
+        module, _, attribute = self.target.partition(":")
+        try:
+            app = getattr(import_module(module), attribute, None)
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"command {self.name!r} needs the module {error.name!r}, which is not installed; run: playproof doctor"
+            ) from error
+        if not isinstance(app, typer.Typer):
+            raise ContractError(f"expected a Typer app at {self.target} for command {self.name!r}, found {app!r}")
+        command = get_command(app)
+        command.name = self.name
+        return command
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Hand the call over to the real command."""
+        return self.load().make_context(info_name, args, parent=parent, **extra)
+
+
+def first_line(module: str) -> str:
+    """Read the first line of a module's docstring without importing anything; empty if there is none."""
+    top, *rest = module.split(".")
+    spec = find_spec(top)
+    for folder in (spec and spec.submodule_search_locations) or []:
+        stem = Path(folder, *rest)
+        for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+            if path.exists():
+                return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    return ""
+
+
+def command_line() -> TyperGroup:
+    """Build the group with every command that is installed."""
+    app = typer.Typer(add_completion=False)
+    app.callback(invoke_without_command=True)(_root)
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    targets = {point.name: point.value for point in entry_points(group=GROUP)}
+    for name in sorted(targets):
+        group.add_command(LazyCommand(name, targets[name]))
+    return group
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code."""
+    try:
+        code = _run(list(sys.argv[1:] if args is None else args))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _run(args: list[str]) -> int:
+    """Call the command, and turn every expected way out of it into an exit code."""
+    try:
+        with command_line().make_context("playproof", args) as context:
+            context.command.invoke(context)
+    except typer.Exit as done:
+        return done.exit_code
+    except typer.Abort:
+        return INTERRUPTED
+    except typer.TyperException as error:
+        return _usage(error)
+    except PlayproofError as error:
+        return _fail(error)
+    return 0
+
+
+def _usage(error: typer.TyperException) -> int:
+    """Say how a call was wrong; a group called without a command has already printed its help."""
+    if message := error.format_message():
+        context = getattr(error, "ctx", None)
+        hint = f" Try: {context.command_path} --help" if context else ""
+        _red(f"{message}{hint}")
+    return 1
+
+
+def _fail(error: PlayproofError) -> int:
+    """Say what went wrong in one line, after the traceback where one is wanted."""
+    if os.environ.get(DEBUG, "0") not in ("", "0"):
+        traceback.print_exception(error)
+    _red(str(error))
+    return error.exit_code
+
+
+def _red(message: str) -> None:
+    typer.secho(f"error: {' '.join(message.split())}", err=True, fg="red")

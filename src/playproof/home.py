@@ -1,0 +1,86 @@
+"""The home folder: where everything that Playproof keeps lives on disk, and safe paths inside a folder.
+
+Leaves out: what stands in the folders; each stage knows its own.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Literal, get_args
+
+from playproof.errors import ConfigError, InputError
+
+VARIABLE = "PLAYPROOF_HOME"
+DEFAULT = "playproof-home"
+DATABASE = "playproof.db"
+"""The relational tables of a home, where no PostgreSQL URL is given."""
+
+Folder = Literal["log", "events", "datasets", "runs", "models", "reports"]
+FOLDERS: tuple[Folder, ...] = get_args(Folder)
+
+
+def home() -> Path:
+    """Give the home folder: $PLAYPROOF_HOME, or playproof-home here. It need not exist."""
+    return Path(os.environ.get(VARIABLE) or DEFAULT).expanduser().absolute()
+
+
+def folder(name: Folder, root: Path | None = None) -> Path:
+    """Give one of the home's folders, made if it is missing."""
+    path = (root or home()) / name
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"expected a folder that can be made at {path}, found: {error.strerror}; set {VARIABLE}"
+        ) from error
+    return path
+
+
+def database(root: Path | None = None) -> Path:
+    """Give the path of the home's database."""
+    return (root or home()) / DATABASE
+
+
+def safe_join(root: Path, *parts: str) -> Path:
+    """Join parts under root and give the real path, strictly inside the real root.
+
+    Parts may hold `/`. Refused are `..`, absolute and empty parts, backslashes, drives, NUL, text that no
+    file name can hold, and links that lead out. Links made after the call are not seen.
+    """
+    if not parts:
+        raise InputError(f"expected at least one part to join to {root}, found none")
+    for part in parts:
+        _check_part(part)
+    real_root = Path(os.path.realpath(root))
+    path = Path(os.path.realpath(real_root.joinpath(*parts)))
+    if real_root not in path.parents:
+        raise InputError(f"expected a path inside {real_root}, found {'/'.join(parts)!r}, which leads to {path}")
+    return path
+
+
+def _check_part(part: str) -> None:
+    """Refuse a part that could leave the folder it is joined to."""
+    pure = PurePosixPath(part)
+    why = None
+    if not pure.parts:
+        why = "it names nothing"
+    elif ".." in pure.parts:
+        why = "it climbs with .."
+    elif pure.is_absolute() or PureWindowsPath(part).anchor:
+        why = "it is absolute"
+    elif "\\" in part or "\0" in part:
+        why = "it holds a backslash or NUL"
+    elif not _encodable(part):
+        why = "no file name can hold it"
+    if why:
+        raise InputError(f"expected a relative path, found {part[:80]!r}; {why}")
+
+
+def _encodable(part: str) -> bool:
+    """Tell whether the file system's encoding takes the text."""
+    try:
+        os.fsencode(part)
+    except UnicodeEncodeError:
+        return False
+    return True
