@@ -28,7 +28,10 @@ from playproof.errors import ConfigError, ContractError, PlayproofError
 GROUP = "playproof.commands"
 DEBUG = "PLAYPROOF_DEBUG"
 INTERRUPTED = 130
-BROKEN_PIPE = 141
+BROKEN_PIPE = 1
+
+_COMPLETION = ("install_completion", "show_completion")
+"""Options that Typer gives every app, and that make no sense below the top."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -79,6 +82,7 @@ class LazyCommand(TyperCommand):
             raise ContractError(f"expected a Typer app at {self.target} for command {self.name!r}, found {app!r}")
         command = get_command(app)
         command.name = self.name
+        command.params = [param for param in command.params if param.name not in _COMPLETION]
         return command
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:

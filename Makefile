@@ -1,0 +1,52 @@
+# The commands of the project. `make demo` and `make test` set up what they need.
+# PYTHON names the interpreter that makes the virtual environment (3.11 or later).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+EXTRAS := train,browser,bench,dev
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench torture docs clean
+
+help: ## list the commands
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /make \1	/'
+
+setup: $(STAMP) ## make .venv, install everything that demo, tests and benches need, find Chromium
+	@scripts/chromium.sh $(BIN)/python
+
+$(STAMP): pyproject.toml constraints.txt
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "expected Python 3.11 or later as PYTHON=$(PYTHON)" >&2; exit 1; }
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@echo "installing into $(VENV); the first time takes some minutes"
+	$(PIP) install --quiet -c constraints.txt torch==2.13.0
+	$(PIP) install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $(STAMP)
+
+demo: setup ## show what the product does, into demo-output/
+	$(BIN)/playproof demo --output demo-output
+
+test: setup check ## run the checks and the tests
+	$(BIN)/python -m pytest
+
+check: setup ## ruff, mypy strict, and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_imports.py
+
+bench: setup ## run every bench and write docs/benchmarks.md
+	$(BIN)/playproof bench
+
+torture: setup ## run the tests with large counts
+	$(BIN)/python -m pytest -m torture --timeout 0
+
+docs: setup ## write docs/commands.md from the commands themselves
+	$(BIN)/python -m playproof.cli.reference > docs/commands.md
+
+clean: ## remove everything that the other commands made
+	rm -rf $(VENV) build dist demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,52 @@
+"""What every test stands on: a home of its own, the shared recordings, the browser, hypothesis profiles."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from playproof.chromium import find_chromium
+
+ROOT = Path(__file__).resolve().parents[1]
+
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """Give the folder of this checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Give the folder of real recordings, or skip where it is not there."""
+    path = ROOT.parent / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip("the recordings in ../shared/data are not here")
+    return path
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """Give the browser; without one skip, or fail where PLAYPROOF_REQUIRE_CHROMIUM=1, as in CI."""
+    path = find_chromium()
+    if path is None:
+        reason = "BROWSER TEST NOT RUN: no Chromium; run: make setup"
+        if os.environ.get("PLAYPROOF_REQUIRE_CHROMIUM") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give every test a home folder of its own."""
+    path = tmp_path / "home"
+    monkeypatch.setenv("PLAYPROOF_HOME", str(path))
+    return path
