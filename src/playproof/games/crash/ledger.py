@@ -24,8 +24,9 @@ MIN_BET = 1_000_000
 """The smallest order, 0.001."""
 MAX_LOTS = 1024
 """Open lots a player may hold; a further buy is refused."""
-MAX_MONEY = 2**53
-"""A larger order is refused, so that amounts stay exact in every client."""
+MAX_MONEY = 10**13
+"""No order, open cost or position may pass 10,000 coins, so that amounts stay exact in every client."""
+MAX_PROCEEDS = 2**62
 SIDEBET_TICKS = 40
 SHARES = (10, 25, 50, 100)
 """Shares of a position that the page offers to sell, in percent."""
@@ -38,7 +39,7 @@ def bought(amount: int, price: float) -> int:
 
 def proceeds(qty: int, price: float) -> int:
     """Give what a quantity sells for, rounded down."""
-    return int(qty * Fraction(price))
+    return min(int(qty * Fraction(price)), MAX_PROCEEDS)
 
 
 def average_cost(cost: int, qty: int) -> int:
@@ -141,8 +142,9 @@ class Ledger:
     def buy(self, amount: int, price: float) -> int:
         """Buy for an amount; give the quantity."""
         self.check_order(amount)
-        if self.limits.open_cost is not None and self.cost + amount > self.limits.open_cost:
-            raise RefusedOrder(f"open cost may not pass {show(self.limits.open_cost)}")
+        most = MAX_MONEY if self.limits.open_cost is None else self.limits.open_cost
+        if self.cost + amount > most:
+            raise RefusedOrder(f"open cost may not pass {show(most)}")
         if len(self.lots) >= MAX_LOTS:
             raise RefusedOrder(f"at most {MAX_LOTS} lots can be open")
         qty = bought(amount, price) if price > 0 else 0
