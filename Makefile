@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: setup ## show what the product does, into demo-output/
-	$(BIN)/playproof demo --output demo-output
+	$(BIN)/playproof crash demo --output demo-output
 
 test: setup check ## run the checks and the tests
 	$(BIN)/python -m pytest

@@ -72,6 +72,7 @@ def test_requirements_are_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_broken_base_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(doctor, "requires", lambda name: ["no-such-package>=1"])
+    monkeypatch.setattr(doctor, "_torch_threads", lambda: None)
     assert main(["doctor", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False
@@ -108,8 +109,9 @@ def test_places(tmp_path: Path) -> None:
     assert not doctor.place(tmp_path / "file" / "a").writable
 
 
-def test_the_home_is_looked_at_and_not_made(found: dict[str, Any], home: Path) -> None:
-    assert main(["doctor", "--json"]) == 0
+def test_the_home_is_looked_at_and_not_made(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_torch_threads", lambda: None)
+    assert doctor.diagnose()["home"] == {"path": str(home), "exists": False, "writable": True}
     assert not home.exists()
 
 
