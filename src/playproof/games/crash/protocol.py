@@ -10,6 +10,7 @@ trace and the payload; gameStateUpdate, playerUpdate and gameStatePlayerUpdate h
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -331,19 +332,25 @@ class Frame:
     ack_id: int | None = None
 
 
-def _read(text: str, what: str) -> Any:
+def read_json(text: str | bytes, *, nan: bool = True) -> Any:
+    """Read JSON; NaN and Infinity, which Python's clients write, only if told to. DecodeError when it is none."""
     try:
         return orjson.loads(text)
-    except ValueError:
-        raise DecodeError(f"expected {what} as JSON, found {text[:80]!r}") from None
+    except orjson.JSONDecodeError:
+        if not nan:
+            raise DecodeError(f"expected JSON, found {text[:80]!r}") from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise DecodeError(f"expected JSON, found {text[:80]!r}") from None
 
 
-def parse_frame(text: str) -> Frame:
+def parse_frame(text: str, *, nan: bool = False) -> Frame:
     """Read one text frame; DecodeError when it is none."""
     if not text or len(text) > MAX_FRAME:
         raise DecodeError(f"expected a frame of 1 to {MAX_FRAME} characters, found {len(text)}")
     if text[0] in _ENGINE:
-        return Frame(_ENGINE[text[0]], arguments=(_read(text[1:], "an open frame"),) if text[0] == "0" else ())
+        return Frame(_ENGINE[text[0]], arguments=(read_json(text[1:], nan=nan),) if text[0] == "0" else ())
     head = _HEAD.match(text)
     if head is None:
         raise DecodeError(f"expected an Engine.IO frame, found {text[:80]!r}")
@@ -353,8 +360,8 @@ def parse_frame(text: str) -> Frame:
     if kind == "other":
         return Frame(kind)
     if kind not in ("event", "ack"):
-        return Frame(kind, arguments=(_read(rest, f"a {kind} frame"),) if rest else ())
-    items = _read(rest, f"an {kind} frame")
+        return Frame(kind, arguments=(read_json(rest, nan=nan),) if rest else ())
+    items = read_json(rest, nan=nan)
     if not isinstance(items, list) or (kind == "event" and not (items and isinstance(items[0], str))):
         raise DecodeError(f"expected an {kind} as a list, found {rest[:80]!r}")
     if kind == "ack":
