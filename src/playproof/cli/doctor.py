@@ -160,10 +160,9 @@ def place(path: Path) -> Place:
 
 def numba_cache() -> Path:
     """Give the folder that compiled code is kept in."""
-    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
-        return Path(chosen)
-    beside = _package_folder() / "__pycache__"
-    return beside if place(beside).writable else Path.home() / ".cache" / "numba"
+    from playproof.compiled import cache_folder
+
+    return cache_folder(_package_folder(), ()).parent
 
 
 def _cores() -> int:
