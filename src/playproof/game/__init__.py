@@ -1,0 +1,99 @@
+"""Game: a frozen record of what a game provides, and the contract that it keeps.
+
+`load_game` finds one, `check_game` checks one, `play` sits a policy down at one. No stage names a
+game: everything special reaches it through this record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from playproof.game.fields import (
+    WAIT,
+    Action,
+    ActionSet,
+    Baseline,
+    Choice,
+    Column,
+    Decoder,
+    Episode,
+    Fact,
+    Feature,
+    Fold,
+    Frame,
+    Game,
+    Label,
+    Lazy,
+    Ledger,
+    Message,
+    Messages,
+    Numbers,
+    Observation,
+    Outcome,
+    Policy,
+    Reward,
+    Standing,
+    Step,
+    Terms,
+    Window,
+    Windows,
+    first,
+    lookup,
+    resolve,
+)
+from playproof.game.load import game_names, load_game
+
+if TYPE_CHECKING:
+    from playproof.game.contract import Problem
+
+__all__ = [
+    "WAIT",
+    "Action",
+    "ActionSet",
+    "Baseline",
+    "Choice",
+    "Column",
+    "Decoder",
+    "Episode",
+    "Fact",
+    "Feature",
+    "Fold",
+    "Frame",
+    "Game",
+    "Label",
+    "Lazy",
+    "Ledger",
+    "Message",
+    "Messages",
+    "Numbers",
+    "Observation",
+    "Outcome",
+    "Policy",
+    "Reward",
+    "Standing",
+    "Step",
+    "Terms",
+    "Window",
+    "Windows",
+    "broken_clauses",
+    "check_game",
+    "first",
+    "game_names",
+    "load_game",
+    "lookup",
+    "resolve",
+]
+
+
+def broken_clauses(game: Game) -> tuple[Problem, ...]:
+    """Run the contract; give everything that a game breaks."""
+    from playproof.game import contract
+
+    return contract.broken_clauses(game)
+
+
+def check_game(game: Game) -> None:
+    """Run the contract; raise ContractError with every broken clause."""
+    from playproof.game import contract
+
+    contract.check_game(game)
