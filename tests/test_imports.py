@@ -16,6 +16,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 LAYERS = (
     "errors",
+    "environments",
     "home",
     "money",
     "chromium",
