@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,13 +35,14 @@ def wheel(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def clean(project: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make an environment with the wheel and its base dependencies, and give its folder of programs."""
+def clean(project: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Make an environment with the wheel and its base dependencies, give its folder of programs, remove it."""
     folder = tmp_path_factory.mktemp("clean environment") / "venv"
     run(sys.executable, "-m", "venv", "--without-pip", folder)
     pip = (sys.executable, "-m", "pip", "--python", folder / "bin" / "python")
     run(*pip, "install", "-q", "--no-compile", "-c", project / "constraints.txt", wheel)
-    return folder / "bin"
+    yield folder / "bin"
+    shutil.rmtree(folder)
 
 
 def test_the_wheel_holds_every_file_of_the_package(project: Path, wheel: Path) -> None:
