@@ -48,95 +48,31 @@ ROUNDS_PER_DAY = 1300
 """At 0.2506 s a tick and 16.35 s between rounds, from 21 pairs of successive rugs, and 200 ticks a round."""
 
 CONNECTED_PLAYERS = (182.0, 200.0, 202.0, 204.0, 208.0, 250.0, 254.0, 255.0, 255.0)
-"""Equally spaced quantiles, from 699 messages; thin: they come from two captures of a minute and a half each."""
+"""Equally spaced quantiles, from 699 messages; thin: they come from two captures, of 90 and 35 seconds."""
 CONNECTED_STEP = 0.12
 """Farthest step of connected_players to the next round, in shares of its distribution; thin: 3 steps seen."""
 RUGPOOL_MEAN = 0.814
 """What an instarug pays in on average; thin: 0.701 after 1 instarug and 7.441 after 9 is all that was seen.
-The amount did not move in the three rounds between, so only instarugs pay in."""
+It did not move over two recorded rounds that were no instarugs, so only instarugs pay in."""
 RUGPOOL_STEP = (0.042, 0.255, 0.372, 0.441, 0.503, 0.569, 0.761, 1.556, 4.067)
 """Equally spaced quantiles of what an instarug pays in: the spread of the crowd's presale stakes about that mean."""
+# fmt: off
 HIGHEST_TODAY = (
-    (
-        1.0,
-        48.5,
-        96.7,
-        142.0,
-        185.0,
-        240.0,
-        309.0,
-        380.0,
-        514.0,
-        566.0,
-        663.0,
-        820.0,
-        924.0,
-        1570.0,
-        3840.0,
-        8890.0,
-        25800.0,
-    ),
-    (
-        1.0,
-        48.5,
-        96.7,
-        142.0,
-        185.0,
-        240.0,
-        309.0,
-        380.0,
-        514.0,
-        566.0,
-        663.0,
-        820.0,
-        924.0,
-        1570.0,
-        3840.0,
-        8890.0,
-        25800.0,
-    ),
-    (
-        1.0,
-        37.3,
-        67.3,
-        101.0,
-        136.0,
-        171.0,
-        229.0,
-        291.0,
-        351.0,
-        483.0,
-        536.0,
-        600.0,
-        679.0,
-        942.0,
-        1570.0,
-        4880.0,
-        25800.0,
-    ),
-    (1.0, 3.6, 4.5, 5.0, 5.5, 6.0, 7.0, 7.5, 7.9, 8.3, 8.8, 9.6, 10.6, 10.8, 11.7, 12.7, 16.8),
-    (
-        1.0,
-        48.5,
-        95.6,
-        141.0,
-        183.0,
-        240.0,
-        306.0,
-        380.0,
-        514.0,
-        566.0,
-        663.0,
-        820.0,
-        924.0,
-        1280.0,
-        3650.0,
-        8890.0,
-        25800.0,
-    ),
+    (1.0, 48.5, 96.7, 142.0, 185.0, 240.0, 309.0, 380.0, 514.0, 566.0,
+     663.0, 820.0, 924.0, 1570.0, 3840.0, 8890.0, 25800.0),
+    (1.0, 48.5, 96.7, 142.0, 185.0, 240.0, 309.0, 380.0, 514.0, 566.0,
+     663.0, 820.0, 924.0, 1570.0, 3840.0, 8890.0, 25800.0),
+    (1.0, 37.3, 67.3, 101.0, 136.0, 171.0, 229.0, 291.0, 351.0, 483.0,
+     536.0, 600.0, 679.0, 942.0, 1570.0, 4880.0, 25800.0),
+    (1.0, 3.6, 4.5, 5.0, 5.5, 6.0, 7.0, 7.5, 7.9, 8.3,
+     8.8, 9.6, 10.6, 10.8, 11.7, 12.7, 16.8),
+    (1.0, 48.5, 96.7, 142.0, 185.0, 240.0, 309.0, 380.0, 514.0, 566.0,
+     663.0, 820.0, 924.0, 1570.0, 3840.0, 8890.0, 25800.0),
 )
+# fmt: on
 """By world code, equally spaced quantiles of the day's highest peak at a random time of day: simulated (20,000
-rounds a world), since the recordings show only two, 11450 and 1886. Worlds `published` and `fair` have the same."""
+rounds a world), since the recordings show only two, 11450 and 1886. Worlds `fair` and `instarug` share the table
+of `published`, whose highest peaks they have."""
 
 GRID = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.995, 1.0)
 """Where the quantile tables of the crowd stand."""
