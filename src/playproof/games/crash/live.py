@@ -72,6 +72,10 @@ class Message:
     to: str | None = None
     without: frozenset[str] = frozenset()
 
+    def reaches(self, player_id: str) -> bool:
+        """Tell whether a player gets it."""
+        return player_id not in self.without and self.to in (None, player_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Ack:

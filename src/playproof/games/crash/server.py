@@ -3,9 +3,8 @@
 Leaves out: the game itself (live) and who gets in (entrance). One process, one table, one event
 loop; state lives in memory and ends with the process.
 
-A message is encoded once and its packet put on every client's own queue, so that a tick costs the
-same encoding work for one client as for hundreds. Beats follow deadlines, not pauses, so that the
-schedule does not drift.
+A message is encoded once, however many clients get it (fanout). Beats follow deadlines, not
+pauses, so that the schedule does not drift.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from typing import Any, TypeVar
 import orjson
 import socketio
 import uvicorn
-from engineio.packet import MESSAGE, Packet
+from engineio.packet import Packet
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -39,6 +38,7 @@ from starlette.types import ASGIApp
 
 from playproof.errors import ConfigError, PlayproofError
 from playproof.games.crash.entrance import MAX_INPUT, Entrance, Rules, is_loopback, read_token
+from playproof.games.crash.fanout import WRITE, FrameWriter, Outbox, frames, packet
 from playproof.games.crash.live import Ack, Entry, Message, Table
 from playproof.games.crash.protocol import ORDERS, SESSION, payload_of, read_json
 from playproof.games.crash.worlds import PUBLISHED, TICK_MS, get_world
@@ -112,8 +112,8 @@ class _Client:
     """One connection of a player; a player may have several."""
 
     player_id: str
-    socket: Any
-    """The Engine.IO socket."""
+    eio_sid: str
+    outbox: Outbox
 
 
 @dataclass
@@ -173,6 +173,7 @@ class CrashServer:
             json=_Json,
             http_compression=False,
         )
+        self._sio.eio.create_queue = Outbox
         self._sio.on("connect", self._connect)
         self._sio.on("disconnect", self._disconnect)
         for kind in ORDERS:
@@ -199,7 +200,7 @@ class CrashServer:
             return JSONResponse({"error": "this round is not known, or not over"}, 404)
         return Response(orjson.dumps(found), media_type="application/json")
 
-    async def _connect(self, sid: str, _environ: Any, auth: Any = None) -> None:
+    async def _connect(self, sid: str, environ: Any, auth: Any = None) -> None:
         """Log a client in: with a known token as that player, else as a new one."""
         auth = auth if isinstance(auth, dict) else {}
         try:
@@ -213,7 +214,8 @@ class CrashServer:
         elif name:
             self.table.join(player_id, name)
         eio_sid = self._sio.manager.eio_sid_from_sid(sid, "/")
-        client = _Client(player_id, self._sio.eio.sockets[eio_sid])
+        client = _Client(player_id, eio_sid, self._sio.eio.sockets[eio_sid].queue)
+        client.outbox.write = environ["asgi.scope"].get("extensions", {}).get(WRITE, {}).get("frames")
         asyncio.get_running_loop().call_soon(self._welcome, sid, client, token)
 
     def _new_player(self, name: str) -> tuple[str, str]:
@@ -249,9 +251,9 @@ class CrashServer:
             "speed": self.config.speed,
             "tickMs": TICK_MS,
         }
-        for message in (Message(SESSION, (session,)), *table.greet(player.id)):
-            self._put(client, _packet(message), sid)
         self._clients[sid] = client
+        greeting = [packet(message) for message in (Message(SESSION, (session,)), *table.greet(player.id))]
+        self._give(sid, client, greeting, frames(greeting))
 
     async def _disconnect(self, sid: str, _reason: Any = None) -> None:
         self._clients.pop(sid, None)
@@ -279,19 +281,24 @@ class CrashServer:
         return self._buckets.setdefault(player_id, Bucket(rate, time.monotonic)).take()
 
     def send(self, messages: Iterable[Message]) -> None:
-        """Put messages on the queues of the clients they are meant for."""
-        for message in messages:
-            packet = _packet(message)
-            for sid, client in list(self._clients.items()):
-                if client.player_id not in message.without and message.to in (None, client.player_id):
-                    self._put(client, packet, sid)
+        """Give messages to the clients they are meant for."""
+        ready = [(message, packet(message)) for message in messages]
+        special = {player for message, _ in ready for player in (message.to, *message.without) if player}
+        everybody = [sent for message, sent in ready if message.to is None]
+        framed = frames(everybody)
+        for sid, client in list(self._clients.items()):
+            if client.player_id not in special:
+                self._give(sid, client, everybody, framed)
+            else:
+                own = [sent for message, sent in ready if message.reaches(client.player_id)]
+                self._give(sid, client, own, frames(own))
 
-    def _put(self, client: _Client, packet: Packet, sid: str) -> None:
-        if client.socket.queue.qsize() >= MAX_BACKLOG:
+    def _give(self, sid: str, client: _Client, packets: list[Packet], framed: bytes) -> None:
+        if client.outbox.qsize() + len(packets) > MAX_BACKLOG:
             self._clients.pop(sid, None)
-            self._sio.start_background_task(client.socket.close, wait=False, abort=True)
-            return
-        client.socket.queue.put_nowait(packet)
+            self._sio.start_background_task(self._sio.eio.disconnect, client.eio_sid)
+        elif packets:
+            client.outbox.deliver(packets, framed)
 
     def step(self) -> None:
         """Move the table by one beat and tell everybody; from the event loop's thread."""
@@ -319,7 +326,7 @@ class CrashServer:
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
-                ws="websockets-sansio",
+                ws=FrameWriter,
                 ws_per_message_deflate=False,
                 ws_max_size=MAX_INPUT,
                 proxy_headers=False,
@@ -354,12 +361,6 @@ class _Uvicorn(uvicorn.Server):
 
 def _hashed(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-
-
-def _packet(message: Message) -> Packet:
-    """Encode a message once for all who get it."""
-    text = orjson.dumps([message.event, *message.arguments]).decode()
-    return Packet(MESSAGE, data=f"2{text}")
 
 
 def _page_headers(app: ASGIApp) -> ASGIApp:
