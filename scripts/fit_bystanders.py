@@ -100,6 +100,8 @@ class Recordings:
     trades: list[Message] = field(default_factory=list)
     trade_times: list[list[float]] = field(default_factory=list)
     """Arrival of every newTrade in seconds, by capture."""
+    entries: set[tuple[int, float]] = field(default_factory=set)
+    """Instarugs so far and the coins that players have entries in the rugpool for."""
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -154,6 +156,10 @@ def read_recordings(folder: Path) -> Recordings:
                     times.append(datetime.fromisoformat(row["ts"]).timestamp())
                     if "price" in payload(row["data"]):
                         found.trades.append(payload(row["data"]))
+                if row["event"] == "gameStatePlayerUpdate" and "totalEntries" in (
+                    pool := row["data"].get("rugpool", {})
+                ):
+                    found.entries.add((pool["instarugCount"], round(pool["totalEntries"] * pool["solPerEntry"], 3)))
         found.trade_times.append(times)
         found.history[name] = {entry["id"]: entry for state in states for entry in state.get("gameHistory", ())}
     return found
@@ -432,6 +438,7 @@ def fit_site(found: Recordings) -> Iterator[str]:
     pools = rugpools(found)
     rate = sum(amount for _, amount in pools) / sum(count for count, _ in pools)
     yield f"RUGPOOL_MEAN = {rate:.3f}  # states (instarugs, amount) seen: {pools}"
+    yield f"# rugpool entries seen (instarugs, coins they were given for): {sorted(found.entries)}"
 
 
 def fit_counts(found: Recordings) -> Iterator[str]:
