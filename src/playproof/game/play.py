@@ -66,7 +66,7 @@ class View:
             messages: list[Message] = []
             self._observe(self._state, messages)
             return tuple(messages), None
-        row = np.empty(len(self._set.features), np.float32)
+        row = np.full(len(self._set.features), np.nan, np.float32)
         mask = np.zeros(len(row), np.bool_)
         self._observe(self._state, row)
         if self._missing is not None:

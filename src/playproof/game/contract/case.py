@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,7 @@ from playproof.game.fields import (
     Fact,
     Frame,
     Game,
+    Ledger,
     Observation,
     Policy,
     Terms,
@@ -99,11 +100,18 @@ class Case:
         """Give the sample's events by window."""
         return spans(self.events)
 
-    def play(self, make: Callable[[int], Policy], actions: str, observation: str | None = None) -> list[Episode]:
-        """Play the sample with a policy made for each window's number."""
+    def play(
+        self,
+        make: Callable[[int], Policy],
+        actions: str,
+        observation: str | None = None,
+        ledger: Callable[[Terms], Ledger] | None = None,
+    ) -> list[Episode]:
+        """Play the sample with a policy made for each window's number, and with the game's ledger or another."""
         order = {window: number for number, window in enumerate(self.windows)}
         seat = Seat(observation or first(self.game.observations), Terms(actions))
-        return list(play(self.game, lambda window: make(order[window]), self.events, seat))
+        game = replace(self.game, ledger=ledger or self.game.ledger)
+        return list(play(game, lambda window: make(order[window]), self.events, seat))
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,7 @@ def _audited(case: Case, name: str, seed: int) -> list[str]:
         audits.append(Audit(case.game, replace(terms, stake=stake)))
         return audits[-1]
 
-    other = Case(replace(case.game, ledger=watched))
-    other.play(lambda window: Anything(actions, np.random.default_rng([seed, window])), name)
+    case.play(lambda window: Anything(actions, np.random.default_rng([seed, window])), name, ledger=watched)
     return [what for audit in audits for what in audit.found]
 
 
