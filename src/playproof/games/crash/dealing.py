@@ -10,8 +10,10 @@ import hashlib
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import date
+from functools import lru_cache
 from typing import Any
 
+from playproof.games.crash.bystanders import FIRST_ROUND
 from playproof.games.crash.fair import server_seed_hash
 from playproof.games.crash.messages import VERSION, Highest, number
 from playproof.games.crash.protocol import HISTORY, PastRound
@@ -59,6 +61,12 @@ def deal(world: World, seed: int, number: int, day: date) -> DealtRound:
     """Deal round `number` of a seed; the warm-up rounds have negative numbers."""
     secret, identity = server_seed(seed, number), game_id(seed, number, day)
     return DealtRound(number, identity, secret, site_round(world, secret, identity))
+
+
+@lru_cache(maxsize=4)
+def warm_up_rounds(world: World, seed: int, day: date) -> tuple[DealtRound, ...]:
+    """Deal the rounds before the first one, which fill statistics and history."""
+    return tuple(deal(world, seed, number, day) for number in range(FIRST_ROUND, 0))
 
 
 def past_round(dealt: DealtRound, timestamp: int, sidebets: list[dict[str, Any]]) -> PastRound:

@@ -40,6 +40,7 @@ class Gathering:
         self.positions: list[Position] = []
         """Positions that have been opened."""
         self._by_player: dict[int, list[Position]] = defaultdict(list)
+        self._at_rest: dict[int, Standing] = {}
         self._presale: deque[Position] = deque()
         self._entries: dict[int, list[Position]] = defaultdict(list)
         self._bets: dict[int, list[Position]] = defaultdict(list)
@@ -82,15 +83,20 @@ class Gathering:
         return acts
 
     def standings(self, price: float) -> list[Standing]:
-        """Add up where every bystander stands."""
-        return [
-            standing(positions[0].identity, (position.ledger for position in positions), price)
-            for positions in self._by_player.values()
-        ]
+        """Add up where every bystander stands; one who holds nothing stands still until the next buy."""
+        return [self._at_rest.get(player) or self._standing(player, price) for player in self._by_player]
+
+    def _standing(self, player: int, price: float) -> Standing:
+        positions = self._by_player[player]
+        found = standing(positions[0].identity, (position.ledger for position in positions), price)
+        if not found.qty and found.sidebet is None:
+            self._at_rest[player] = found
+        return found
 
     def _open(self, position: Position, tick: int, price: float) -> list[Act]:
         qty = position.ledger.buy(position.who.amount, price)
         self.positions.append(position)
+        self._at_rest.pop(position.who.player, None)
         self._by_player[position.who.player].append(position)
         return [(position.identity, Deal("buy", price, qty, position.who.amount, tick))]
 
@@ -98,6 +104,7 @@ class Gathering:
         """Place the sidebet, unless the same person has one open."""
         if any(mate.ledger.sidebet for mate in self._by_player[position.who.player]):
             return []
+        self._at_rest.pop(position.who.player, None)
         return [(position.identity, position.ledger.bet(position.who.sidebet_amount, tick))]
 
     def _close(self, position: Position, tick: int, price: float) -> list[Act]:

@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from playproof.errors import DecodeError, RefusedOrder
 from playproof.games.crash import messages as say
-from playproof.games.crash.bystanders import FIRST_ROUND, STRETCH, RoundContext, crowd, warm_site
-from playproof.games.crash.dealing import Archive, bystander_seed, deal, past_round
+from playproof.games.crash.bystanders import STRETCH, RoundContext, crowd, warm_site
+from playproof.games.crash.dealing import Archive, bystander_seed, deal, past_round, warm_up_rounds
 from playproof.games.crash.gathering import Act, Gathering, Identity, Position
 from playproof.games.crash.ledger import MIN_BET, Ledger, Limits, Sidebet
 from playproof.games.crash.protocol import (
@@ -45,6 +45,7 @@ from playproof.games.crash.protocol import (
     USERNAME,
     Leader,
     Phase,
+    PlayerState,
     PresaleLeader,
 )
 from playproof.games.crash.worlds import TICK_MS, World, WorldRound
@@ -135,6 +136,8 @@ class Player:
     interacted: bool = False
     sidebets: list[dict[str, Any]] = field(default_factory=list)
     """Rows of this round's sidebets."""
+    trades: list[dict[str, Any]] = field(default_factory=list)
+    """This round's own trades."""
 
     @property
     def identity(self) -> Identity:
@@ -179,7 +182,8 @@ class Table:
     """Run rounds of one world for any number of players.
 
     Not thread-safe. `clock` gives aware UTC and is used for time stamps and, unless `day` fixes
-    them, the dates in game ids. `log` receives every order and every movement of players' money.
+    them, the dates in game ids. Without a crowd only players trade; the site's figures are the same.
+    `log` receives every order and every movement of players' money.
     """
 
     phase: Phase
@@ -189,9 +193,16 @@ class Table:
     _repeated: bool
 
     def __init__(
-        self, world: World, seed: int, clock: Clock, *, day: date | None = None, log: list[Entry] | None = None
+        self,
+        world: World,
+        seed: int,
+        clock: Clock,
+        *,
+        day: date | None = None,
+        crowded: bool = True,
+        log: list[Entry] | None = None,
     ) -> None:
-        self.world, self.seed = world, seed
+        self.world, self.seed, self.crowded = world, seed, crowded
         self.payout = say.number(float(world.payout))
         self.players: dict[str, Player] = {}
         self._clock, self._day, self._log = clock, day, log
@@ -280,7 +291,8 @@ class Table:
         archive, rank = self._archive, self._ranks.get(player_id)
         state = say.full_state(self.scene(), archive.history, archive.highest, all_prices=True)
         self._say(STATE, state, to=player_id)
-        self._say_player(player)
+        self._say(PLAYER, self._player_state(player), to=player_id)
+        self._say(PLAYER_STATE, say.player_scene(self.scene(), self._own_entry(player), player.trades), to=player_id)
         self._say(USERNAME, say.username_status(player.id, player.name), to=player_id)
         self._say(RANK, say.leaderboard_position(player.id, rank, len(self._ranks)), to=player_id)
         return self._drain()
@@ -319,7 +331,7 @@ class Table:
         self._trade_count += 1
         self._note_fill(player, made.side, made)
         self._say_player(player)
-        self._say_trade(player.identity, made)
+        player.trades.append(self._say_trade(player.identity, made))
         return {"executedPrice": say.number(made.price), "timestamp": self._now()}
 
     def _bet(self, player: Player, payload: Any) -> dict[str, Any]:
@@ -408,7 +420,7 @@ class Table:
         self._say_state(say.tick_state(self.scene()))
         for whose, bet in lost:
             self._say_loss(whose, bet)
-        if self.tick % STRETCH == 0:
+        if self.crowded and self.tick % STRETCH == 0:
             self._crowd.add(crowd(self._bystander_seed, self.number, self.tick // STRETCH))
         self._say_acts(self._crowd.trade(self.tick, self.price))
 
@@ -434,16 +446,15 @@ class Table:
         active = self._playing()
         for player in self.players.values():
             player.ledger.start_round()
-            player.sidebets = []
+            player.sidebets, player.trades = [], []
         self._set_up(self.number + 1)
         self._say_full_state()
         for player in active:
             self._say_player(player)
 
     def _warm_up(self) -> None:
-        """Play the rounds before the first one, which fill statistics and history."""
-        day, now = self._today(), self._now()
-        rounds = [deal(self.world, self.seed, number, day) for number in range(FIRST_ROUND, 0)]
+        """Fill statistics and history with the rounds before the first one."""
+        rounds, now = warm_up_rounds(self.world, self.seed, self._today()), self._now()
         peaks = [(dealt.played.peak, dealt.played.rug_tick) for dealt in rounds]
         self._site = warm_site(self.world, self._bystander_seed, peaks)
         for dealt in rounds[-HISTORY:]:
@@ -454,7 +465,7 @@ class Table:
         """Deal a round and put the table at the start of its cooldown; the last leaderboard stays up."""
         self._dealt = deal(self.world, self.seed, number, self._today())
         self._context = self._site.context(number, self._dealt.played.hot)
-        self._crowd = Gathering(crowd(self._bystander_seed, number), self.world.payout)
+        self._crowd = Gathering(crowd(self._bystander_seed, number) if self.crowded else (), self.world.payout)
         self._sidebets: list[dict[str, Any]] = []
         self._ranks: dict[str, int] = {}
         self._repeated = False
@@ -503,10 +514,11 @@ class Table:
         self._say_state(say.full_state(self.scene(), self._archive.history, self._archive.highest))
 
     def _say_player(self, player: Player) -> None:
-        scene = self.scene()
-        update = say.player_state(player.id, player.ledger, scene, player.sidebets, player.interacted)
-        self._say(PLAYER, update, to=player.id)
-        self._say(PLAYER_STATE, say.player_scene(scene, self._own_entry(player)), to=player.id)
+        self._say(PLAYER, self._player_state(player), to=player.id)
+        self._say(PLAYER_STATE, say.player_scene(self.scene(), self._own_entry(player)), to=player.id)
+
+    def _player_state(self, player: Player) -> PlayerState:
+        return say.player_state(player.id, player.ledger, self.scene(), player.sidebets, player.interacted)
 
     def _say_acts(self, acts: list[Act]) -> None:
         """Say what bystanders did."""
@@ -517,8 +529,10 @@ class Table:
                 self._trade_count += 1
                 self._say_trade(identity, act)
 
-    def _say_trade(self, identity: Identity, made: say.Deal) -> None:
-        self._say(TRADE, say.trade(identity, made, self.game_id, self._unique()))
+    def _say_trade(self, identity: Identity, made: say.Deal) -> dict[str, Any]:
+        row = say.trade(identity, made, self.game_id, self._unique())
+        self._say(TRADE, row)
+        return row
 
     def _say_bet(self, identity: Identity, bet: Sidebet) -> dict[str, Any]:
         row = say.sidebet_placed(identity, bet, self._stamp())
@@ -536,8 +550,9 @@ class Table:
         whose, sale, bet, paid = settled.whose, settled.sale, settled.bet, settled.paid
         player = whose if isinstance(whose, Player) else None
         if sale is not None:
-            self._say_trade(whose.identity, sale)
+            row = self._say_trade(whose.identity, sale)
             if player:
+                player.trades.append(row)
                 self._note_fill(player, "rug_sale", sale, still_to_come=paid)
         if bet is not None:
             row = say.sidebet_won(whose.identity, bet, self._stamp(), paid, (self.tick, self.price))

@@ -498,8 +498,12 @@ def bystander_id(player: int) -> str:
     return f"bystander-{player:03d}"
 
 
-def player_scene(scene: Scene, entry: Leader | PresaleLeader | None = None) -> dict[str, Any]:
-    """Write gameStatePlayerUpdate, with the player's own leaderboard entry if it plays."""
+def player_scene(
+    scene: Scene,
+    entry: Leader | PresaleLeader | None = None,
+    trades: Sequence[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Write gameStatePlayerUpdate: with the player's own leaderboard entry if it plays, on login with its trades."""
     context = scene.context
     payload: dict[str, Any] = {
         "gameId": scene.game_id,
@@ -520,6 +524,8 @@ def player_scene(scene: Scene, entry: Leader | PresaleLeader | None = None) -> d
             },
         },
     }
+    if trades is not None:
+        payload["trades"] = list(trades)
     if entry is not None:
         payload["leaderboardEntry"] = entry
     return payload

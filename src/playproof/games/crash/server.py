@@ -76,6 +76,8 @@ class ServeConfig:
     """Where the access token lies; needed for an address that others can reach."""
     manual: bool = False
     """Beat only when told to (`CrashServer.step`), and do not limit the rate of orders."""
+    crowded: bool = True
+    """Let bystanders trade."""
     max_connections: int = 1000
     orders_per_second: float = 50.0
     """For each player; times the speed if that is above 1."""
@@ -159,7 +161,9 @@ class CrashServer:
         self.access_token = read_token(config.token_file) if config.token_file else None
         seed = secrets.randbits(256) if config.seed is None else config.seed
         day = None if config.seed is None else FIXED_DAY
-        self.table = Table(get_world(config.world), seed, lambda: datetime.now(UTC), day=day, log=log)
+        self.table = Table(
+            get_world(config.world), seed, lambda: datetime.now(UTC), day=day, crowded=config.crowded, log=log
+        )
         self._observer = observer
         self._clients: dict[str, _Client] = {}
         self._players: dict[str, str] = {}
