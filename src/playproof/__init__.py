@@ -1,5 +1,9 @@
 """Playproof: record play of market games, train on it, and prove, or refuse to claim, an edge."""
 
+from playproof.environments import register_when_imported
+
 __all__ = ["__version__"]
 
 __version__ = "0.1.0"
+
+register_when_imported()

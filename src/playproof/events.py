@@ -70,7 +70,7 @@ class Event:
     player_id: str | None = None
     raw: str | None = None
     """The JSON text as it came, after redaction."""
-    columns: Mapping[str, Value] = field(default=_NOTHING)
+    columns: Mapping[str, Value] = field(default_factory=lambda: _NOTHING)
     """The columns that the game declares; money as integers of its smallest unit."""
 
     def __post_init__(self) -> None:

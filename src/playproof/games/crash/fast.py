@@ -65,7 +65,7 @@ def round_key(seed: Any, round_number: int, purpose: int) -> Any:
 def counter_uniform(key: Any, tick: int, draw: int) -> float:
     """Draw number `draw` of a tick."""
     z = mix(key + _GOLDEN * (_EIGHT * np.uint64(tick) + np.uint64(draw) + _ONE))
-    return float(z >> _S11) * 2.0**-53
+    return float(np.int64(z >> _S11)) * 2.0**-53
 
 
 @inlined

@@ -74,6 +74,17 @@ def new_state(count: int = 1) -> NDArray[Any]:
 
 
 @inlined
+def apply_seat(s: Any) -> None:
+    """Seat a new player, who has executed nothing yet."""
+    s.execution_tick = 0
+    s.execution_price = 0.0
+    s.execution_trade = 0.0
+    s.execution_client_ms = 0.0
+    s.execution_latency_ms = 0.0
+    s.known &= ~(K_EXECUTION | K_CLIENT | K_PLAYER | K_BET)
+
+
+@inlined
 def apply_round(s: Any, id_hash: float) -> None:
     """Begin a round: the price is 1 at tick 0, nothing is active, no position is held."""
     s.price = 1.0

@@ -11,9 +11,12 @@ The slow obvious twin is `twin`; the tests hold both together, bit for bit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numba import carray, from_dtype, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from playproof.games.crash import bystanders, fold
@@ -160,12 +163,14 @@ FACTS = (
     "phase",
     "sell_share",
     "flags",
+    "no_effect",
     "positions_opened",
     "no_effect_actions",
 )
 """Integers told of every lane after every step; money in units of 10^-9."""
+FACT_COUNT = len(FACTS)
 
-HEADS = ((4, 9, 0), (4, 9, 5), (8, 9, 11))
+HEADS = np.array([[4, 9, 0], [4, 9, 5], [8, 9, 11]], np.int64)
 """Choices of each head, by action set."""
 
 INCREMENTS = np.array([0, 0, UNIT // 1000, UNIT // 100, UNIT // 10, UNIT, 0, 0, 0], np.int64)
@@ -177,6 +182,8 @@ SHARES = np.array([0, 10, 25, 50, 100], np.int64)
 SIZES = np.array([1, 2, 5, 10, 20, 50, 100, 200, 500], np.int64) * (UNIT // 1000)
 _CONNECTED = np.array(bystanders.CONNECTED_PLAYERS)
 _RUGPOOL_STEP = np.array(bystanders.RUGPOOL_STEP)
+_RUGPOOL_MEAN = bystanders.RUGPOOL_MEAN
+_HIGHEST_TODAY = np.array(bystanders.HIGHEST_TODAY)
 _CONNECTED_STEP = bystanders.CONNECTED_STEP
 
 Array = NDArray[Any]
@@ -191,15 +198,15 @@ def quantile(table: Array, u: float) -> float:
 
 
 @compiled
-def start_site(site: Any, seed: Any) -> None:
+def start_site(site: Any, world: int, seed: Any) -> None:
     """Draw where the site's statistics begin."""
     key = round_key(seed, FIRST_ROUND, BYSTANDERS)
     site.peaks[:] = 1.0
     site.level = counter_uniform(key, 0, 3)
     site.instarugs = int(RUGPOOL_THRESHOLD * counter_uniform(key, 0, 4))
-    site.rugpool = site.instarugs * quantile(_RUGPOOL_STEP, counter_uniform(key, 0, 5))
-    site.day_start = int(ROUNDS_PER_DAY * counter_uniform(key, 0, 6))
-    site.highest = 1.0
+    site.rugpool = site.instarugs * _RUGPOOL_MEAN
+    site.day_start = int(ROUNDS_PER_DAY * counter_uniform(key, 0, 5))
+    site.highest = quantile(_HIGHEST_TODAY[world], counter_uniform(key, 0, 6))
 
 
 @compiled
@@ -249,11 +256,11 @@ def tell_site(site: Any, s: Any, world: int, seed: Any, round_number: int, hot: 
 
 
 @compiled
-def seed_lane(lane: Any, site: Any, world: int, seed: Any) -> None:
-    """Key a lane and play its 100 warm-up rounds; round 0 comes next."""
+def seed_lane(lane: Any, site: Any, world: int, seed: Any, first_round: int) -> None:
+    """Key a lane and play its 100 warm-up rounds and all before the first; that one comes next."""
     lane.seed = seed
-    start_site(site, seed)
-    for number in range(FIRST_ROUND, 0):
+    start_site(site, world, seed)
+    for number in range(FIRST_ROUND, first_round):
         world_key = round_key(seed, number, WORLD)
         tick, peak = finish_round(
             world,
@@ -267,7 +274,7 @@ def seed_lane(lane: Any, site: Any, world: int, seed: Any) -> None:
             0,
         )
         finish_site(site, seed, number, peak, tick)
-    lane.round = -1
+    lane.round = first_round - 1
     lane.over = 1
 
 
@@ -350,6 +357,7 @@ def start_episode(lane: Any, s: Any, site: Any, cfg: Any) -> None:
     lane.no_effects = 0
     lane.flags = 0
     lane.done = 0
+    fold.apply_seat(s)
     start_round(lane, s, site, cfg)
     fold.apply_bet(s, lane.bet)
 
@@ -664,8 +672,9 @@ def tell_facts(lane: Any, facts: Array, row: int) -> None:
     facts[row, 9] = lane.phase
     facts[row, 10] = lane.share
     facts[row, 11] = lane.flags
-    facts[row, 12] = lane.opened
-    facts[row, 13] = lane.no_effects
+    facts[row, 12] = lane.flags & F_NO_EFFECT
+    facts[row, 13] = lane.opened
+    facts[row, 14] = lane.no_effects
 
 
 @inlined
@@ -688,11 +697,11 @@ def load_tape(lane: Any, row: int, cfg: Any, tape_rounds: Array) -> None:
 
 
 @compiled
-def seed_lanes(lanes: Array, sites: Array, config: Array, seeds: Array, chosen: Array) -> None:
+def seed_lanes(lanes: Array, sites: Array, config: Array, seeds: Array, first_round: int, chosen: Array) -> None:
     """Key the chosen lanes and play their warm-up rounds."""
     for i in range(len(lanes)):
         if chosen[i]:
-            seed_lane(lanes[i], sites[i], config[0].world, seeds[i])
+            seed_lane(lanes[i], sites[i], config[0].world, seeds[i], first_round)
 
 
 @compiled
@@ -719,6 +728,17 @@ def reset(
         tell_facts(lanes[i], facts, i)
 
 
+@inlined
+def outside(cfg: Any, actions: Array) -> bool:
+    """Tell whether an action is not one of the action set."""
+    heads = HEADS[cfg.actions]
+    bad = actions.shape[1] != (heads > 0).sum()
+    for i in range(len(actions)):
+        for k in range(actions.shape[1]):
+            bad |= actions[i, k] < 0 or actions[i, k] >= heads[k]
+    return bad
+
+
 @compiled
 def step(
     lanes: Array,
@@ -737,8 +757,13 @@ def step(
     final_facts: Array,
     restart: bool,
 ) -> int:
-    """Step every lane; with `restart` a finished lane starts its next episode. Give how many finished."""
+    """Step every lane; with `restart` a finished lane starts its next episode.
+
+    Give how many finished, or -1, and nothing done, if an action is not one of the action set.
+    """
     cfg = config[0]
+    if outside(cfg, actions):
+        return -1
     heads = actions.shape[1]
     finished = 0
     for i in range(len(lanes)):
@@ -804,3 +829,62 @@ def masks(lanes: Array, config: Array, out: Array) -> None:
                     row[13 + k] = lane.share != SHARES[k]
                 if cfg.clock == CLOCK_PRESS and lane.adjustments >= MAX_ADJUSTMENTS:
                     row[14:18] = False
+
+
+def pointer_to(dtype: Any) -> Callable[[int], Any]:
+    """Give a compiled cast from an address to a pointer to this type."""
+    target = types.CPointer(from_dtype(np.dtype(dtype)))
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def cast(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(target))
+
+        return target(types.int64), generate
+
+    return cast  # type: ignore[no-any-return]
+
+
+_lane_at, _state_at, _site_at = pointer_to(LANE), pointer_to(fold.STATE), pointer_to(SITE)
+_lots_at, _config_at, _tape_at, _tape_rounds_at = map(pointer_to, (LOTS, CONFIG, TAPE, TAPE_ROUND))
+_int_at, _float_at, _float32_at = pointer_to(np.int64), pointer_to(np.float64), pointer_to(np.float32)
+
+
+@compiled
+def step_at(at: Array) -> int:
+    """Step one lane whose arrays stand at the addresses given (see `addresses`).
+
+    Handing over one array instead of fifteen is what makes a single environment quick.
+    Give 0, or -1, and nothing done, if an action is not one of the action set.
+    """
+    lane = carray(_lane_at(at[0]), 1)[0]
+    s = carray(_state_at(at[1]), 1)[0]
+    site = carray(_site_at(at[2]), 1)[0]
+    lots = carray(_lots_at(at[3]), 1)[0]
+    cfg = carray(_config_at(at[4]), 1)[0]
+    action = carray(_int_at(at[7]), 3)
+    heads = HEADS[cfg.actions]
+    for k in range(3):
+        if action[k] < 0 or (action[k] >= heads[k] and action[k] != 0):
+            return -1
+    tape_price, tape_countdown = 0.0, 0
+    if cfg.taped > 0:
+        tick = carray(_tape_at(at[6]), lane.tape_start + lane.last_tick + 1)[
+            lane.tape_start + min(lane.tick + 1, lane.last_tick)
+        ]
+        tape_price = tick.price
+        tape_countdown = np.int64(tick.countdown)
+    reward = step_lane(lane, s, site, lots, cfg, tape_price, tape_countdown, action[0], action[1], action[2])
+    carray(_float_at(at[9]), 1)[0] = reward
+    if cfg.taped > 0 and lane.tick == 0:
+        load_tape(lane, 0, cfg, carray(_tape_rounds_at(at[5]), cfg.taped))
+    observe(s, cfg.observation, carray(_float32_at(at[8]), (1, at[11])), 0)
+    facts = carray(_int_at(at[10]), (1, FACT_COUNT + 1))
+    tell_facts(lane, facts, 0)
+    facts[0, FACT_COUNT] = lane.done
+    return 0
+
+
+def addresses(*arrays: Array) -> Array:
+    """Give where arrays stand: lane, state, site, lots, config, tape rounds, tape, action, obs, reward, facts."""
+    return np.array([array.__array_interface__["data"][0] for array in arrays] + [arrays[8].shape[-1]], np.int64)

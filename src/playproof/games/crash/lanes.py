@@ -1,0 +1,266 @@
+"""The kernel with its arrays: settings in, lanes that can be seeded, reset and stepped out.
+
+Leaves out: Gymnasium (env). One object serves both the single environment and the vector one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.errors import ConfigError, InputError, UnknownName
+from playproof.games.crash import fold, kernel
+from playproof.games.crash.fair import MASK, MAX_TICKS, id_hash
+from playproof.games.crash.ledger import MAX_MONEY, MIN_BET
+from playproof.games.crash.rewards import check_reward
+from playproof.games.crash.worlds import get_world
+from playproof.money import UNIT
+
+ObservationName = Literal["policy", "recorded", "market", "trader"]
+ActionsName = Literal["buttons", "buttons-share", "trader"]
+ClockName = Literal["tick", "press"]
+
+ACTION_CODES = {"buttons": kernel.BUTTONS, "buttons-share": kernel.BUTTONS_SHARE, "trader": kernel.TRADER}
+CLOCK_CODES = {"tick": kernel.CLOCK_TICK, "press": kernel.CLOCK_PRESS}
+COMPILED_SETS = {"policy": (kernel.POLICY, fold.POLICY_COUNT), "recorded": (kernel.RECORDED, fold.FEATURE_COUNT)}
+
+Array = NDArray[Any]
+
+
+def look_up(kind: str, name: str, table: dict[str, Any]) -> Any:
+    """Give a table's entry, or say which there are."""
+    if name not in table:
+        raise UnknownName(kind, name, table)
+    return table[name]
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Recorded rounds, laid end to end for the kernel."""
+
+    ticks: Array
+    rounds: Array
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+
+def make_tape(
+    rounds: Sequence[Sequence[float]],
+    game_ids: Sequence[str] | None = None,
+    countdowns: Sequence[Sequence[int]] | None = None,
+) -> Tape:
+    """Lay recorded rounds on a tape; each is its prices by tick, the last one the rug price."""
+    if not rounds:
+        raise InputError("expected at least one recorded round, found none")
+    names = game_ids if game_ids is not None else [f"tape-{number}" for number in range(len(rounds))]
+    if len(names) != len(rounds):
+        raise InputError(f"expected {len(rounds)} game ids, found {len(names)}")
+    table = np.zeros(len(rounds), kernel.TAPE_ROUND)
+    ticks = np.zeros(sum(len(prices) for prices in rounds), kernel.TAPE)
+    start = 0
+    for number, prices in enumerate(rounds):
+        values = np.asarray(prices, np.float64)
+        if not 2 <= len(values) <= MAX_TICKS + 1 or values[0] != 1.0 or not np.all((values >= 0.0) & (values < 1e9)):
+            raise InputError(
+                f"expected round {number} to hold 2 to {MAX_TICKS + 1} prices from 1 on, below 10^9; "
+                f"found {len(values)} beginning with {values[:3].tolist()}"
+            )
+        end = start + len(values)
+        ticks["price"][start:end] = values
+        if countdowns is not None:
+            ticks["countdown"][start:end] = countdowns[number]
+        table[number] = (start, values[:-1].max(), id_hash(names[number]), len(values) - 1)
+        start = end
+    return Tape(ticks, table)
+
+
+NO_TAPE = Tape(np.zeros(1, kernel.TAPE), np.zeros(0, kernel.TAPE_ROUND))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an environment of the crash game can be asked for."""
+
+    world: str = "published"
+    observation: ObservationName = "policy"
+    actions: ActionsName = "buttons"
+    reward: str = "minimal"
+    rounds: int = 1
+    """Rounds of a session; with more than one the bankroll is carried over and the end truncates."""
+    clock: ClockName = "tick"
+    """press: an adjustment of the bet does not let the tick pass, at most 8 in a row."""
+    balance: int = UNIT
+    """Starting money, in units of 10^-9."""
+    first_bet: int = MIN_BET
+    """What stands in the bet field at first, in units of 10^-9."""
+    stake: int | None = None
+    """Reserved stake of a round, in units: open cost + open sidebet + realised loss may not pass it."""
+    tape: Tape | None = None
+    """Recorded rounds to play in place of the world's own."""
+
+    def __post_init__(self) -> None:
+        check_reward(self.reward)
+        get_world(self.world)
+        if self.rounds < 1:
+            raise ConfigError(f"expected rounds >= 1, found {self.rounds}")
+        for what, amount in (("balance", self.balance), ("first_bet", self.first_bet)):
+            if not 0 <= amount <= MAX_MONEY:
+                raise ConfigError(f"expected {what} of 0 to {MAX_MONEY} units of 10^-9, found {amount}")
+
+    def to_record(self, lanes: int) -> Array:
+        """Write the settings as the kernel reads them."""
+        world = get_world(self.world)
+        config = np.zeros(1, kernel.CONFIG)
+        config["world"] = world.code
+        config["payout_numerator"] = world.payout.numerator
+        config["payout_denominator"] = world.payout.denominator
+        config["open_cost"] = MAX_MONEY if world.open_cost is None else world.open_cost
+        config["stake"] = -1 if self.stake is None else self.stake
+        config["balance"] = self.balance
+        config["first_bet"] = self.first_bet
+        config["rounds"] = self.rounds
+        config["clock"] = look_up("clock", self.clock, CLOCK_CODES)
+        config["actions"] = look_up("action set", self.actions, ACTION_CODES)
+        config["observation"] = COMPILED_SETS.get(self.observation, (kernel.POLICY, 0))[0]
+        config["taped"] = len(self.tape) if self.tape is not None else 0
+        config["stride"] = lanes
+        return config
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """Give the number of choices of each head."""
+        return tuple(int(n) for n in kernel.HEADS[look_up("action set", self.actions, ACTION_CODES)] if n)
+
+
+class Pool:
+    """Hand out arrays of one shape, again as soon as nobody else holds them.
+
+    A fresh array of this size costs page faults at every step, more than the step itself.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self._shape, self._dtype = shape, dtype
+        self._arrays: list[Array] = []
+
+    def take(self) -> Array:
+        """Give an array that nobody else holds; its values are left over."""
+        for array in self._arrays:
+            if sys.getrefcount(array) == _UNHELD:
+                return array
+        array = np.empty(self._shape, self._dtype)
+        self._arrays = [array, *self._arrays[: _POOLED - 1]]
+        return array
+
+
+_POOLED = 4
+_UNHELD = 3
+"""References to an array that only its pool holds: the list, the loop and the question."""
+
+
+class Lanes:
+    """Hold the state of some lanes and move them."""
+
+    def __init__(self, settings: Settings, count: int) -> None:
+        self.settings = settings
+        self.count = count
+        self.config = settings.to_record(count)
+        self.width = COMPILED_SETS.get(settings.observation, COMPILED_SETS["policy"])[1]
+        self.lanes = np.zeros(count, kernel.LANE)
+        self.states = fold.new_state(count)
+        self.sites = np.zeros(count, kernel.SITE)
+        self.lots = np.zeros(count, kernel.LOTS)
+        tape = settings.tape or NO_TAPE
+        self.tape, self.tape_rounds = tape.ticks, tape.rounds
+        self._obs = Pool((count, self.width), np.float32)
+        self._facts = Pool((count, len(kernel.FACTS)), np.int64)
+        self.final_obs = np.zeros((count, self.width), np.float32)
+        self.final_facts = np.zeros((count, len(kernel.FACTS)), np.int64)
+
+    def seed(self, seeds: Sequence[int], chosen: Array, first_round: int = 0) -> None:
+        """Key the chosen lanes; their next round is the first."""
+        keys = np.array([seed & MASK for seed in seeds], np.uint64)
+        kernel.seed_lanes(self.lanes, self.sites, self.config, keys, first_round, chosen)
+
+    def reset(self, chosen: Array) -> tuple[Array, Array]:
+        """Start a new episode in the chosen lanes; give observations and facts of all."""
+        obs, facts = self._obs.take(), self._facts.take()
+        kernel.reset(self.lanes, self.states, self.sites, self.config, self.tape_rounds, chosen, obs, facts)
+        return obs, facts
+
+    def step(self, actions: Array, restart: bool) -> tuple[Array, Array, Array, Array, int]:
+        """Step every lane; give observations, rewards, done codes, facts and how many finished."""
+        obs, facts = self._obs.take(), self._facts.take()
+        rewards = np.empty(self.count)
+        done = np.empty(self.count, np.int8)
+        finished = kernel.step(
+            self.lanes,
+            self.states,
+            self.sites,
+            self.lots,
+            self.config,
+            self.tape_rounds,
+            self.tape,
+            actions,
+            obs,
+            rewards,
+            done,
+            facts,
+            self.final_obs,
+            self.final_facts,
+            restart,
+        )
+        if finished < 0:
+            self._refuse(actions)
+        return obs, rewards, done, facts, finished
+
+    def _refuse(self, actions: Array) -> None:
+        """Say which action is not one of the action set."""
+        heads = np.array(self.settings.heads)
+        if actions.shape[1] != len(heads):
+            raise InputError(f"expected {len(heads)} heads an action, found {actions.shape[1]}")
+        lane = int(np.flatnonzero(((actions < 0) | (actions >= heads)).any(axis=1))[0])
+        raise InputError(f"expected choices below {heads.tolist()}, found {actions[lane].tolist()} in lane {lane}")
+
+    def masks(self) -> Array:
+        """Give which choices can have an effect now, the heads side by side."""
+        out = np.empty((self.count, sum(self.settings.heads)), np.bool_)
+        kernel.masks(self.lanes, self.config, out)
+        return out
+
+
+class OneLane(Lanes):
+    """One lane, stepped with as little as possible around it."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, 1)
+        self._action = np.zeros(3, np.int64)
+        self._chosen = self._action[: len(settings.heads)]
+        self._row = np.zeros((1, self.width), np.float32)
+        self._reward = np.zeros(1)
+        self._told = np.zeros((1, kernel.FACT_COUNT + 1), np.int64)
+        self._addresses = kernel.addresses(
+            self.lanes,
+            self.states,
+            self.sites,
+            self.lots,
+            self.config,
+            self.tape_rounds,
+            self.tape,
+            self._action,
+            self._row,
+            self._reward,
+            self._told,
+        )
+
+    def step_one(self, action: Any) -> tuple[Array, float, list[int]]:
+        """Take an action; give observation, reward, and the facts with the done code behind them."""
+        self._chosen[:] = action
+        if kernel.step_at(self._addresses) < 0:
+            self._refuse(self._chosen[None, :])
+        return self._row[0].copy(), self._reward.item(), self._told[0].tolist()
