@@ -1,0 +1,619 @@
+"""The feature table of the crash game: every number an observation may hold, and the four sets made of it.
+
+Names, order, units, definitions and fill values stand here once; `fold` and `history` write the
+numbers, docs/features.md and the schemas are generated. Leaves out: computing anything. Importing
+this needs no compiler.
+
+A row holds what could be known at its moment. The leaderboard comes with the tick's own message; a
+trade stamped with a tick comes after it, so the row of tick t holds the trades of ticks before t and
+those of t that were heard so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from playproof.game import Feature, Numbers
+
+WINDOW = 40
+"""Ticks of the volumes and of the price and volume statistics; a sidebet's span."""
+WHALE_WINDOW = 10
+LOTS = 10
+"""Oldest open lots that `trader` shows."""
+PAST_ROUNDS = 5
+
+KNOWLEDGE = (
+    "tick",
+    "player",
+    "round",
+    "rugpool",
+    "session",
+    "highest",
+    "execution",
+    "client",
+    "velocity",
+    "acceleration",
+    "bet",
+    "leaderboard",
+    "lots",
+    *(f"past_{back}" for back in range(1, PAST_ROUNDS + 1)),
+)
+"""What a feed may have told; place i is bit i of `known`. The first eleven are the fold's, the others history's."""
+
+STATE, TRADE, OWN = "gameStateUpdate", "standard/newTrade", "playerUpdate"
+FILLS_OWN = "own fills: order acks, playerUpdate"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the table."""
+
+    name: str
+    unit: str
+    source: str
+    needs: str
+    """What must have been told before the feature is known: words of KNOWLEDGE, separated by blanks."""
+    how: str
+    fill: float = 0.0
+
+    @property
+    def feature(self) -> Feature:
+        """Give the row as the game's record holds it."""
+        return Feature(self.name, self.unit, self.source, self.how, self.fill)
+
+
+SERVER = (
+    Entry("tick", "ticks", STATE, "tick", "tickCount; 0 until the round is active, as on the feed"),
+    Entry("price", "multiplier", STATE, "tick", "the last price said; filled with 1, where every round starts", 1.0),
+    Entry("game_phase", "code", STATE, "tick", "0 cooldown, 1 presale, 2 active, 3 rugged; filled with cooldown"),
+    Entry(
+        "cooldown_timer_ms",
+        "ms",
+        STATE,
+        "tick",
+        "cooldownTimer; while the round is active 0, but in world `drift` 250 for each tick left of a countdown",
+    ),
+    Entry("allow_pre_round_buys", "flag", STATE, "tick", "1 in the presale"),
+    Entry("active", "flag", STATE, "tick", "1 from tick 0 to the rug, the rug's message included"),
+    Entry("rugged", "flag", STATE, "tick", "1 from the rug to the next round"),
+    Entry("connected_players", "players", STATE, "", "connectedPlayers; 0 until told, which no real feed says"),
+    Entry(
+        "game_id_hash",
+        "hash in [0, 1)",
+        STATE,
+        "round",
+        "an identity made of the gameId, to join rows by; no feature to learn from, hence not in `policy`",
+    ),
+)
+PLAYER = (
+    Entry("balance", "coins", OWN, "player", "cash; filled with 1, the balance a player starts with", 1.0),
+    Entry("position_qty", "coins at price 1", OWN, "player", "positionQty"),
+    Entry(
+        "avg_entry_price", "multiplier", OWN, "player", "avgCost: cost of the held lots / their quantity; 0 when flat"
+    ),
+    Entry(
+        "cumulative_pnl", "coins", OWN, "player", "cumulativePnL as last told: realised and unrealised, of this round"
+    ),
+    Entry("total_invested", "coins", OWN, "player", "totalInvested of this round, sidebet stakes included"),
+)
+RUGPOOL = (
+    Entry(
+        "rugpool_amount",
+        "coins",
+        STATE,
+        "rugpool",
+        "rugpoolAmount; filled with its mean, 4.5 instarugs of 0.814 each",
+        3.663,
+    ),
+    Entry("rugpool_threshold", "instarugs", STATE, "rugpool", "threshold; filled with 10, the only value seen", 10.0),
+    Entry(
+        "instarug_count",
+        "instarugs",
+        STATE,
+        "rugpool",
+        "instarugCount; filled with its mean, which no real count equals",
+        4.5,
+    ),
+)
+_SIMULATED = "over a million simulated rounds, which no real count equals"
+SESSION = (
+    Entry(
+        "average_multiplier",
+        "multiplier",
+        STATE,
+        "session",
+        "averageMultiplier: mean peak of the last 100 rounds; filled with the median of that mean over a million "
+        "simulated rounds (its own mean, 9.4, hangs on a few peaks)",
+        4.78,
+    ),
+    Entry(
+        "count_2x",
+        "rounds",
+        STATE,
+        "session",
+        f"rounds of the last 100 that reached 2; filled with the mean {_SIMULATED}",
+        43.95,
+    ),
+    Entry("count_10x", "rounds", STATE, "session", "the same for 10", 7.73),
+    Entry("count_50x", "rounds", STATE, "session", "the same for 50", 1.38),
+    Entry("count_100x", "rounds", STATE, "session", "the same for 100", 0.65),
+    Entry(
+        "highest_today",
+        "multiplier",
+        STATE,
+        "highest",
+        "highestToday, told about once in 100 messages; filled with the median peak of half a day, simulated",
+        540.8,
+    ),
+)
+DERIVED = (
+    Entry(
+        "price_velocity",
+        "multiplier a tick",
+        STATE,
+        "velocity",
+        "price(t) - price(t-1), the rug included; 0 at tick 0 and, as unknown, after a missed tick",
+    ),
+    Entry(
+        "price_acceleration",
+        "multiplier a tick^2",
+        STATE,
+        "acceleration",
+        "price_velocity(t) - price_velocity(t-1); 0 at tick 0 and, as unknown, until two ticks after a missed one",
+    ),
+    Entry("unrealized_pnl", "coins", f"{STATE}, {OWN}", "player", "position_qty x (price - avg_entry_price)"),
+    Entry(
+        "position_pnl_pct",
+        "fraction",
+        f"{STATE}, {OWN}",
+        "player",
+        "unrealized_pnl / cost of the held lots; 0 when flat. A fraction in spite of its name: 0.1 is 10 %",
+    ),
+    Entry(
+        "rugpool_ratio",
+        "fraction",
+        STATE,
+        "rugpool",
+        "rugpool_amount / rugpool_threshold; filled with the ratio of their fills",
+        0.3663,
+    ),
+    Entry(
+        "balance_at_risk_pct",
+        "fraction",
+        f"{STATE}, {OWN}",
+        "player",
+        "position_qty x price / (balance + position_qty x price); 0 when flat. A fraction: 0.1 is 10 %",
+    ),
+)
+ACTION = (
+    Entry(
+        "time_in_position",
+        "ticks",
+        f"{STATE}, {OWN}",
+        "player",
+        "ticks since the position was opened from flat; 0 when flat",
+    ),
+    Entry(
+        "ticks_since_last_action",
+        "ticks",
+        f"{STATE}, presses",
+        "tick",
+        "ticks since the last press of BUY, SELL or SIDEBET in this round, or since its start",
+    ),
+    Entry(
+        "bet_amount",
+        "coins",
+        "presses",
+        "bet",
+        "what stands in the bet field; filled with 0.001, which stands there at first",
+        0.001,
+    ),
+)
+_LAST = "of the last own execution completed before this row"
+EXECUTION = (
+    Entry(
+        "execution_tick",
+        "ticks",
+        FILLS_OWN,
+        "execution",
+        f"tick {_LAST}; 0 while there was none, which execution_price tells apart",
+    ),
+    Entry(
+        "execution_price", "multiplier", FILLS_OWN, "execution", f"price {_LAST}; 0 while there was none: no price is"
+    ),
+    Entry("trade_id_hash", "hash in [0, 1)", TRADE, "execution client", f"identity {_LAST}; only recordings know it"),
+    Entry("client_timestamp", "ms", "presses", "execution client", f"page time of the press {_LAST}; recordings only"),
+    Entry("latency_ms", "ms", "presses, order acks", "execution client", f"press to ack {_LAST}; recordings only"),
+)
+_BOARD = (
+    "of the leaderboard, which holds at most 10, practice tokens left out; filled with the mean of 241 recorded ticks"
+)
+CROWD = (
+    Entry("players_in_game", "players", STATE, "leaderboard", f"entries {_BOARD}", 9.59),
+    Entry("players_with_positions", "players", STATE, "leaderboard", f"entries with positionQty > 0 {_BOARD}", 3.31),
+    Entry(
+        "total_market_capital",
+        "coins",
+        STATE,
+        "leaderboard",
+        f"positionQty of all entries x the price said with them, {_BOARD}",
+        0.285,
+    ),
+    Entry(
+        "recent_buy_volume",
+        "coins",
+        TRADE,
+        "",
+        "amounts of the buys heard of that are stamped with ticks t-39 to t of this round (all of it, if younger); "
+        "presale buys are stamped 0",
+    ),
+    Entry("recent_sell_volume", "coins", TRADE, "", "the same for sells"),
+    Entry(
+        "trade_flow_ratio",
+        "fraction",
+        TRADE,
+        "",
+        "recent_buy_volume / (recent_buy_volume + recent_sell_volume); 0.5 when both are 0",
+        0.5,
+    ),
+    Entry(
+        "whale_activity_flag",
+        "flag",
+        TRADE,
+        "",
+        "1 if a trade stamped with ticks t-9 to t of this round is above 10 x the median of the last 100 trades heard "
+        "of, in whatever round (of all, if fewer; the mean of the middle two, if even)",
+    ),
+)
+PRICE_STATISTICS = (
+    Entry(
+        "price_mean_40",
+        "multiplier",
+        STATE,
+        "tick",
+        "mean price of ticks t-39 to t of this round that were seen (all, if younger; tick 0 is 1 by rule); "
+        "like the other three filled as if only the start price were known",
+        1.0,
+    ),
+    Entry("price_std_40", "multiplier", STATE, "tick", "standard deviation of the same, divided by their number"),
+    Entry("price_min_40", "multiplier", STATE, "tick", "lowest of the same", 1.0),
+    Entry("price_max_40", "multiplier", STATE, "tick", "highest of the same", 1.0),
+)
+VOLUME_STATISTICS = (
+    Entry(
+        "volume_mean_40",
+        "coins a tick",
+        TRADE,
+        "",
+        "mean over ticks t-39 to t of this round (all, if younger) of the volume stamped with each, buys and sells",
+    ),
+    Entry("volume_std_40", "coins a tick", TRADE, "", "standard deviation of the same, divided by their number"),
+    Entry("volume_min_40", "coins a tick", TRADE, "", "lowest of the same"),
+    Entry("volume_max_40", "coins a tick", TRADE, "", "highest of the same"),
+)
+_CHANGES = "standard deviation (divided by their number) of the changes price(t) / price(t-1) - 1"
+CURRENT = (
+    Entry("has_positions", "flag", OWN, "player", "1 if position_qty > 0"),
+    Entry(
+        "bankroll",
+        "coins",
+        f"{STATE}, {OWN}",
+        "player",
+        "balance + position_qty x price, an open sidebet at 0; filled with 1, the balance a player starts with",
+        1.0,
+    ),
+    Entry("position_count", "lots", FILLS_OWN, "lots", "open lots, more than 10 included"),
+    Entry(
+        "volatility_first_40", "fraction a tick", STATE, "", f"{_CHANGES} of ticks 1 to 40 seen so far; 0 before tick 1"
+    ),
+    Entry("volatility_last_10", "fraction a tick", STATE, "", f"{_CHANGES} of ticks t-9 to t seen; 0 before tick 1"),
+    Entry(
+        "volatility_ratio", "ratio", STATE, "", "volatility_last_10 / volatility_first_40; 1 while the latter is 0", 1.0
+    ),
+)
+
+
+def past_entries(back: int) -> tuple[Entry, ...]:
+    """Describe the finished round that lies `back` rounds back, 1 being the last one."""
+    which = f"of the finished round {back} back, 1 being the last one known (from its rug on)"
+    needs = f"past_{back}"
+    return (
+        Entry(f"history_{back}_end_price", "multiplier", STATE, needs, f"rug price {which}; 0 if unknown: no price is"),
+        Entry(
+            f"history_{back}_duration",
+            "ticks",
+            STATE,
+            needs,
+            f"rug tick {which}; 0 if unknown: a real one is at least 1",
+        ),
+        Entry(
+            f"history_{back}_peak",
+            "multiplier",
+            STATE,
+            needs,
+            f"highest price {which}; 0 if unknown: a real one is at least 1",
+        ),
+        Entry(f"history_{back}_ultra_short_flag", "flag", STATE, needs, f"1 for an instarug, duration < 6, {which}"),
+    )
+
+
+def lot_entries(place: int) -> tuple[Entry, ...]:
+    """Describe the open lot in a place, 1 being the oldest."""
+    which = f"of open lot {place}, 1 being the oldest; 0 if there is none: a real one costs at least 0.001"
+    return (
+        Entry(f"lot_{place}_entry_price", "multiplier", FILLS_OWN, "lots", f"cost / quantity of what is left {which}"),
+        Entry(f"lot_{place}_bet_size", "coins", FILLS_OWN, "lots", f"cost of what is left {which}"),
+        Entry(f"lot_{place}_pnl_pct", "fraction", f"{STATE}, {FILLS_OWN}", "lots", f"price / entry price - 1 {which}"),
+    )
+
+
+HISTORY = tuple(row for back in range(1, PAST_ROUNDS + 1) for row in past_entries(back))
+POSITIONS = tuple(row for place in range(1, LOTS + 1) for row in lot_entries(place))
+META_CONTEXT = (
+    *(
+        Entry(
+            f"log_return_{ticks}",
+            "log",
+            STATE,
+            "",
+            f"ln(price / the oldest price seen among ticks t-{ticks} to t of this round)",
+        )
+        for ticks in (3, 5, 10, 20)
+    ),
+    Entry(
+        "rsi_14",
+        "0 to 100",
+        STATE,
+        "",
+        "100 x gains / (gains + losses), sums of the price differences of ticks t-13 to t of this round; 50 when both "
+        "are 0",
+        50.0,
+    ),
+    Entry(
+        "z_score_20",
+        "standard deviations",
+        STATE,
+        "",
+        "(price - mean) / standard deviation (divided by their number) of the prices seen of ticks t-19 to t of this "
+        "round; 0 while that is 0",
+    ),
+    Entry(
+        "drawdown_from_peak",
+        "fraction",
+        STATE,
+        "",
+        "1 - price / highest price seen in this round, the start price 1 included",
+    ),
+    Entry(
+        "run_up_from_low",
+        "fraction",
+        STATE,
+        "",
+        "price / lowest price seen in this round, the start price 1 included, - 1",
+    ),
+    Entry("ticks_since_peak", "ticks", STATE, "", "ticks since that highest price was first seen"),
+    Entry("ticks_since_low", "ticks", STATE, "", "ticks since that lowest price was first seen"),
+    Entry(
+        "ticks_since_big_move",
+        "ticks",
+        STATE,
+        "",
+        "ticks since the last big move seen in this round, or since its start. A big move changes the price by more "
+        "than 12 % in one tick: ordinary changes stay below 9 %, big ones, god candles and rugs are above 13 %",
+    ),
+    Entry("big_moves_10", "moves", STATE, "", "big moves seen on ticks t-9 to t of this round"),
+    Entry(
+        "up_share_10",
+        "fraction",
+        STATE,
+        "",
+        "share of ticks t-9 to t of this round on which the price rose; 0.5 before tick 1",
+        0.5,
+    ),
+    Entry("range_10", "fraction", STATE, "", "(highest - lowest) / highest price seen of ticks t-9 to t of this round"),
+    Entry("log_price", "log", STATE, "tick", "ln(price)"),
+    Entry("half_lives", "half-lives", STATE, "tick", "tick / 138: half of all rounds are over after 138.3 ticks"),
+    Entry("rounds_in_session", "rounds", STATE, "", "rounds begun in this session, the present one included"),
+    Entry("session_pnl", "coins", OWN, "player", "result of the finished rounds of this session"),
+    Entry(
+        "win_streak",
+        "rounds",
+        OWN,
+        "player",
+        "finished rounds in a row with a profit; one without a trade changes nothing, one that breaks even ends it",
+    ),
+    Entry("loss_streak", "rounds", OWN, "player", "the same with a loss"),
+    Entry(
+        "rounds_since_trade",
+        "rounds",
+        OWN,
+        "player",
+        "finished rounds of this session since the last one with a buy or sidebet, or since its start",
+    ),
+    Entry(
+        "mean_peak_5",
+        "multiplier",
+        STATE,
+        "past_1",
+        "mean peak of the last 5 finished rounds known, fewer if there are; 0 if none",
+    ),
+    Entry("mean_duration_5", "ticks", STATE, "past_1", "the same of their durations"),
+)
+SWEET_SPOT = (
+    Entry("in_sweet_spot", "flag", STATE, "", "1 if 25 <= price <= 50"),
+    Entry("ticks_in_sweet_spot", "ticks", STATE, "", "ticks seen in this round with 25 <= price <= 50"),
+    Entry("sweet_spot_reached", "flag", STATE, "", "1 if a price of 25 or more was seen in this round"),
+)
+_PREDICTOR = "a predictor, asked on this round's ticks"
+DURATION_PRED = (
+    Entry(
+        "predicted_duration",
+        "ticks",
+        _PREDICTOR,
+        "",
+        "expected rug tick; without a prediction tick + 200, the constant hazard's",
+        200.0,
+    ),
+    Entry(
+        "duration_confidence", "0 to 1", _PREDICTOR, "", "0 without a prediction: nothing is known beyond the base rate"
+    ),
+    Entry("sidebet_active", "flag", FILLS_OWN, "player", "1 while an own sidebet is open and not settled"),
+    Entry(
+        "ticks_until_sidebet",
+        "ticks",
+        FILLS_OWN,
+        "player",
+        "ticks until the open sidebet ends and the next may be placed; 0 if none is open",
+    ),
+)
+RUG_PREDICTION = (
+    Entry(
+        "rug_probability",
+        "0 to 1",
+        _PREDICTOR,
+        "",
+        "P(rug within 40 ticks); without a prediction 1 - 0.995^40, the constant hazard's",
+        1.0 - 0.995**WINDOW,
+    ),
+    Entry("rug_confidence", "0 to 1", _PREDICTOR, "", "0 without a prediction: nothing is known beyond the base rate"),
+    Entry(
+        "ticks_to_rug_norm",
+        "ratio",
+        _PREDICTOR,
+        "",
+        "expected ticks to the rug / 200, the constant hazard's; 1 without a prediction",
+        1.0,
+    ),
+    Entry(
+        "is_critical", "flag", _PREDICTOR, "", "1 if rug_probability >= 0.5: a rug within 40 ticks is as likely as not"
+    ),
+    Entry(
+        "should_exit",
+        "flag",
+        _PREDICTOR,
+        "",
+        "1 if rug_probability >= 0.2, where a sidebet breaks even; a mark, not advice",
+    ),
+)
+
+GROUPS: Mapping[str, tuple[Entry, ...]] = {
+    "server": SERVER,
+    "player": PLAYER,
+    "rugpool": RUGPOOL,
+    "session": SESSION,
+    "derived": DERIVED,
+    "action": ACTION,
+    "execution": EXECUTION,
+    "crowd": CROWD,
+    "price statistics": PRICE_STATISTICS,
+    "volume statistics": VOLUME_STATISTICS,
+    "current": CURRENT,
+    "history": HISTORY,
+    "positions": POSITIONS,
+    "meta_context": META_CONTEXT,
+    "sweet_spot": SWEET_SPOT,
+    "duration_pred": DURATION_PRED,
+    "rug_prediction": RUG_PREDICTION,
+}
+"""The whole table; each feature stands in the group it is defined with."""
+
+ENTRIES: Mapping[str, Entry] = {row.name: row for rows in GROUPS.values() for row in rows}
+FEATURES: tuple[Feature, ...] = tuple(row.feature for row in ENTRIES.values())
+
+
+def names(*groups: tuple[Entry, ...]) -> tuple[str, ...]:
+    """Name the features of some groups, in order."""
+    return tuple(row.name for rows in groups for row in rows)
+
+
+RECORDED_GROUPS = ("server", "player", "rugpool", "session", "derived", "action", "execution")
+RECORDED = names(*(GROUPS[group] for group in RECORDED_GROUPS))
+IDENTITIES = ("game_id_hash",)
+POLICY = tuple(name for name in RECORDED if name not in (*IDENTITIES, *names(EXECUTION)))
+
+MARKET_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "game state": (
+        "tick",
+        "price",
+        "price_velocity",
+        "price_acceleration",
+        "game_phase",
+        "cooldown_timer_ms",
+        "allow_pre_round_buys",
+    ),
+    "player": names(PLAYER),
+    "derived": ("unrealized_pnl", "position_pnl_pct", "time_in_position", "balance_at_risk_pct"),
+    "market": names(CROWD),
+    "rugpool": ("rugpool_amount", "rugpool_threshold", "rugpool_ratio"),
+    "price history": names(PRICE_STATISTICS),
+    "volume history": names(VOLUME_STATISTICS),
+    "session": names(SESSION),
+}
+MARKET = tuple(name for group in MARKET_GROUPS.values() for name in group)
+
+TRADER_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "current": (
+        "price",
+        "tick",
+        "game_phase",
+        "has_positions",
+        "bankroll",
+        "rugged",
+        "position_count",
+        "volatility_first_40",
+        "volatility_last_10",
+        "volatility_ratio",
+    ),
+    "history": names(HISTORY),
+    "positions": names(POSITIONS),
+    "meta_context": (*names(META_CONTEXT), "allow_pre_round_buys"),
+    "sweet_spot": names(SWEET_SPOT),
+    "duration_pred": names(DURATION_PRED),
+    "rug_prediction": names(RUG_PREDICTION),
+}
+TRADER = tuple(name for group in TRADER_GROUPS.values() for name in group)
+
+OBSERVATIONS: dict[str, Numbers] = {
+    "policy": Numbers(POLICY, doc="what a player sees at a decision, without identities and executions"),
+    "recorded": Numbers(RECORDED, doc="everything that is stored of a decision, in every data set"),
+    "market": Numbers(MARKET, doc="the player's view with the crowd's trades and leaderboard"),
+    "trader": Numbers(
+        TRADER,
+        {block: len(group) for block, group in TRADER_GROUPS.items()},
+        "a trading desk's view: the last rounds, the open lots, indicators, predictions",
+    ),
+}
+
+
+def bits(needs: str) -> int:
+    """Give what must be known as bits of `known`."""
+    return sum(1 << KNOWLEDGE.index(word) for word in needs.split())
+
+
+NEEDS: Mapping[str, tuple[int, ...]] = {
+    name: tuple(bits(ENTRIES[feature].needs) for feature in numbers.features) for name, numbers in OBSERVATIONS.items()
+}
+"""By set, for each feature the bits of `known` without which it is unknown and holds its fill value."""
+FILLS: Mapping[str, tuple[float, ...]] = {
+    name: tuple(ENTRIES[feature].fill for feature in numbers.features) for name, numbers in OBSERVATIONS.items()
+}
+
+_MEMORYLESS = "left out: the rug is memoryless, so nothing of the kind can exist, and no plan defines it"
+PREDICTOR_INPUTS: Mapping[str, str] = {
+    "tick percentile": "left out: 1 - 0.995^tick, a function of `tick` alone",
+    "z-score": "`z_score_20`",
+    "IQR position": "left out: the place of `tick` between the quartiles of all durations, a function of `tick` alone",
+    "volatility ratio": "`volatility_ratio`",
+    "momentum": "`log_return_10`",
+    "intensity": "`volatility_last_10`",
+    "acceleration": "`price_acceleration`",
+    "spike frequency": "`big_moves_10`",
+    "spike spacing": "`ticks_since_big_move`",
+    "death-spike score": _MEMORYLESS,
+    "theta factor": _MEMORYLESS,
+    "sequence feasibility": _MEMORYLESS,
+    "cooldown status": "`ticks_until_sidebet`: when the next sidebet may be placed",
+    "pattern signal": _MEMORYLESS,
+}
+"""What became of the 14 inputs that an old plan lists for the rug predictor."""
