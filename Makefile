@@ -45,7 +45,8 @@ torture: setup ## run the tests with large counts
 	$(BIN)/python -m pytest -m torture --timeout 0
 
 docs: setup ## write docs/commands.md from the commands themselves
-	$(BIN)/python -m playproof.cli.reference > docs/commands.md
+	$(BIN)/python -m playproof.cli.reference > docs/commands.md.new
+	mv docs/commands.md.new docs/commands.md
 
 clean: ## remove everything that the other commands made
 	rm -rf $(VENV) build dist demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
