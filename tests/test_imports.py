@@ -59,8 +59,8 @@ OPTIONAL = (
 )
 NOT_BASE = ("policies", "train", "judge", "rewards", "validate", "models", "serve", "dashboard", "evaluate")
 """Layers that may import extras at the top of a module."""
-NEEDS_EXTRA = ("games.crash.sb3",)
-"""Single modules that may, since they subclass what an extra brings."""
+NEEDS_EXTRA = ("games.crash.sb3", "testing.strategies")
+"""Single modules that may, since they build on what an extra brings."""
 
 
 @dataclass(frozen=True)
