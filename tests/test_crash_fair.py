@@ -1,0 +1,149 @@
+"""The price algorithm: published vectors, the compiled twin, real rounds."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playproof.cli.app import main
+from playproof.games.crash import fair, fast, worlds
+from playproof.games.crash.verify import check_file
+
+VECTORS = [
+    ("787ca98847edfd5a2b495ffb6356a40eec1ce20d0668865eaffbbc2088c389e0", "20251215-ece018bd34bb4acc", 13, 1.291133344055508),
+    ("43f168487d9d3191630322880c1b3eab03120dec0546985b0ed6b834535040bb", "20251207-60eadfaad3934e72", 86, 1.7116540575489452),
+    ("42ab78482924971e44db8b15d511786e6f7a8952c05ee290a5a8980eae64d676", "20251212-0f8cc5fc8e864519", 126, 1.6117655596141522),
+    ("1863902da72537808441650745c94dacf11653dd39ebad534a40ea716f6ffa17", "20251215-09af2a6fc8af4acb", 252, 29.7175705842902),
+    ("b3a13fe6c9b47a060247edb3beeb814e52c9f9239659288847090b39af7201ce", "20251207-591d94f81da4432d", 1137, 7.384555885937261),
+]  # fmt: skip
+
+
+def test_seedrandom_gives_the_documented_numbers() -> None:
+    uniform = fair.SeedRandom("hello.")
+    assert [uniform(), uniform()] == [0.9282578795792454, 0.3752569768646784]
+
+
+@pytest.mark.parametrize(("seed", "game_id", "rug_tick", "peak"), VECTORS)
+def test_vectors(seed: str, game_id: str, rug_tick: int, peak: float) -> None:
+    for play in (fair.play_round, fast.site_round):
+        found = play(seed, game_id)
+        assert (found.rug_tick, found.peak) == (rug_tick, peak)
+        assert found.rug_price == (1 - 0.98) * min(found.prices[:-1])
+
+
+@given(st.text(st.characters(codec="ascii"), max_size=120), st.sampled_from(fair.VERSIONS))
+def test_compiled_site_rounds_equal_the_plain_ones(seed: str, version: fair.Version) -> None:
+    assert fast.site_round(seed, "g", version) == fair.play_round(seed, "g", version)
+
+
+def test_a_seed_beyond_256_characters_or_ascii_is_replayed_too() -> None:
+    for seed in ("x" * 300, "söed"):
+        assert fast.site_round(seed, "g") == fair.play_round(seed, "g")
+
+
+@given(st.integers(-(2**63), 2**64 - 1), st.integers(-200, 10**9), st.sampled_from(list(worlds.WORLDS)))
+def test_compiled_counter_rounds_equal_the_plain_ones(seed: int, number: int, name: str) -> None:
+    world = worlds.get_world(name)
+    plain = worlds.counter_round(world, seed, number)
+    prices = np.empty(fair.MAX_TICKS + 1)
+    last, rugged = fast.counter_round(world.code, np.uint64(seed & fair.MASK), number, prices)
+    assert (tuple(prices[: last + 1].tolist()), rugged) == (plain.prices, plain.rugged)
+
+
+def test_site_rounds_of_the_published_world_are_the_published_rounds() -> None:
+    seed, game_id, *_ = VECTORS[0]
+    assert worlds.site_round(worlds.get_world("published"), seed, game_id).prices == fair.play_round(seed, game_id).prices
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 5000), st.integers(0, 7))
+def test_counter_draws_are_equal_and_in_range(key: int, tick: int, draw: int) -> None:
+    plain = fair.counter_uniform(key, tick, draw)
+    assert 0 <= plain < 1
+    assert fast.counter_uniform(np.uint64(key), tick, draw) == plain
+
+
+def test_the_counter_stream_is_uniform_and_uncorrelated() -> None:
+    draws = np.array(
+        [[fair.counter_uniform(fair.round_key(3, number), tick, 0) for tick in range(64)] for number in range(600)]
+    )
+    counts, _ = np.histogram(draws, bins=50, range=(0, 1))
+    expected = draws.size / 50
+    chi_square = float(((counts - expected) ** 2 / expected).sum())
+    assert chi_square < 100  # 49 degrees of freedom: above 100 once in 10^4 streams
+    limit = 4.5 / np.sqrt(draws.size)
+    for one, other in ((draws[:, 1:], draws[:, :-1]), (draws[1:], draws[:-1])):
+        assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < limit
+
+
+def test_recorded_rounds_are_reproduced_to_the_last_bit(shared_data: Path) -> None:
+    path = shared_data / "crash" / "seeded-games.jsonl.gz"
+    checked = list(check_file(path))
+    assert len(checked) == 30
+    assert not [one for one in checked if one.difference]
+    assert main(["crash", "verify", str(path), "--json"]) == 0
+
+
+@pytest.fixture
+def revealed(tmp_path: Path) -> Path:
+    path = tmp_path / "rounds.jsonl"
+    rows = []
+    for seed, game_id, _, peak in VECTORS:
+        found = fair.play_round(seed, game_id)
+        proof = {"serverSeed": seed, "serverSeedHash": fair.server_seed_hash(seed)}
+        rows.append({"id": game_id, "peakMultiplier": peak, "prices": list(found.prices), "provablyFair": proof})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_verify_counts_and_names_differences(revealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crash", "verify", str(revealed), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verified"] == len(VECTORS)
+    lines = revealed.read_text().splitlines()
+    first, second = json.loads(lines[0]), json.loads(lines[1])
+    first["prices"][5] += 1e-8
+    second["provablyFair"]["serverSeedHash"] = "00"
+    lines[:2] = [json.dumps(first), json.dumps(second)]
+    lines[2] = lines[2][:-9]
+    revealed.write_text("\n".join(lines))
+    assert main(["crash", "verify", str(revealed), "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verified"], told["total"]) == (len(VECTORS) - 3, len(VECTORS))
+    reasons = [row["difference"] for row in told["differences"]]
+    assert reasons[0].startswith("tick 5:")
+    assert reasons[1].startswith("seed hash:")
+    assert "JSONDecodeError" in reasons[2]
+
+
+def test_verify_prints_one_round(capsys: pytest.CaptureFixture[str]) -> None:
+    seed, game_id, rug_tick, peak = VECTORS[1]
+    assert main(["crash", "verify", "--server-seed", seed, "--game-id", game_id, "--json", "--prices"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rug_tick"], told["peak"], len(told["prices"])) == (rug_tick, peak, rug_tick + 1)
+    assert told["server_seed_hash"] == fair.server_seed_hash(seed)
+    assert main(["crash", "verify", "--server-seed", seed]) == 1
+    assert main(["crash", "verify", "--server-seed", seed, "--game-id", "x", "--version", "v9"]) == 1
+    assert main(["crash", "verify", "no-such-file.jsonl"]) == 1
+
+
+def test_every_module_that_compiled_code_is_made_from_is_in_the_digest() -> None:
+    """Find the modules with compiled functions, and what they import from this package."""
+    folder = Path(fast.__file__).parent
+    needed = set()
+    for path in folder.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        marks = {ast.unparse(mark) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for mark in node.decorator_list}
+        if marks & {"compiled", "inlined"}:
+            needed.add(path.stem)
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("playproof.games.crash"):
+                    inner = (node.module or "").removeprefix("playproof.games.crash").strip(".")
+                    needed |= {inner} if inner else {alias.name for alias in node.names}
+    assert needed <= set(fast.SOURCES)
+
+
