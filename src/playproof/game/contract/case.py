@@ -149,7 +149,8 @@ def misfits(game: Game, fact: Fact) -> Iterator[str]:
         if name not in table:
             yield f"expected declared columns, found {name!r} in {fact.event_name!r}"
         elif not fits(table[name], value):
-            yield f"expected {table[name].kind} in column {name!r}, found {value!r:.60} ({type(value).__name__})"
+            found = type(value).__name__ if type(value) is not _TYPES.get(table[name].kind) else f"{value!r:.40}"
+            yield f"expected {table[name].kind} in column {name!r}, found {found}"
     if fact.window_id is not None and _canonical(game, fact.window_id) != fact.window_id:
         yield f"expected a canonical window id in {fact.event_name!r}, found {fact.window_id!r:.80}"
 
@@ -158,7 +159,7 @@ def fits(column: Column, value: Value) -> bool:
     """Tell whether a value may stand in a column; None always may."""
     if value is None:
         return True
-    if type(value) is not _TYPES[column.kind]:
+    if type(value) is not _TYPES.get(column.kind):
         return False
     if isinstance(value, float):
         return math.isfinite(value)

@@ -1,0 +1,1 @@
+"""Recording: frames in, acknowledged events out."""

@@ -1,0 +1,1 @@
+"""The event store: what it acknowledged is there."""

@@ -1,0 +1,5 @@
+"""Validation: prove, or refuse to claim, an edge."""
+
+from playproof.validate.verdict import Gate, Verdict, give_verdict
+
+__all__ = ["Gate", "Verdict", "give_verdict"]
