@@ -11,7 +11,7 @@ those of t that were heard so far.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from playproof.game import Feature, Numbers
@@ -617,3 +617,107 @@ PREDICTOR_INPUTS: Mapping[str, str] = {
     "pattern signal": _MEMORYLESS,
 }
 """What became of the 14 inputs that an old plan lists for the rug predictor."""
+
+
+_INTRODUCTION = """\
+# Features of the crash game
+
+Generated from the table in `playproof.games.crash.features` by `to_markdown()`; do not edit.
+
+An observation is a float32 row: one place for each feature of a set, in the set's order. Money is in
+coins, prices are multipliers of the start price 1, time is in ticks of 250 ms. t is the tick of the row.
+A row holds what could be known at its moment: the leaderboard comes with the tick's own message, a
+trade stamped with a tick comes after it. No row holds anything of the round's outcome before the rug.
+What is not known yet holds its fill value and is told apart by the set's mask (`NEEDS`).
+Where a window reaches back before the round's start, or over missed ticks, it holds what was seen.
+
+## Sets
+"""
+
+_COUNTS = """\
+## Why 37, 40 and 96
+
+The plans that these sets come from count 36, 45 and 89. Their own lists add up to other numbers, and
+the length of a set is always that of its list:
+"""
+
+_POLICY_TEXT = """\
+## What `policy` leaves out
+
+`policy` is `recorded` without {left_out}.
+The first is an identity, by which a model could learn rounds by heart. The others are known only
+after an action: as inputs they give away the label, and two of them are identities as well.
+The {count} features in `policy`:
+"""
+
+_PREDICTOR_TEXT = """\
+## The predictor's 14 inputs
+
+An old plan lists these inputs for a predictor of the rug. In the published game the rug is memoryless:
+no input can help, and a predictor that seems to is wrong. They serve worlds in which it is not.
+"""
+
+_PLANNED: Mapping[str, tuple[int, Mapping[str, int]]] = {
+    "recorded": (36, {group: len(GROUPS[group]) for group in RECORDED_GROUPS}),
+    "market": (45, {group: len(members) for group, members in MARKET_GROUPS.items()}),
+    "trader": (89, {group: len(members) for group, members in TRADER_GROUPS.items()}),
+}
+
+
+def to_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Write a Markdown table."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def describe_counts() -> str:
+    """Write how the planned counts compare with the lists."""
+    return to_table(
+        ("set", "planned", "really", "as listed"),
+        (
+            (
+                f"`{name}`",
+                str(planned),
+                str(sum(groups.values())),
+                " + ".join(f"{n} {group}" for group, n in groups.items()),
+            )
+            for name, (planned, groups) in _PLANNED.items()
+        ),
+    )
+
+
+def describe_group(group: str) -> str:
+    """Write the table of one group."""
+    rows = (
+        (
+            f"`{row.name}`",
+            row.unit,
+            row.source,
+            row.how,
+            f"{row.fill:.6g}",
+            ", ".join(name for name, numbers in OBSERVATIONS.items() if row.name in numbers.features),
+        )
+        for row in GROUPS[group]
+    )
+    return f"### {group}\n\n" + to_table(("name", "unit", "source", "how", "fill", "sets"), rows)
+
+
+def to_markdown() -> str:
+    """Write docs/features.md."""
+    left_out = ", ".join(f"`{name}`" for name in RECORDED if name not in POLICY)
+    sets = to_table(
+        ("set", "features", "what it is"),
+        ((f"`{name}`", str(len(numbers.features)), numbers.doc) for name, numbers in OBSERVATIONS.items()),
+    )
+    parts = (
+        _INTRODUCTION + "\n" + sets + "\nThe first is the default. `trader` is shown as a Dict of its blocks.",
+        _COUNTS + "\n" + describe_counts(),
+        _POLICY_TEXT.format(left_out=left_out, count=len(POLICY))
+        + "\n"
+        + ", ".join(f"`{name}`" for name in POLICY)
+        + ".",
+        "## All features",
+        *(describe_group(group) for group in GROUPS),
+        _PREDICTOR_TEXT + "\n" + to_table(("input", "here"), PREDICTOR_INPUTS.items()),
+    )
+    return "\n\n".join(part.strip() for part in parts) + "\n"

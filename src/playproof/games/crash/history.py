@@ -212,6 +212,13 @@ def apply_trade(h: Any, tick: int, is_buy: bool, amount: int) -> None:
     h.largest[slot] = max(h.largest[slot], amount)
 
 
+@compiled
+def apply_trades(histories: NDArray[Any], row: int, trades: NDArray[Any]) -> None:
+    """Take the trades that one tick brought (`crowd_feed.TRADE`), with one call from Python."""
+    for i in range(len(trades)):
+        apply_trade(histories[row], trades[i].tick, trades[i].is_buy != 0, trades[i].amount)
+
+
 @inlined
 def apply_leaderboard(h: Any, players_in_game: float, players_with_positions: float, total_capital: int) -> None:
     """Take the figures of a leaderboard, the capital in units."""
