@@ -170,7 +170,7 @@ def play_random(world: str, lanes: int, steps: int, seed: int) -> int:
     heads = np.array(table.settings.heads)
     difference = 0
     for _ in range(steps):
-        table.step(rng.integers(0, heads, (lanes, 3)), True)
+        table.step(rng.integers(0, heads, (lanes, 3)))
         lane = table.lanes
         house = lane["staked"] - lane["paid"]
         difference += int(np.abs(lane["cash"] + house - lane["granted"]).sum())

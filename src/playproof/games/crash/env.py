@@ -118,8 +118,7 @@ class CrashEnv(gymnasium.Env[Any, Any]):
         """Take one action: an index for each head."""
         if self._over:
             raise InputError("expected a running episode, found one that is over; call reset first")
-        obs, reward, facts = self._lanes.step_one(action)
-        code = facts.pop()
+        obs, reward, code, facts = self._lanes.step_one(action)
         self._over = code != 0
         return obs, reward, code == kernel.TERMINATED, code == kernel.TRUNCATED, self._info(facts)
 
@@ -210,21 +209,20 @@ class CrashVectorEnv(VectorEnv[Any, Any, Any]):
         rows = np.ascontiguousarray(actions, np.int64)
         if rows.ndim != 2 or len(rows) != self.num_envs:
             raise InputError(f"expected actions for {self.num_envs} lanes, found shape {rows.shape}")
-        obs, rewards, done, facts, finished = self._lanes.step(rows, True)
+        obs, rewards, terminated, truncated, facts, ended = self._lanes.step(rows)
         infos = to_infos(facts)
-        if finished:
-            self._add_finals(infos, done != 0)
-        return obs, rewards, done == kernel.TERMINATED, done == kernel.TRUNCATED, infos
+        if len(ended):
+            self._add_finals(infos, ended, terminated | truncated)
+        return obs, rewards, terminated, truncated, infos
 
-    def _add_finals(self, infos: dict[str, Any], over: Array) -> None:
+    def _add_finals(self, infos: dict[str, Any], rows: Array, over: Array) -> None:
         """Tell the last observation and facts of the lanes that finished in this step."""
-        rows = np.flatnonzero(over)
         final_obs = np.empty(self.num_envs, dtype=object)
-        for row, last in zip(rows.tolist(), self._lanes.final_obs[rows], strict=True):
+        for row, last in zip(rows.tolist(), self._lanes.final_obs[: len(rows)].copy(), strict=True):
             final_obs[row] = last
         infos["final_obs"] = final_obs
         infos["_final_obs"] = over
-        infos["final_info"] = FinalInfo(rows, self._lanes.final_facts[rows], self.num_envs)
+        infos["final_info"] = FinalInfo(rows.copy(), self._lanes.final_facts[: len(rows)].copy(), self.num_envs)
         infos["_final_info"] = over
 
     def action_masks(self) -> Array:

@@ -728,6 +728,31 @@ def reset(
         tell_facts(lanes[i], facts, i)
 
 
+def pointer_to(dtype: Any) -> Callable[[int], Any]:
+    """Give a compiled cast from an address to a pointer to this type."""
+    target = types.CPointer(from_dtype(np.dtype(dtype)))
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def cast(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(target))
+
+        return target(types.int64), generate
+
+    return cast  # type: ignore[no-any-return]
+
+
+_lane_at, _state_at, _site_at = pointer_to(LANE), pointer_to(fold.STATE), pointer_to(SITE)
+_lots_at, _config_at, _tape_at, _tape_rounds_at = map(pointer_to, (LOTS, CONFIG, TAPE, TAPE_ROUND))
+LANES, STATES, SITES, ALL_LOTS, CONFIGS, TAPE_ROUNDS, TAPE_TICKS = range(7)
+"""Places in a table of addresses."""
+
+
+def addresses(*arrays: Array) -> Array:
+    """Give where arrays stand: lanes, states, sites, lots, config, tape rounds, tape ticks."""
+    return np.array([array.__array_interface__["data"][0] for array in arrays], np.int64)
+
+
 @inlined
 def outside(cfg: Any, actions: Array) -> bool:
     """Tell whether an action is not one of the action set."""
@@ -739,58 +764,90 @@ def outside(cfg: Any, actions: Array) -> bool:
     return bad
 
 
+@inlined
+def step_row(
+    row: int, lane: Any, s: Any, site: Any, lots: Any, cfg: Any, at: Array, main: int, second: int, third: int
+) -> float:
+    """Take one action in one lane, on the tape if there is one; give the reward."""
+    tape_price, tape_countdown = 0.0, 0
+    if cfg.taped > 0:
+        here = lane.tape_start + min(lane.tick + 1, lane.last_tick)
+        tick = carray(_tape_at(at[TAPE_TICKS]), here + 1)[here]
+        tape_price = tick.price
+        tape_countdown = np.int64(tick.countdown)
+    reward = step_lane(lane, s, site, lots, cfg, tape_price, tape_countdown, main, second, third)
+    if cfg.taped > 0 and lane.tick == 0:
+        load_tape(lane, row, cfg, carray(_tape_rounds_at(at[TAPE_ROUNDS]), cfg.taped))
+    return reward
+
+
 @compiled
 def step(
-    lanes: Array,
-    states: Array,
-    sites: Array,
-    lots: Array,
-    config: Array,
-    tape_rounds: Array,
-    tape: Array,
+    at: Array,
     actions: Array,
     obs: Array,
     rewards: Array,
-    done: Array,
+    terminated: Array,
+    truncated: Array,
     facts: Array,
+    ended: Array,
     final_obs: Array,
     final_facts: Array,
-    restart: bool,
 ) -> int:
-    """Step every lane; with `restart` a finished lane starts its next episode.
+    """Step every lane of the arrays at these addresses; a finished lane starts its next episode.
 
+    `ended` gets the finished lanes, `final_obs` and `final_facts` their last rows in the same order.
     Give how many finished, or -1, and nothing done, if an action is not one of the action set.
+    Arrays that stay the same come as addresses: each one handed over costs as much as a lane.
     """
-    cfg = config[0]
+    count = len(obs)
+    lanes = carray(_lane_at(at[LANES]), count)
+    states = carray(_state_at(at[STATES]), count)
+    sites = carray(_site_at(at[SITES]), count)
+    lots = carray(_lots_at(at[ALL_LOTS]), count)
+    cfg = carray(_config_at(at[CONFIGS]), 1)[0]
     if outside(cfg, actions):
         return -1
     heads = actions.shape[1]
     finished = 0
-    for i in range(len(lanes)):
+    for i in range(count):
         lane = lanes[i]
         s = states[i]
         third = np.int64(actions[i, 2]) if heads == 3 else np.int64(0)
-        tape_price, tape_countdown = 0.0, 0
-        if cfg.taped > 0:
-            at = lane.tape_start + min(lane.tick + 1, lane.last_tick)
-            tape_price = tape[at].price
-            tape_countdown = np.int64(tape[at].countdown)
-        rewards[i] = step_lane(
-            lane, s, sites[i], lots[i], cfg, tape_price, tape_countdown, actions[i, 0], actions[i, 1], third
-        )
-        done[i] = lane.done
-        observe(s, cfg.observation, obs, i)
+        rewards[i] = step_row(i, lane, s, sites[i], lots[i], cfg, at, actions[i, 0], actions[i, 1], third)
+        terminated[i] = lane.done == TERMINATED
+        truncated[i] = lane.done == TRUNCATED
         if lane.done != 0:
+            ended[finished] = i
+            observe(s, cfg.observation, final_obs, finished)
+            tell_facts(lane, final_facts, finished)
             finished += 1
-            if restart:
-                final_obs[i] = obs[i]
-                tell_facts(lane, final_facts, i)
-                start_episode(lane, s, sites[i], cfg)
-                observe(s, cfg.observation, obs, i)
-        if cfg.taped > 0 and lane.tick == 0:
-            load_tape(lane, i, cfg, tape_rounds)
+            start_episode(lane, s, sites[i], cfg)
+            if cfg.taped > 0:
+                load_tape(lane, i, cfg, carray(_tape_rounds_at(at[TAPE_ROUNDS]), cfg.taped))
+        observe(s, cfg.observation, obs, i)
         tell_facts(lane, facts, i)
     return finished
+
+
+@compiled
+def step_one(at: Array, action: Array, obs: Array, reward: Array, facts: Array) -> int:
+    """Step the one lane of the arrays at these addresses, without restarting it.
+
+    Give its done code, or -1, and nothing done, if the action is not one of the action set.
+    """
+    lane = carray(_lane_at(at[LANES]), 1)[0]
+    s = carray(_state_at(at[STATES]), 1)[0]
+    site = carray(_site_at(at[SITES]), 1)[0]
+    lots = carray(_lots_at(at[ALL_LOTS]), 1)[0]
+    cfg = carray(_config_at(at[CONFIGS]), 1)[0]
+    if outside(cfg, action):
+        return -1
+    third = np.int64(action[0, 2]) if action.shape[1] == 3 else np.int64(0)
+    reward[0] = step_row(0, lane, s, site, lots, cfg, at, action[0, 0], action[0, 1], third)
+    observe(s, cfg.observation, obs, 0)
+    tell_facts(lane, facts, 0)
+    return lane.done
 
 
 @compiled
@@ -829,62 +886,3 @@ def masks(lanes: Array, config: Array, out: Array) -> None:
                     row[13 + k] = lane.share != SHARES[k]
                 if cfg.clock == CLOCK_PRESS and lane.adjustments >= MAX_ADJUSTMENTS:
                     row[14:18] = False
-
-
-def pointer_to(dtype: Any) -> Callable[[int], Any]:
-    """Give a compiled cast from an address to a pointer to this type."""
-    target = types.CPointer(from_dtype(np.dtype(dtype)))
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def cast(typing_context: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(target))
-
-        return target(types.int64), generate
-
-    return cast  # type: ignore[no-any-return]
-
-
-_lane_at, _state_at, _site_at = pointer_to(LANE), pointer_to(fold.STATE), pointer_to(SITE)
-_lots_at, _config_at, _tape_at, _tape_rounds_at = map(pointer_to, (LOTS, CONFIG, TAPE, TAPE_ROUND))
-_int_at, _float_at, _float32_at = pointer_to(np.int64), pointer_to(np.float64), pointer_to(np.float32)
-
-
-@compiled
-def step_at(at: Array) -> int:
-    """Step one lane whose arrays stand at the addresses given (see `addresses`).
-
-    Handing over one array instead of fifteen is what makes a single environment quick.
-    Give 0, or -1, and nothing done, if an action is not one of the action set.
-    """
-    lane = carray(_lane_at(at[0]), 1)[0]
-    s = carray(_state_at(at[1]), 1)[0]
-    site = carray(_site_at(at[2]), 1)[0]
-    lots = carray(_lots_at(at[3]), 1)[0]
-    cfg = carray(_config_at(at[4]), 1)[0]
-    action = carray(_int_at(at[7]), 3)
-    heads = HEADS[cfg.actions]
-    for k in range(3):
-        if action[k] < 0 or (action[k] >= heads[k] and action[k] != 0):
-            return -1
-    tape_price, tape_countdown = 0.0, 0
-    if cfg.taped > 0:
-        tick = carray(_tape_at(at[6]), lane.tape_start + lane.last_tick + 1)[
-            lane.tape_start + min(lane.tick + 1, lane.last_tick)
-        ]
-        tape_price = tick.price
-        tape_countdown = np.int64(tick.countdown)
-    reward = step_lane(lane, s, site, lots, cfg, tape_price, tape_countdown, action[0], action[1], action[2])
-    carray(_float_at(at[9]), 1)[0] = reward
-    if cfg.taped > 0 and lane.tick == 0:
-        load_tape(lane, 0, cfg, carray(_tape_rounds_at(at[5]), cfg.taped))
-    observe(s, cfg.observation, carray(_float32_at(at[8]), (1, at[11])), 0)
-    facts = carray(_int_at(at[10]), (1, FACT_COUNT + 1))
-    tell_facts(lane, facts, 0)
-    facts[0, FACT_COUNT] = lane.done
-    return 0
-
-
-def addresses(*arrays: Array) -> Array:
-    """Give where arrays stand: lane, state, site, lots, config, tape rounds, tape, action, obs, reward, facts."""
-    return np.array([array.__array_interface__["data"][0] for array in arrays] + [arrays[8].shape[-1]], np.int64)

@@ -181,6 +181,10 @@ class Lanes:
         self._facts = Pool((count, len(kernel.FACTS)), np.int64)
         self.final_obs = np.zeros((count, self.width), np.float32)
         self.final_facts = np.zeros((count, len(kernel.FACTS)), np.int64)
+        self._ended = np.zeros(count, np.int64)
+        self._addresses = kernel.addresses(
+            self.lanes, self.states, self.sites, self.lots, self.config, self.tape_rounds, self.tape
+        )
 
     def seed(self, seeds: Sequence[int], chosen: Array, first_round: int = 0) -> None:
         """Key the chosen lanes; their next round is the first."""
@@ -193,31 +197,31 @@ class Lanes:
         kernel.reset(self.lanes, self.states, self.sites, self.config, self.tape_rounds, chosen, obs, facts)
         return obs, facts
 
-    def step(self, actions: Array, restart: bool) -> tuple[Array, Array, Array, Array, int]:
-        """Step every lane; give observations, rewards, done codes, facts and how many finished."""
+    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+        """Step every lane; give observations, rewards, terminated, truncated, facts and the lanes that finished.
+
+        A finished lane starts its next episode; its last observation and facts stand in `final_obs` and
+        `final_facts`, in the order of the lanes that finished.
+        """
         obs, facts = self._obs.take(), self._facts.take()
         rewards = np.empty(self.count)
-        done = np.empty(self.count, np.int8)
+        terminated = np.empty(self.count, np.bool_)
+        truncated = np.empty(self.count, np.bool_)
         finished = kernel.step(
-            self.lanes,
-            self.states,
-            self.sites,
-            self.lots,
-            self.config,
-            self.tape_rounds,
-            self.tape,
+            self._addresses,
             actions,
             obs,
             rewards,
-            done,
+            terminated,
+            truncated,
             facts,
+            self._ended,
             self.final_obs,
             self.final_facts,
-            restart,
         )
         if finished < 0:
             self._refuse(actions)
-        return obs, rewards, done, facts, finished
+        return obs, rewards, terminated, truncated, facts, self._ended[:finished]
 
     def _refuse(self, actions: Array) -> None:
         """Say which action is not one of the action set."""
@@ -239,28 +243,15 @@ class OneLane(Lanes):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, 1)
-        self._action = np.zeros(3, np.int64)
-        self._chosen = self._action[: len(settings.heads)]
+        self._action = np.zeros((1, len(settings.heads)), np.int64)
         self._row = np.zeros((1, self.width), np.float32)
         self._reward = np.zeros(1)
-        self._told = np.zeros((1, kernel.FACT_COUNT + 1), np.int64)
-        self._addresses = kernel.addresses(
-            self.lanes,
-            self.states,
-            self.sites,
-            self.lots,
-            self.config,
-            self.tape_rounds,
-            self.tape,
-            self._action,
-            self._row,
-            self._reward,
-            self._told,
-        )
+        self._told = np.zeros((1, kernel.FACT_COUNT), np.int64)
 
-    def step_one(self, action: Any) -> tuple[Array, float, list[int]]:
-        """Take an action; give observation, reward, and the facts with the done code behind them."""
-        self._chosen[:] = action
-        if kernel.step_at(self._addresses) < 0:
-            self._refuse(self._chosen[None, :])
-        return self._row[0].copy(), self._reward.item(), self._told[0].tolist()
+    def step_one(self, action: Any) -> tuple[Array, float, int, list[int]]:
+        """Take an action; give observation, reward, done code and facts."""
+        self._action[0] = action
+        done = kernel.step_one(self._addresses, self._action, self._row, self._reward, self._told)
+        if done < 0:
+            self._refuse(self._action)
+        return self._row[0].copy(), self._reward.item(), done, self._told[0].tolist()

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
-from playproof.games.crash import kernel
 from playproof.games.crash.env import SEED_LIMIT, observation_box, to_info, to_settings
 from playproof.games.crash.lanes import Lanes
 
@@ -28,6 +27,7 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
         from gymnasium import spaces
 
         self.settings = to_settings(options)
+        self.render_mode: str | None = None
         self._lanes = Lanes(self.settings, num_envs)
         self._all = np.ones(num_envs, np.bool_)
         self._actions = np.zeros((num_envs, len(self.settings.heads)), np.int64)
@@ -59,20 +59,19 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
 
     def step_wait(self) -> tuple[Array, Array, Array, list[dict[str, Any]]]:
         """Step every lane."""
-        obs, rewards, done, _, finished = self._lanes.step(self._actions, True)
+        obs, rewards, terminated, truncated, _, ended = self._lanes.step(self._actions)
         self._returns += rewards
         self._lengths += 1
         infos: list[dict[str, Any]] = [{}] * self.num_envs
-        if finished:
-            for lane in np.flatnonzero(done).tolist():
-                infos[lane] = self._final(lane, bool(done[lane] == kernel.TRUNCATED))
-            self._returns[done != 0] = 0.0
-            self._lengths[done != 0] = 0
-        return obs, rewards.astype(np.float32), done != 0, infos
+        for place, lane in enumerate(ended.tolist()):
+            infos[lane] = self._final(place, lane, bool(truncated[lane]))
+        self._returns[ended] = 0.0
+        self._lengths[ended] = 0
+        return obs, rewards.astype(np.float32), terminated | truncated, infos
 
-    def _final(self, lane: int, truncated: bool) -> dict[str, Any]:
-        info = to_info(self._lanes.final_facts[lane].tolist())
-        info["terminal_observation"] = self._lanes.final_obs[lane].copy()
+    def _final(self, place: int, lane: int, truncated: bool) -> dict[str, Any]:
+        info = to_info(self._lanes.final_facts[place].tolist())
+        info["terminal_observation"] = self._lanes.final_obs[place].copy()
         info["TimeLimit.truncated"] = truncated
         info["episode"] = {
             "r": float(self._returns[lane]),
