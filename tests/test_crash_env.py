@@ -308,3 +308,31 @@ def test_stable_baselines3_can_use_it() -> None:
     model = maskable.MaskablePPO("MlpPolicy", envs, n_steps=32, batch_size=256, n_epochs=1, seed=1, device="cpu")
     model.learn(1024)
     assert len(model.ep_info_buffer) > 0
+
+
+@pytest.mark.parametrize("observation", ["market", "trader"])
+def test_a_seed_forgets_what_was_seen_before(observation: str) -> None:
+    def walk(env: gymnasium.Env[Any, Any]) -> list[Any]:
+        rng = np.random.default_rng(4)
+        env.reset(seed=8)
+        rows = []
+        for _ in range(300):
+            obs, _, terminated, _, info = env.step(random_action(rng, [4, 9], 0.4))
+            rows.append(np.concatenate(list(obs.values())) if observation == "trader" else obs)
+            if terminated:
+                env.reset()
+        assert info["missing"] == ()
+        return rows
+
+    env = make(observation=observation)
+    first = walk(env)
+    np.testing.assert_array_equal(first, walk(env))
+    np.testing.assert_array_equal(first, walk(make(observation=observation)))
+
+
+def test_the_trader_set_knows_the_rounds_before_the_first() -> None:
+    env = make(observation="trader")
+    obs, _ = env.reset(seed=12)
+    before = [counter_round(get_world("published"), 12, number) for number in range(-1, -6, -1)]
+    expected = [(one.rug_price, one.rug_tick, max(one.prices[:-1]), one.rug_tick < 6) for one in before]
+    np.testing.assert_array_equal(obs["history"], np.array(expected, np.float32).ravel())

@@ -9,7 +9,7 @@ Leaves out: stable-baselines3 (sb3).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -23,6 +23,9 @@ from playproof.games.crash import features, kernel
 from playproof.games.crash.lanes import COMPILED_SETS, Lanes, OneLane, Settings, Tape, make_tape
 from playproof.money import show
 
+if TYPE_CHECKING:
+    from playproof.games.crash.watching import Watcher
+
 ENV_ID = "playproof/Crash-v1"
 SEED_LIMIT = 2**63
 
@@ -31,6 +34,7 @@ Array = NDArray[Any]
 
 _HIGHEST = float(np.finfo(np.float32).max)
 _FACTS = kernel.FACTS
+_FLAGS = _FACTS.index("flags")
 PHASE_NAMES = ("COOLDOWN", "PRESALE", "ACTIVE", "RUGGED")
 _CLIENT = ("trade_id_hash", "client_timestamp", "latency_ms")
 _EXECUTION = ("execution_tick", "execution_price")
@@ -47,9 +51,27 @@ def to_settings(options: dict[str, Any]) -> Settings:
     return Settings(**options)
 
 
-def observation_box(name: str) -> spaces.Box:
-    """Give the space of a flat observation set."""
-    return spaces.Box(-_HIGHEST, _HIGHEST, (len(features.OBSERVATIONS[name].features),), np.float32)
+def box(width: int) -> spaces.Box:
+    """Give the space of some features; they are raw, so only float32 bounds them."""
+    return spaces.Box(-_HIGHEST, _HIGHEST, (width,), np.float32)
+
+
+def observation_space(name: str) -> spaces.Space[Any]:
+    """Give the space of an observation set: a row, or a Dict of the set's blocks."""
+    shown = features.OBSERVATIONS[name]
+    if shown.blocks:
+        return spaces.Dict({block: box(width) for block, width in shown.blocks.items()})
+    return box(len(shown.features))
+
+
+def to_blocks(row: Obs, blocks: Mapping[str, int]) -> dict[str, Obs]:
+    """Cut a row into its named blocks."""
+    parts: dict[str, Obs] = {}
+    start = 0
+    for block, width in blocks.items():
+        parts[block] = row[start : start + width]
+        start += width
+    return parts
 
 
 def to_info(facts: list[int]) -> dict[str, Any]:
@@ -99,7 +121,13 @@ class CrashEnv(gymnasium.Env[Any, Any]):
         self._facts: list[int] = [0] * len(_FACTS)
         self._chosen = np.ones(1, np.bool_)
         self.action_space = spaces.MultiDiscrete(self.settings.heads)
-        self.observation_space = observation_box(self.settings.observation)
+        self.observation_space = observation_space(self.settings.observation)
+        self._blocks = features.OBSERVATIONS[self.settings.observation].blocks
+        self._watcher: Watcher | None = None
+        if self.settings.observation not in COMPILED_SETS:
+            from playproof.games.crash.watching import Watcher
+
+            self._watcher = Watcher(self._lanes, self.settings.observation)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; `options={"round": n}` deals that round of the seed."""
@@ -110,9 +138,15 @@ class CrashEnv(gymnasium.Env[Any, Any]):
                 seed = int(self._lanes.lanes["seed"][0]) if self._seeded else int(self.np_random.integers(SEED_LIMIT))
             self._lanes.seed([seed], self._chosen, number or 0)
             self._seeded = True
+            if self._watcher is not None:
+                self._watcher.seed()
         self._over = False
         obs, facts = self._lanes.reset(self._chosen)
-        return obs[0].copy(), self._info(facts[0].tolist())
+        row = obs[0].copy() if self._watcher is None else self._watcher.start()
+        return self._shown(row), self._info(facts[0].tolist())
+
+    def _shown(self, row: Obs) -> Any:
+        return to_blocks(row, self._blocks) if self._blocks else row
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take one action: an index for each head."""
@@ -120,6 +154,8 @@ class CrashEnv(gymnasium.Env[Any, Any]):
             raise InputError("expected a running episode, found one that is over; call reset first")
         obs, reward, code, facts = self._lanes.step_one(action)
         self._over = code != 0
+        if self._watcher is not None:
+            obs = self._shown(self._watcher.follow(facts[_FLAGS]))
         return obs, reward, code == kernel.TERMINATED, code == kernel.TRUNCATED, self._info(facts)
 
     def _info(self, facts: list[int]) -> dict[str, Any]:
@@ -130,6 +166,8 @@ class CrashEnv(gymnasium.Env[Any, Any]):
 
     def _missing(self) -> tuple[str, ...]:
         """Name the features that hold their fill value."""
+        if self._watcher is not None:
+            return self._watcher.missing()
         if self.settings.observation != "recorded":
             return ()
         known = self._lanes.states["execution_price"][0] > 0.0
@@ -172,7 +210,7 @@ class CrashVectorEnv(VectorEnv[Any, Any, Any]):
         self._seeded = False
         self._all = np.ones(num_envs, np.bool_)
         self.single_action_space = spaces.MultiDiscrete(self.settings.heads)
-        self.single_observation_space = observation_box(self.settings.observation)
+        self.single_observation_space = observation_space(self.settings.observation)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
-from playproof.games.crash.env import SEED_LIMIT, observation_box, to_info, to_settings
+from playproof.games.crash.env import SEED_LIMIT, observation_space, to_info, to_settings
 from playproof.games.crash.lanes import Lanes
 
 Array = NDArray[Any]
@@ -36,7 +36,7 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
         self._start = time.monotonic()
         self._pending: int | None = seed if seed is not None else int(np.random.default_rng().integers(SEED_LIMIT))
         super().__init__(
-            num_envs, observation_box(self.settings.observation), spaces.MultiDiscrete(self.settings.heads)
+            num_envs, observation_space(self.settings.observation), spaces.MultiDiscrete(self.settings.heads)
         )
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
