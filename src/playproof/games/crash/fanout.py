@@ -23,6 +23,9 @@ from playproof.games.crash.live import Message
 WRITE = "playproof.write"
 """The ASGI extension by which a connection takes ready frames."""
 
+MAX_BATCH = 16
+"""Packets that one poll answers with; some clients refuse more."""
+
 
 def frame(payload: bytes) -> bytes:
     """Wrap a text in an unmasked WebSocket frame."""
@@ -72,14 +75,22 @@ class Outbox(asyncio.Queue[Any]):
         super().__init__(*arguments, **options)
         self.write: Callable[[bytes], bool] | None = None
         self._reader_waits = False
+        self._taken = 0
 
     async def get(self) -> Any:
-        """Wait for a packet."""
-        self._reader_waits = True
+        """Wait for a packet, the first of a batch."""
+        self._reader_waits, self._taken = True, 0
         try:
             return await super().get()
         finally:
             self._reader_waits = False
+
+    def get_nowait(self) -> Any:
+        """Take a further packet, as long as polling clients read as many in one answer."""
+        if self._taken == MAX_BATCH:
+            raise asyncio.QueueEmpty
+        self._taken += 1
+        return super().get_nowait()
 
     def put_nowait(self, item: Any) -> None:
         """Send a message at once if possible; pings and the end always go to the reader, which lives on them."""

@@ -332,15 +332,10 @@ class Frame:
     ack_id: int | None = None
 
 
-def read_json(text: str | bytes, *, nan: bool = True) -> Any:
+def read_json(text: str, *, nan: bool = False) -> Any:
     """Read JSON; NaN and Infinity, which Python's clients write, only if told to. DecodeError when it is none."""
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        if not nan:
-            raise DecodeError(f"expected JSON, found {text[:80]!r}") from None
-    try:
-        return json.loads(text)
+        return json.loads(text) if nan else orjson.loads(text)
     except (ValueError, RecursionError):
         raise DecodeError(f"expected JSON, found {text[:80]!r}") from None
 

@@ -40,7 +40,7 @@ from playproof.errors import ConfigError, PlayproofError
 from playproof.games.crash.entrance import MAX_INPUT, Entrance, Rules, is_loopback, read_token
 from playproof.games.crash.fanout import WRITE, FrameWriter, Outbox, frames, packet
 from playproof.games.crash.live import Ack, Entry, Message, Table
-from playproof.games.crash.protocol import ORDERS, SESSION, payload_of, read_json
+from playproof.games.crash.protocol import ORDERS, SESSION, payload_of
 from playproof.games.crash.worlds import PUBLISHED, TICK_MS, get_world
 
 PAGE = Path(__file__).parent / "page"
@@ -93,20 +93,6 @@ class ServeConfig:
                 f"expected a token file for {self.host}, which others can reach;"
                 " give --token-file PATH (it is made if it is not there) or bind 127.0.0.1"
             )
-
-
-class _Json:
-    """Give python-socketio a JSON module that writes fast and reads what Python's own clients write."""
-
-    @staticmethod
-    def dumps(value: Any, **_options: Any) -> str:
-        """Write JSON."""
-        return orjson.dumps(value).decode()
-
-    @staticmethod
-    def loads(text: str | bytes, **_options: Any) -> Any:
-        """Read JSON, NaN included."""
-        return read_json(text)
 
 
 @dataclass
@@ -174,7 +160,6 @@ class CrashServer:
             cors_allowed_origins=[],
             max_http_buffer_size=MAX_INPUT,
             async_handlers=False,
-            json=_Json,
             http_compression=False,
         )
         self._sio.eio.create_queue = Outbox
