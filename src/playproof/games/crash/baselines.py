@@ -348,8 +348,8 @@ def make_baseline(name: str) -> VectorPolicy:
     raise UnknownName("baseline", name, [*BASELINES, "hold-k"])
 
 
-class OneLane:
-    """Play a policy of many lanes in one: row in, action out (playproof.game.Policy)."""
+class Seated:
+    """Sit a policy of many lanes down in one: row in, action out (playproof.game.Policy)."""
 
     def __init__(self, policy: VectorPolicy, rng: Rng) -> None:
         self.policy = policy
@@ -361,10 +361,10 @@ class OneLane:
         return main, adjustment
 
 
-def _seated(name: str, rng: Rng) -> OneLane:
-    return OneLane(make_baseline(name), rng)
+def _seat(name: str, rng: Rng) -> Seated:
+    return Seated(make_baseline(name), rng)
 
 
 def game_baselines(names: Sequence[str] = tuple(BASELINES)) -> dict[str, Baseline]:
     """Give the baselines as the Game record lists them."""
-    return {name: Baseline(BASELINES[name].doc, "policy", "buttons", partial(_seated, name)) for name in names}
+    return {name: Baseline(BASELINES[name].doc, "policy", "buttons", partial(_seat, name)) for name in names}

@@ -125,6 +125,10 @@ class Sight:
         return Sight(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
+Alike = tuple[int, Ints, Sight]
+"""A mind, the lanes that are of it, and what is seen there."""
+
+
 @dataclass
 class Memory:
     """What he remembers of each lane: his mind, his nerve, and of the last row only what tells a round's end."""
@@ -235,8 +239,9 @@ class Human:
         """Choose for every lane, and move his mind."""
         sight = self.see(obs)
         self.notice(obs, sight, state)
-        choice = _draw(self._choices(sight, state.mind), state.rng)
-        self._move(sight, state, choice)
+        alike = by_mind(sight, state.mind)
+        choice = _draw(self._choices(alike, len(obs)), state.rng)
+        state.mind[:] = _draw(self._moves(alike, choice, state.nerve), state.rng)
         return to_actions(choice)
 
     def probabilities(self, obs: Rows, state: Memory) -> tuple[Floats, Floats]:
@@ -254,7 +259,7 @@ class Human:
         """Give the chances of his twelve choices, (N, 12); changes nothing."""
         sight, after = self.see(obs), state.copy()
         self.notice(obs, sight, after)
-        return self._choices(sight, after.mind)
+        return self._choices(by_mind(sight, after.mind), len(obs))
 
     def share_table(self, obs: Rows) -> Floats:
         """Give the chances of the shares 10, 25, 50 and 100 % if he sells now, (N, 4).
@@ -310,19 +315,17 @@ class Human:
         state.mind[:] = settled(sight, state.mind)
         state.seen[:], state.held[:], state.pnl[:] = now, ~sight.flat, obs[:, PNL]
 
-    def _choices(self, sight: Sight, minds: Minds) -> Floats:
-        table = np.zeros((len(minds), len(CHOICES)))
-        for mind in np.unique(minds).tolist():
-            rows = np.flatnonzero(minds == mind)
-            table[rows] = self.choice_table(sight.take(rows), mind)
+    def _choices(self, alike: Sequence[Alike], lanes: int) -> Floats:
+        table = np.empty((lanes, len(CHOICES)))
+        for mind, rows, sight in alike:
+            table[rows] = self.choice_table(sight, mind)
         return table
 
-    def _move(self, sight: Sight, state: Memory, choice: Ints) -> None:
-        table = np.zeros((len(choice), len(MINDS)))
-        for mind in np.unique(state.mind).tolist():
-            rows = np.flatnonzero(state.mind == mind)
-            table[rows] = self.mind_table(sight.take(rows), mind, choice[rows], state.nerve[rows])
-        state.mind[:] = _draw(table, state.rng)
+    def _moves(self, alike: Sequence[Alike], choice: Ints, nerve: Minds) -> Floats:
+        table = np.empty((len(choice), len(MINDS)))
+        for mind, rows, sight in alike:
+            table[rows] = self.mind_table(sight, mind, choice[rows], nerve[rows])
+        return table
 
     def choice_table(self, sight: Sight, mind: int) -> Floats:
         """Give the chances of the twelve choices in one mind, (N, 12)."""
@@ -437,6 +440,12 @@ class Human:
 
     def _frightened(self, sight: Sight) -> Chosen:
         return self._at_stop(sight) | (sight.jump <= -self.big_move)
+
+
+def by_mind(sight: Sight, minds: Minds) -> list[Alike]:
+    """Put lanes of the same mind together."""
+    places = [(mind, np.flatnonzero(minds == mind)) for mind in np.flatnonzero(np.bincount(minds)).tolist()]
+    return [(mind, rows, sight if len(rows) == len(minds) else sight.take(rows)) for mind, rows in places]
 
 
 def settled(sight: Sight, minds: Minds) -> Minds:
@@ -603,12 +612,12 @@ class Presser:
         return tuple(Press(button, int(delay)) for button, delay in zip(buttons, delays[:-1], strict=True))
 
     def _know(self, live: Live) -> None:
-        """Take the page into the fold."""
+        """Take the page into the fold; what it tells of the player was filled at the tick before."""
         known = self._known[0]
         if live.phase in (COOLDOWN, PRESALE) and int(known["phase"]) not in (COOLDOWN, PRESALE):
             fold.apply_round(known, 0.0)
         fold.apply_session(known, 0.0, live.count_2x, 0.0, 0.0, 0.0)
-        fold.apply_tick(known, live.tick, live.price, 0, live.phase)
         money = (live.balance, live.position_qty, live.avg_entry_price, live.cumulative_pnl, live.total_invested)
         fold.apply_player(known, *(round(amount * UNIT) for amount in money))
         fold.apply_bet(known, round(live.bet * UNIT))
+        fold.apply_tick(known, live.tick, live.price, 0, live.phase)
