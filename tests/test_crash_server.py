@@ -513,22 +513,27 @@ def test_an_outbox_never_lets_a_message_overtake_another() -> None:
                 await asyncio.sleep(0.001)
                 wire.append(frames([packet]))
 
+        async def caught_up(count: int) -> None:
+            while len(wire) < count:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001)
+
         box.write = write
         box.put_nowait(letters[0])  # nobody reads yet: it waits
         task = asyncio.create_task(reader())
         await asyncio.sleep(0)
         box.deliver(letters[1:3], frames(letters[1:3]))  # the reader is busy with the first
-        await asyncio.sleep(0.01)
+        await caught_up(3)
         box.put_nowait(letters[3])  # the reader waits: written at once
         assert wire[-1] == frames(letters[3:4])
         open_now[0] = False
         box.deliver(letters[4:6], frames(letters[4:6]))  # the connection is full: it waits
         open_now[0] = True
         await box.put(letters[6])
-        await asyncio.sleep(0.01)
+        await caught_up(7)
         box.put_nowait(Packet(PING))
         await box.put(letters[7])
-        await asyncio.sleep(0.01)
+        await caught_up(9)
         box.put_nowait(None)
         await task
         ping = frame(b"2")
