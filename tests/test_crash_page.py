@@ -31,6 +31,11 @@ BUTTONS = {
     "SELL_10", "SELL_25", "SELL_50", "SELL_100",
 }  # fmt: skip
 VECTORS = """
+787ca98847edfd5a2b495ffb6356a40eec1ce20d0668865eaffbbc2088c389e0 20251215-ece018bd34bb4acc 13 1.291133344055508
+43f168487d9d3191630322880c1b3eab03120dec0546985b0ed6b834535040bb 20251207-60eadfaad3934e72 86 1.7116540575489452
+42ab78482924971e44db8b15d511786e6f7a8952c05ee290a5a8980eae64d676 20251212-0f8cc5fc8e864519 126 1.6117655596141522
+1863902da72537808441650745c94dacf11653dd39ebad534a40ea716f6ffa17 20251215-09af2a6fc8af4acb 252 29.7175705842902
+b3a13fe6c9b47a060247edb3beeb814e52c9f9239659288847090b39af7201ce 20251207-591d94f81da4432d 1137 7.384555885937261
 """
 """Server seed, game id, rug tick, peak."""
 
@@ -364,7 +369,9 @@ def test_a_doctored_round_is_found_out(visit: Callable[..., Visitor]) -> None:
 def test_the_browser_replays_the_known_rounds(visit: Callable[..., Visitor]) -> None:
     ada = visit()
     ada.log_in()
-    for seed, game, rug_tick, peak in map(str.split, VECTORS.strip().splitlines()):
+    rounds = [line.split() for line in VECTORS.split("\n")[1:-1]]
+    assert len(rounds) == 5
+    for seed, game, rug_tick, peak in rounds:
         prices = ada.page.evaluate(
             'async ([seed, game]) => (await import("/verify.js")).playRound(seed, game)', [seed, game]
         )
