@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -27,12 +29,14 @@ from playproof.game import (
     ActionSet,
     Baseline,
     Choice,
+    Column,
     Episode,
     Fact,
     Frame,
     Game,
     Message,
     Messages,
+    Numbers,
     Outcome,
     Policy,
     Standing,
@@ -336,9 +340,56 @@ def rejects_all(text: str) -> Choice:
     return Choice(WAIT, rejected="no")
 
 
-def with_text(read: Callable[[str], Choice]) -> Game:
-    text = ActionSet((("WAIT",),), '"wait"', lambda _: None, read, ('"wait"',))
+def with_text(read: Callable[[str], Choice], examples: tuple[str, ...] = ('"wait"',)) -> Game:
+    text = ActionSet((("WAIT",),), '"wait"', lambda _: None, read, examples)
     return changed(actions={**COIN.actions, "text": text})
+
+
+def failing_decoder(frame: Frame) -> tuple[Fact, ...]:
+    raise LookupError(frame.payload)
+
+
+def nameless(frame: Frame) -> tuple[Fact, ...]:
+    return tuple(replace(fact, doc_type="thing") if fact.event_name == "close" else fact for fact in coin.decode(frame))  # type: ignore[arg-type]
+
+
+def two_players(frame: Frame) -> tuple[Fact, ...]:
+    facts = coin.decode(frame)
+    return tuple(replace(fact, player_id="other") if fact.event_name == "placed" else fact for fact in facts)
+
+
+def infinite_speed() -> Game:
+    """Declares a float column and lets infinity through."""
+
+    def decode(frame: Frame) -> tuple[Fact, ...]:
+        facts = coin.decode(frame)
+        return tuple(replace(it, columns={"speed": math.inf}) if it.event_name == "open" else it for it in facts)
+
+    return changed(decoder=lambda: decode, columns=(*COIN.columns, Column("speed", "float", "m/s", "of the coin")))
+
+
+def moody_outcome() -> Callable[..., Outcome | None]:
+    calls: list[int] = []
+
+    def outcome(events: Any) -> Outcome | None:
+        calls.append(1)
+        found = coin.read_outcome(events)
+        return found and replace(found, values={**found.values, "heads": len(calls)})
+
+    return outcome
+
+
+def hours_off() -> Game:
+    """Finds the window of a time one hour too early."""
+
+    def parse(text: str) -> Window:
+        number = int(coin.parse_window(text).window_id[5:])
+        return Window(text, datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=number - 1))
+
+    def at(moment: datetime) -> str:
+        return f"coin-{int((moment - datetime(2024, 1, 1, tzinfo=UTC)) / timedelta(hours=1)):06d}"
+
+    return changed(windows=replace(COIN.windows, parse=parse, at=at, length=timedelta(hours=1)))
 
 
 WAIT_BASELINE = COIN.baselines["wait"]
@@ -369,6 +420,10 @@ MUTANTS: Mapping[str, tuple[Callable[[], Game], set[str]]] = {
         lambda: changed(sample=lambda: tuple(f for w in coin.deal("fair", 1, 2, lambda: WAIT) for f in w)),
         {"sample"},
     ),
+    "two players in one recording": (lambda: with_decoder(two_players), {"sample"}),
+    "a sample that cannot be decoded": (lambda: with_decoder(failing_decoder), {"sample", "decode"}),
+    "an event of no known kind": (lambda: with_decoder(nameless), {"decode", "sample"}),
+    "infinity in a column": (infinite_speed, {"columns", "decode"}),
     "no decision points": (lambda: changed(decides=lambda event: False), {"sample", "labels"}),
     "a player's event as decision point": (
         lambda: changed(decides=lambda event: event.event_name in ("hint", "cash")),
@@ -394,11 +449,13 @@ MUTANTS: Mapping[str, tuple[Callable[[], Game], set[str]]] = {
         lambda: changed(windows=replace(COIN.windows, at=lambda moment: "coin-000001")),
         {"windows"},
     ),
+    "a time outside its window": (hours_off, {"windows"}),
     "no WAIT": (lambda: with_actions(heads=(("PASS", "HEADS", "TAILS"),)), {"actions", "baselines"}),
     "wait that does not wait": (lambda: with_actions(wait=(1,)), {"actions", "ledger", "rewards"}),
     "an action twice": (lambda: with_actions(heads=(("WAIT", "HEADS", "HEADS"),)), {"actions"}),
     "a text set that takes anything": (lambda: with_text(reads_anything), {"actions", "sample", "ledger", "rewards"}),
     "a text set that raises": (lambda: with_text(reads_or_raises), {"actions", "sample", "ledger", "rewards"}),
+    "a text set without examples": (lambda: with_text(rejects_all, ()), {"actions", "sample", "ledger", "rewards"}),
     "a text set that understands nothing": (lambda: with_text(rejects_all), {"actions", "sample", "ledger", "rewards"}),
     "a feature that is not in the table": (
         lambda: changed(features=COIN.features[1:]),
@@ -407,6 +464,13 @@ MUTANTS: Mapping[str, tuple[Callable[[], Game], set[str]]] = {
     "a set that the fold cannot write": (
         lambda: changed(observations={**COIN.observations, "more": COIN.observations["table"]}),
         {"observations", "fold", "future", "outcome"},
+    ),
+    "an observation of nothing": (
+        lambda: replace(
+            with_fold(observe={**resolve(COIN.fold).observe, "empty": no_messages}),
+            observations={**COIN.observations, "empty": Numbers(())},
+        ),
+        {"observations"},
     ),
     "blocks of another size": (
         lambda: changed(observations={"table": replace(COIN.observations["table"], blocks={"a": 2, "b": 2})}),
@@ -439,6 +503,7 @@ MUTANTS: Mapping[str, tuple[Callable[[], Game], set[str]]] = {
         {"outcome"},
     ),
     "an outcome of half a window": (lambda: changed(outcome=half_outcome), {"outcome"}),
+    "an outcome that changes": (lambda: changed(outcome=moody_outcome()), {"outcome"}),
     "no outcome": (lambda: changed(outcome=lambda events: None), {"outcome", "labels"}),
     "an undeclared outcome": (lambda: changed(outcomes=COIN.outcomes[:1]), {"outcome"}),
     "an outcome of another kind": (
@@ -556,7 +621,7 @@ def test_references_are_resolved_when_needed() -> None:
 
 def test_an_episode_refuses_arrays_that_do_not_fit() -> None:
     seat = Seat("table", Terms("bets"))
-    [episode, *_] = play(COIN, lambda _: Constant((1,)), sample_events(COIN), seat)
+    [episode, *_] = play(COIN, lambda _: Constant((1,)), coin_events(), seat)
     with pytest.raises(ContractError, match="expected 11 observations for 10 steps, found 10"):
         replace(episode, observations=episode.observations[:-1])
     with pytest.raises(ContractError, match="expected 10 decisions"):
@@ -569,12 +634,17 @@ def sample_events(game: Game) -> tuple[Event, ...]:
     return tuple(fact.event(frame.ts, "s", seq, direction=frame.direction) for seq, (frame, fact) in enumerate(facts))
 
 
+@cache
+def coin_events() -> tuple[Event, ...]:
+    return sample_events(COIN)
+
+
 # Play.
 
 
 def plays(policy: Policy, stake: int | None = None, windows: tuple[str, ...] | None = None) -> list[Episode]:
     seat = Seat("table", Terms("bets", stake=stake))
-    return list(play(COIN, lambda _: policy, sample_events(COIN), seat, windows))
+    return list(play(COIN, lambda _: policy, coin_events(), seat, windows))
 
 
 def test_play_counts_what_the_coin_did() -> None:
@@ -606,7 +676,7 @@ def test_the_player_sees_his_own_money_and_not_the_recorded_ones() -> None:
 
 
 def test_sessions_are_not_mixed() -> None:
-    several = [replace(event, session_id=f"s{event.seq % 2}") for event in sample_events(COIN)]
+    several = [replace(event, session_id=f"s{event.seq % 2}") for event in coin_events()]
     with pytest.raises(ContractError, match="one session"):
         list(play(COIN, lambda _: Constant((0,)), several, Seat("table", Terms("bets"))))
 
@@ -614,7 +684,7 @@ def test_sessions_are_not_mixed() -> None:
 @given(st.lists(st.sampled_from([(0,), (1,), (2,)]), min_size=30, max_size=30), st.integers(0, 5))
 def test_money_is_conserved_whatever_is_played(choices: list[tuple[int, ...]], seed: int) -> None:
     ledger = coin.CoinLedger(Terms("bets", cash=3 * coin.STAKE))
-    events = [event for event in sample_events(COIN) if event.player_id is None]
+    events = [event for event in coin_events() if event.player_id is None]
     for event in events:
         ledger.see(event)
         for _ in range(1 + seed % 2):

@@ -16,6 +16,9 @@ from playproof.events import Event
 from playproof.game import Game, Policy, Terms
 from playproof.game.play import Seat, play
 
+STREAM = int.from_bytes(b"play")
+"""Keeps the players' random numbers apart from those of worlds with the same seed."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -62,7 +65,9 @@ def play_windows(
     order = {window: number for number, window in enumerate(windows)}
     seat = Seat(player.observation, Terms(player.actions, stake=stake))
     episodes = list(
-        play(game, lambda window: player.make(np.random.default_rng([seed, order[window]])), events, seat, order)
+        play(
+            game, lambda window: player.make(np.random.default_rng([STREAM, seed, order[window]])), events, seat, order
+        )
     )
     if tuple(episode.window_id for episode in episodes) != tuple(windows):
         raise ConfigError(f"expected {len(windows)} windows in the order of the recording, found {len(episodes)}")

@@ -59,6 +59,11 @@ RESERVED = FLIPS * STAKE
 WORLDS = {"fair": 0.5, "biased": 0.6}
 """How likely the coin is to fall as hinted."""
 PLAYER = "player"
+STREAM = int.from_bytes(b"coin")
+"""Keeps the table's random numbers apart from those of players with the same seed."""
+START = datetime(2025, 1, 15, tzinfo=UTC)
+BEAT = timedelta(milliseconds=100)
+"""Time between two frames."""
 
 COLUMNS = (
     Column("flip", "int", "flips", "number of the flip in its window, from 0"),
@@ -290,10 +295,10 @@ class Table:
 
     def _say(self, window: str, told: dict[str, Value]) -> Iterator[Said]:
         """Say what the world does, and to the player what it means for him."""
-        frame = Frame(_EPOCH, json.dumps(told | {"window": window}))
+        frame = Frame(START, json.dumps(told | {"window": window}))
         yield told | {"window": window}, "received"
         for fact in decode(frame):
-            yield from map(_told, self.ledger.see(fact.event(_EPOCH, "table", 0)))
+            yield from map(_told, self.ledger.see(fact.event(START, "table", 0)))
 
     def _order(self, window: str) -> Iterator[Said]:
         """Let the player order, and answer him."""
@@ -307,17 +312,13 @@ def _told(fact: Fact) -> Said:
     return {"event": fact.event_name, "window": fact.window_id, **fact.columns}, "received"
 
 
-_EPOCH = datetime(2025, 1, 15, tzinfo=UTC)
-_BEAT = timedelta(milliseconds=100)
-
-
-def deal(world: str, seed: int, windows: int, choose: Chooser, start: datetime = _EPOCH) -> Iterator[tuple[Frame, ...]]:
+def deal(world: str, seed: int, windows: int, choose: Chooser, start: datetime = START) -> Iterator[tuple[Frame, ...]]:
     """Run a table for one player; give the frames of one window after the other, a frame every 100 ms."""
     table = Table(world, choose)
     for number in range(windows):
-        said = list(table.window(f"coin-{number:06d}", np.random.default_rng([seed, number])))
-        yield tuple(Frame(start + _BEAT * place, json.dumps(it), way) for place, (it, way) in enumerate(said))
-        start += _BEAT * len(said)
+        said = list(table.window(f"coin-{number:06d}", np.random.default_rng([STREAM, seed, number])))
+        yield tuple(Frame(start + BEAT * place, json.dumps(it), way) for place, (it, way) in enumerate(said))
+        start += BEAT * len(said)
 
 
 def random_chooser(rng: np.random.Generator) -> Chooser:

@@ -67,7 +67,9 @@ def _run_world(game: Game, home: Path, world: str, seed: int, windows: int) -> W
     dataset = open_dataset(build(game, events, CONFIG, home))
     policy = learn(dataset, TABLE, wait=(0,))
     score, baselines = evaluate(game, policy, events, dataset.windows("test"), seed)
-    verdict = give_verdict(score, baselines, resolve(game.ceiling)(world), np.random.default_rng([seed, 2]))
+    verdict = give_verdict(
+        score, baselines, resolve(game.ceiling)(world), np.random.default_rng([int.from_bytes(b"verdict"), seed])
+    )
     _keep(home, policy, verdict)
     return WorldResult(acknowledged, dataset.path, dataset.manifest["hash"], policy, score, baselines, verdict)
 
@@ -75,7 +77,7 @@ def _run_world(game: Game, home: Path, world: str, seed: int, windows: int) -> W
 def record(game: Game, home: Path, world: str, seed: int, windows: int) -> tuple[Event, ...]:
     """Record a scripted player, group by group; give the events that were acknowledged."""
     session = Session(game, partial(thin.append, home), f"skeleton-{world}", "public_ws")
-    chooser = coin.random_chooser(np.random.default_rng([seed, 1]))
+    chooser = coin.random_chooser(np.random.default_rng([int.from_bytes(b"record"), seed]))
     frames = [frame for window in coin.deal(world, seed, windows, chooser) for frame in window]
     groups = range(0, len(frames), GROUP)
     return tuple(event for start in groups for event in session.take(frames[start : start + GROUP]))
