@@ -1,0 +1,33 @@
+"""Windows of the crash game: rounds, named by the day and 16 hex digits that the site deals.
+
+Leaves out: when a round began; its name tells the day alone.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from functools import lru_cache
+
+from playproof.errors import DecodeError
+from playproof.game import Window
+
+EXAMPLES = ("20251215-ece018bd34bb4acc", "20240229-0123456789abcdef")
+_SHAPE = re.compile(r"(\d{8})-[0-9a-f]{16}", re.ASCII)
+
+
+@lru_cache(maxsize=256)
+def is_window(text: str) -> bool:
+    """Tell whether a text is the id of a round."""
+    shape = _SHAPE.fullmatch(text)
+    try:
+        return shape is not None and bool(datetime.strptime(f"{shape[1]}+0000", "%Y%m%d%z"))
+    except ValueError:
+        return False
+
+
+def parse_window(text: str) -> Window:
+    """Read a gameId such as 20251215-ece018bd34bb4acc; it has this one form."""
+    if not is_window(text):
+        raise DecodeError(f"expected a round's id such as {EXAMPLES[0]}, found {text[:80]!r}")
+    return Window(text)
