@@ -327,8 +327,8 @@ def random_chooser(rng: np.random.Generator) -> Chooser:
 
 
 def sample() -> tuple[Frame, ...]:
-    """Give three windows of a player who chooses at random."""
-    frames = deal("biased", 1, 3, random_chooser(np.random.default_rng(1)))
+    """Give two windows of a player who chooses at random."""
+    frames = deal("biased", 1, 2, random_chooser(np.random.default_rng(1)))
     return tuple(frame for window in frames for frame in window)
 
 

@@ -23,7 +23,7 @@ from playproof.game.fields import (
     resolve,
 )
 
-_SEEDS = range(6)
+_SEEDS = range(4)
 
 
 def check_ledger(case: Case) -> Iterator[str]:
