@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from playproof.games.crash.simulate import Simulation
+    from playproof.games.crash.tournament import Score
 
 app = typer.Typer(no_args_is_help=True, help="Verify, simulate and serve the crash game, and play its baselines.")
 
@@ -125,6 +126,88 @@ def simulation_table(result: Simulation) -> Table:
             values.append([f"{what} {ticks}", f"{row.mean:+.4%}", f"{row.se:.4%}", f"{row.theory:+.4%}", f"{row.sigmas:.1f}"])
     title = f"{result.rounds:,} rounds of world {result.world}, seed {result.seed}"
     return rows(title, ["", "measured", "standard error", "theory", "errors apart"], values)
+
+
+@app.command()
+def baselines(
+    rounds: Annotated[int, typer.Option(help="How many rounds each of them plays.")] = 2000,
+    world: World = "published",
+    seed: Seed = 1,
+    only: Annotated[list[str] | None, typer.Option(help="A baseline by name; may be given several times.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play the baselines over the same rounds and tell what they made of their stakes.
+
+    Example: playproof crash baselines --rounds 2000 --world hazard --only sidebet --only hold-20
+    """
+    scores = run_baselines(only, world, rounds, seed)
+    data = {"world": world, "seed": seed, "rounds": rounds, "baselines": [score.to_json() for score in scores]}
+    emit(data, as_json, lambda: baselines_table(scores, world))
+
+
+def run_baselines(names: list[str] | None, world: str, rounds: int, seed: int) -> list[Score]:
+    """Play the named baselines, or all of them, with a progress bar."""
+    from playproof.games.crash.baselines import BASELINES, make_baseline
+    from playproof.games.crash.tournament import play
+
+    scores = []
+    with progress() as bar:
+        for name in bar.track(names or list(BASELINES), description=f"playing {world}"):
+            scores.append(play(name, make_baseline(name), world, rounds, seed))
+    return scores
+
+
+def baselines_table(scores: list[Score], world: str) -> Table:
+    """Lay the scores of baselines out."""
+    values = [
+        [
+            s.name,
+            f"{s.positions:,}",
+            f"{s.staked:,.3f}",
+            f"{s.pnl:+,.4f}",
+            f"{s.roi:+.2%}",
+            f"{s.interval[0]:+.2%} to {s.interval[1]:+.2%}",
+            f"{s.no_effect / s.decisions:.0%}" if s.decisions else "-",
+        ]
+        for s in scores
+    ]
+    title = f"baselines in world {world}, {scores[0].rounds:,} rounds each"
+    columns = ["baseline", "positions", "staked", "profit", "return", "95 % interval", "no effect"]
+    return rows(title, columns, values)
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("demo-output"),
+    rounds: Annotated[int, typer.Option(help="Rounds to simulate.")] = 1_000_000,
+    played: Annotated[int, typer.Option(help="Rounds that each baseline plays.")] = 2000,
+    seed: Seed = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Show the game: verify revealed rounds, simulate beside theory, play baselines, and write a page with plots.
+
+    Example: playproof crash demo --output demo-output
+    """
+    from playproof.bench.report import commit
+    from playproof.games.crash.demo import Findings, verify_published, write_page
+
+    verified = verify_published()
+    simulations = [run_simulation(rounds, world, seed) for world in ("published", "fair")]
+    scores = run_baselines(None, "published", played, seed)
+    found = Findings(verified, *simulations, scores)
+    path = write_page(found, output, commit())
+    if not as_json:
+        for simulation in simulations:
+            emit(None, False, simulation_table(simulation))
+        emit(None, False, baselines_table(scores, "published"))
+    data = {
+        "verified": verified,
+        "simulations": [simulation.to_json() for simulation in simulations],
+        "baselines": [score.to_json() for score in scores],
+        "found": found.sentences(),
+        "page": str(path),
+    }
+    emit(data, as_json, "\n".join(["What was found:", *(f"- {line}" for line in found.sentences()), f"Page: {path}"]))
 
 
 @app.command()

@@ -82,7 +82,7 @@ LANE = np.dtype(
         ("adjustments", "i4"),
         ("rounds_left", "i4"),
         ("opened", "i4"),
-        ("no_effects", "i4"),
+        ("no_effects", "i4"),  # presses of the first head that changed nothing
         ("flags", "i4"),
         ("share", "i1"),
         ("phase", "i1"),
@@ -166,6 +166,7 @@ FACTS = (
     "no_effect",
     "positions_opened",
     "no_effect_actions",
+    "total_invested",
 )
 """Integers told of every lane after every step; money in units of 10^-9."""
 FACT_COUNT = len(FACTS)
@@ -646,7 +647,7 @@ def step_lane(
             fold.apply_player(s, lane.cash, lane.qty, average_cost(lane), marked(lane) - lane.round_cash, lane.invested)
     else:
         lane.adjustments += 1
-    lane.no_effects += lane.flags & F_NO_EFFECT
+    lane.no_effects += (lane.flags & F_NO_EFFECT) * (main != 0)
     equity = marked(lane)
     reward = float(equity - lane.equity) / 1e9
     lane.equity = equity
@@ -675,6 +676,7 @@ def tell_facts(lane: Any, facts: Array, row: int) -> None:
     facts[row, 12] = lane.flags & F_NO_EFFECT
     facts[row, 13] = lane.opened
     facts[row, 14] = lane.no_effects
+    facts[row, 15] = lane.invested
 
 
 @inlined

@@ -189,7 +189,7 @@ class PlainEnv:
         if filled:
             self._tell()
             self.execution = (self.tick, self.price)
-        self.no_effects += self.no_effect
+        self.no_effects += self.no_effect and action[0] != 0
         terminated = truncated = False
         if self.clock == "press" and only_adjusts and self.adjustments < 8:
             self.adjustments += 1

@@ -21,6 +21,15 @@ TOLERANCE = 1e-9
 COMPILE_FROM = 200
 """Below so many rounds plain Python is quicker than loading compiled code."""
 
+PUBLISHED_ROUNDS = (
+    ("787ca98847edfd5a2b495ffb6356a40eec1ce20d0668865eaffbbc2088c389e0", "20251215-ece018bd34bb4acc", 13, 1.291133344055508),
+    ("43f168487d9d3191630322880c1b3eab03120dec0546985b0ed6b834535040bb", "20251207-60eadfaad3934e72", 86, 1.7116540575489452),
+    ("42ab78482924971e44db8b15d511786e6f7a8952c05ee290a5a8980eae64d676", "20251212-0f8cc5fc8e864519", 126, 1.6117655596141522),
+    ("1863902da72537808441650745c94dacf11653dd39ebad534a40ea716f6ffa17", "20251215-09af2a6fc8af4acb", 252, 29.7175705842902),
+    ("b3a13fe6c9b47a060247edb3beeb814e52c9f9239659288847090b39af7201ce", "20251207-591d94f81da4432d", 1137, 7.384555885937261),
+)  # fmt: skip
+"""Rounds that the site played and revealed: server seed, game id, rug tick, peak."""
+
 
 def check_version(name: str) -> Version:
     """Refuse a version of the algorithm that there is not."""
