@@ -101,11 +101,7 @@ class Visitor:
         raise AssertionError("it never came to that")
 
     def advance_to(self, phase: Phase, tick: int = 0) -> None:
-        def go() -> None:
-            while not (self.server.table.phase is phase and self.server.table.tick >= tick):
-                self.server.server.step()
-
-        self.server.call(go)
+        self.server.advance_to(phase, tick)
         names = {Phase.COOLDOWN: "Cooldown", Phase.PRESALE: "Presale", Phase.ACTIVE: "Live", Phase.RUGGED: "Rugged"}
         self.until(lambda: self.text("phase") == names[phase] and self.text("tick") == str(self.server.table.tick))
 

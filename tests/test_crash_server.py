@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from playproof.errors import ConfigError, UnknownName
 from playproof.games.crash import fair, protocol
 from playproof.games.crash.entrance import MAX_INPUT, Rules, admits_origin, read_token, readable
-from playproof.games.crash.fanout import Outbox, frame, frames
+from playproof.games.crash.fanout import Outbox, frame, frames, packet
 from playproof.games.crash.live import Message
 from playproof.games.crash.protocol import BET, BUY, PLAYER, SELL, SESSION, STATE, TRADE, Frame, Phase
 from playproof.games.crash.server import Bucket, CrashServer, RunningServer, ServeConfig, clean_name
@@ -83,6 +83,12 @@ async def joined(server: RunningServer, auth: Any = None, **options: Any) -> Asy
         yield client
 
 
+async def drained(wire: ClientConnection) -> None:
+    """Read until the connection ends, answering nothing."""
+    while True:
+        await wire.recv()
+
+
 def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, 30))
 
@@ -98,14 +104,6 @@ def lasting() -> Iterator[RunningServer]:
     """Give one server to all tests that leave no trace they would notice."""
     with RunningServer(ServeConfig(port=0, seed=SEED, manual=True)) as running:
         yield running
-
-
-def advance_to(server: RunningServer, phase: Phase, tick: int = 0) -> None:
-    def go() -> None:
-        while not (server.table.phase is phase and server.table.tick >= tick):
-            server.server.step()
-
-    server.call(go)
 
 
 def get(server: RunningServer, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> Any:
@@ -170,7 +168,7 @@ def test_orders_are_acked_and_everybody_sees_the_trade(server: RunningServer) ->
         async with joined(server) as ann, joined(server, {"name": "Bob"}) as bob:
             session = await ann.event(SESSION)
             await bob.event(protocol.RANK)
-            advance_to(server, Phase.ACTIVE, 5)
+            server.advance_to(Phase.ACTIVE, 5)
             ack = await ann.order(BUY, {"amount": 0.1})
             assert ack["success"] is True
             assert ack["executedPrice"] == server.table.price
@@ -195,7 +193,7 @@ def test_bad_and_late_orders_get_a_negative_ack(server: RunningServer) -> None:
             early = await ann.order(BUY, {"amount": 0.1})
             assert early["success"] is False
             assert "presale" in early["reason"]
-            advance_to(server, Phase.ACTIVE, 2)
+            server.advance_to(Phase.ACTIVE, 2)
             bad: list[Any] = [None, {}, {"amount": "0.1"}, {"amount": -1}, {"amount": 1e300}, [], "x", 7]
             for payload in bad:
                 ack = await ann.order(BUY, payload)
@@ -205,7 +203,7 @@ def test_bad_and_late_orders_get_a_negative_ack(server: RunningServer) -> None:
             ack = await ann.until(lambda read: read.ack_id == 900)
             assert ack.arguments[0]["success"] is False
             assert (await ann.order(SELL, {"percentage": 100}))["reason"] == "there is nothing to sell"
-            advance_to(server, Phase.RUGGED)
+            server.advance_to(Phase.RUGGED)
             late = await ann.order(BET, {"amount": 0.1})
             assert "rug" in late["reason"]
             (player,) = server.table.players.values()
@@ -222,7 +220,7 @@ def test_the_usual_client_library_can_play(server: RunningServer, transports: li
         client.on("*", lambda event, *arguments: heard.append((event, len(arguments))))
         await client.connect(server.url, auth={"name": "Ann"}, transports=transports)
         try:
-            advance_to(server, Phase.PRESALE)
+            server.advance_to(Phase.PRESALE)
             server.step(50)
             ack = await client.call(BUY, {"amount": 0.25}, timeout=10)
             assert ack["success"] is True
@@ -242,7 +240,7 @@ def test_a_token_brings_a_player_back_in_the_middle_of_a_round(server: RunningSe
     async def work() -> None:
         async with joined(server) as ann:
             session = await ann.event(SESSION)
-            advance_to(server, Phase.ACTIVE, 3)
+            server.advance_to(Phase.ACTIVE, 3)
             assert (await ann.order(BUY, {"amount": 0.3}))["success"]
             assert (await ann.order(BET, {"amount": 0.01}))["success"]
         server.step(4)
@@ -269,7 +267,7 @@ def test_two_tabs_of_one_player_both_work(server: RunningServer) -> None:
             token = (await one.event(SESSION))["token"]
             async with joined(server, {"token": token}) as two:
                 await two.event(protocol.RANK)
-                advance_to(server, Phase.PRESALE)
+                server.advance_to(Phase.PRESALE)
                 assert (await one.order(BUY, {"amount": 0.1}))["success"]
                 assert to_units((await two.event(PLAYER))["cash"]) == 900_000_000
                 assert (await two.order(BUY, {"amount": 0.1}))["success"]
@@ -343,6 +341,15 @@ def test_another_origin_is_refused(lasting: RunningServer, origin: str) -> None:
     assert get(lasting, "/socket.io/?EIO=4&transport=polling", {"Origin": origin})[0] == 403
     assert get(lasting, "/healthz", {"Origin": origin}, "POST")[0] == 403
     assert get(lasting, "/healthz", {"Origin": origin})[0] == 200
+
+
+def test_sockets_open_at_one_place_only(lasting: RunningServer) -> None:
+    async def work() -> None:
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(lasting.url.replace("http", "ws") + "/page.js")
+        assert refused.value.response.status_code == 404
+
+    run(work())
 
 
 def test_the_own_origin_is_let_in(lasting: RunningServer) -> None:
@@ -566,13 +573,30 @@ def test_a_client_that_does_not_read_is_cut_off_and_the_others_go_on(
     run(work())
 
 
+def test_a_client_that_answers_pings_stays_and_one_that_does_not_goes(server: RunningServer) -> None:
+    engine = server.server._sio.eio
+    engine.ping_interval = engine.ping_timeout = 0.3
+
+    async def work() -> None:
+        async with joined(server) as ann, joined(server, {"name": "Mute"}) as mute:
+            for _ in range(20):
+                await asyncio.sleep(0.1)
+                server.step()
+                await ann.event(STATE)
+            assert server.call(lambda: len(server.server._clients)) == 1
+            with pytest.raises(ConnectionClosed):
+                await asyncio.wait_for(drained(mute.wire), 5)
+
+    run(work())
+
+
 # pages
 
 
 def test_finished_rounds_can_be_looked_up_and_verified(server: RunningServer) -> None:
     identity = server.table.game_id
     assert get(server, f"/api/rounds/{identity}")[0] == 404
-    advance_to(server, Phase.RUGGED)
+    server.advance_to(Phase.RUGGED)
     assert get(server, f"/api/rounds/{identity}")[0] == 404
     server.step(2)
     status, _, body = get(server, f"/api/rounds/{identity}")
@@ -596,6 +620,32 @@ def test_the_page_is_served_alone_and_closed_in(lasting: RunningServer) -> None:
         text = file.read_text()
         assert not re.search(r"https?://(?!www\.w3\.org/)", text), "everything comes from this server"
         assert "innerHTML" not in text
+
+
+# the bench
+
+
+def test_the_bench_finds_ticks_in_frames() -> None:
+    from playproof.games.crash import bench_server as bench
+
+    state = ("4" + packet(Message(STATE, ({"active": True, "tickCount": 7, "gameId": "g"},))).data).encode()
+    buffer = bytearray(frame(state) + frame(b"x" * 70_000) + frame(b"2")[:1])
+    assert list(bench.frames(buffer)) == [(1, state), (1, b"x" * 70_000)]
+    assert bytes(buffer) == frame(b"2")[:1]
+    found = bench.compare({("g", 1): 1.0, ("g", 2): 2.0, ("g", 3): 3.0}, [{("g", 1): 1.01}, {("g", 2): 2.03}], last=2)
+    assert (found.expected, found.received) == (4, 2)
+    assert found.quantile(1.0) == pytest.approx(30)
+
+
+def test_the_bench_runs_and_reports() -> None:
+    from playproof.games.crash.bench_server import run as measure
+
+    report = measure(seconds=1.0, clients=5)
+    results = {result["name"]: result["value"] for result in report["results"]}
+    assert report["bench"] == "server"
+    assert results["ticks_expected"] == results["ticks_received"] == 4 * 5
+    assert {goal["name"] for goal in report["goals"]} == {"missed", "delivery_p99_ms"}
+    assert 0 < results["delivery_p50"] < 1000
 
 
 # time

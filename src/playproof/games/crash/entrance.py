@@ -134,7 +134,9 @@ class Entrance:
         if not rules.admits_host(host):
             return PlainTextResponse(f"This server is not called {host[:100]!r}.", 421)
         socket = path.startswith(SOCKET_PATH)
-        asks = socket or scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD")
+        if scope["type"] == "websocket" and not socket:
+            return PlainTextResponse(f"There is no socket here, but at {SOCKET_PATH}.", 404)
+        asks = socket or scope["method"] not in ("GET", "HEAD")
         if asks and not admits_origin(headers.get("origin"), host):
             return PlainTextResponse("This page may not speak to this server.", 403)
         if path != "/healthz" and not rules.admits_token(headers):

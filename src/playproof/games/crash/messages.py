@@ -478,6 +478,11 @@ def player_state(
     }
 
 
+def bystander_id(player: int) -> str:
+    """Give the id of a player of the cast."""
+    return f"bystander-{player:03d}"
+
+
 def rugpool_entries() -> list[dict[str, Any]]:
     """Write the ten bystanders with most entries in the lottery; fixed, for show."""
     best = sorted(range(len(LEVELS)), key=lambda player: -LEVELS[player])[:LEADERS]
@@ -493,9 +498,7 @@ def rugpool_entries() -> list[dict[str, Any]]:
     ]
 
 
-def bystander_id(player: int) -> str:
-    """Give the id of a player of the cast."""
-    return f"bystander-{player:03d}"
+_ENTRIES = rugpool_entries()
 
 
 def player_scene(
@@ -515,7 +518,7 @@ def player_scene(
             "playersWithEntries": len(LEVELS),
             "solPerEntry": ENTRY_COST,
             "maxEntriesPerPlayer": MAX_ENTRIES,
-            "playerEntries": ENTRIES,
+            "playerEntries": _ENTRIES,
             "lastDrawing": {"timestamp": 0, "winners": [], "rewardPerWinner": 0, "totalPoolAmount": 0},
             "config": {
                 "threshold": context.rugpool_threshold,
@@ -529,9 +532,6 @@ def player_scene(
     if entry is not None:
         payload["leaderboardEntry"] = entry
     return payload
-
-
-ENTRIES = rugpool_entries()
 
 
 def username_status(player_id: str, name: str) -> dict[str, Any]:

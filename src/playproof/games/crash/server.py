@@ -40,7 +40,7 @@ from playproof.errors import ConfigError, PlayproofError
 from playproof.games.crash.entrance import MAX_INPUT, Entrance, Rules, is_loopback, read_token
 from playproof.games.crash.fanout import WRITE, FrameWriter, Outbox, frames, packet
 from playproof.games.crash.live import Ack, Entry, Message, Table
-from playproof.games.crash.protocol import ORDERS, SESSION, payload_of
+from playproof.games.crash.protocol import ORDERS, SESSION, Phase, payload_of
 from playproof.games.crash.worlds import PUBLISHED, TICK_MS, get_world
 
 PAGE = Path(__file__).parent / "page"
@@ -457,6 +457,15 @@ class RunningServer:
         """Move the table by so many beats."""
         for _ in range(beats):
             self.call(self.server.step)
+
+    def advance_to(self, phase: Phase, tick: int = 0) -> None:
+        """Move the table beat by beat until it stands in a phase and on a tick or after it."""
+
+        def advance() -> None:
+            while not (self.table.phase is phase and self.table.tick >= tick):
+                self.server.step()
+
+        self.call(advance)
 
     def _run(self) -> None:
         try:
