@@ -1,12 +1,15 @@
 """The whole ring in one call: CoinGame from a recording to a verdict, by the thinnest honest stages.
 
 record -> store -> episodes -> data set -> train -> evaluate -> verdict, in both worlds of the game.
-It needs the base dependencies only. Leaves out: models and serving.
+It needs the base dependencies only; `python -m playproof.testing.skeleton` runs it in a folder of
+its own and prints the verdicts. Leaves out: models and serving.
 """
 
 from __future__ import annotations
 
 import json
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -103,3 +106,17 @@ def _keep(home: Path, policy: TablePolicy, verdict: Verdict) -> None:
     (folder("runs", home) / "policy.json").write_text(policy.to_json(), encoding="utf-8")
     told = asdict(verdict) | {"policy_hash": policy.policy_hash, "data_hash": policy.data_hash}
     (folder("reports", home) / "verdict.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def main(seed: int = 1) -> int:
+    """Run the ring, print one line for each world, and give exit code 2 if a verdict is not what theory says."""
+    with tempfile.TemporaryDirectory() as home:
+        verdicts = {world: result.verdict for world, result in run(Path(home), seed).worlds.items()}
+    for world, verdict in verdicts.items():
+        sys.stdout.write(f"{world}: {verdict.name}. {verdict.sentence}\n")
+    right = all((verdict.name == "EDGE SHOWN") == ((verdict.ceiling or 0) > 0) for verdict in verdicts.values())
+    return 0 if right else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
