@@ -526,6 +526,27 @@ def test_he_takes_profits_and_panics() -> None:
     assert near(sells[~frightened], policy.exit_hesitation)
 
 
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("whim", {}),
+        ("greed", {"PNL_PCT": 0.31}),
+        ("panic", {"PNL_PCT": -0.31}),
+        ("fright", {"PRICE": 0.87, "VELOCITY": -0.13}),
+        ("boredom", {"TIME_IN_POSITION": 80}),
+        ("panic", {"PNL_PCT": -0.31, "TIME_IN_POSITION": 80, "PRICE": 0.87, "VELOCITY": -0.13}),
+    ],
+)
+def test_his_strongest_reason_to_sell_counts(reason: str, told: dict[str, float]) -> None:
+    row = np.zeros((1, 31), np.float32)
+    calm = {"PHASE": ACTIVE, "TICK": 90, "PRICE": 1.0, "BALANCE": 1.0, "COUNT_2X": 44, "QTY": 0.01, "BET": 0.001}
+    for name, value in (calm | told).items():
+        row[0, getattr(baselines, name)] = value
+    policy = Human()
+    table = policy.mind_table(policy.see(row), IDLE, np.array([WAIT]), np.zeros(1, np.int8))
+    assert table[0, EXIT] == getattr(policy, reason)
+
+
 def test_he_buys_dips_chases_rises_and_fears_heights() -> None:
     his, policy = lived(), Human()
     idle, wants_in = wished(his, ENTER, held=False)
@@ -639,29 +660,47 @@ def test_the_watcher_knows_all_that_can_be_known_from_outside() -> None:
     assert told["watched"] < 0.7 * blind
 
 
-def test_the_watcher_is_exact() -> None:
-    """Sum over every way that his mind could have gone, for one lane through a few steps."""
-    policy, steps = Human(), 40
-    his = lived()
-    lane = int(np.flatnonzero((his.choice[:steps] == BUY).any(axis=0) & ~his.done[:steps].any(axis=0))[0])
-    watcher = Watcher(policy, 1)
-    paths = {FRESH: 1.0}
-    state = policy.start(1, np.random.default_rng(0))
-    for step in range(steps):
-        row, choice = his.obs[step, [lane]], his.choice[step, [lane]]
+def odd_rows(rng: np.random.Generator, steps: int) -> np.ndarray:
+    """Make rows of two rounds in which a position comes and goes at will."""
+    rows = np.zeros((steps, 1, 31), np.float32)
+    half = steps // 2
+    rows[:, 0, baselines.PRICE] = rng.uniform(0.5, 12.0, steps)
+    rows[:, 0, baselines.VELOCITY] = rng.uniform(-0.3, 0.3, steps) * rows[:, 0, baselines.PRICE]
+    rows[:, 0, baselines.TICK] = 140 + np.arange(steps) % half
+    rows[:, 0, baselines.PHASE] = ACTIVE
+    rows[[0, half], 0, baselines.PHASE] = PRESALE
+    rows[:, 0, baselines.QTY] = 0.01 * (rng.random(steps) < 0.4)
+    rows[:, 0, baselines.PNL_PCT] = rng.uniform(-0.5, 0.8, steps) * (rows[:, 0, baselines.QTY] > 0)
+    rows[:, 0, baselines.PNL] = rng.choice([-0.01, 0.0, 0.01], steps)
+    rows[:, 0, baselines.SINCE_ACTION] = rng.choice([0.0, 1.0, 50.0], steps)
+    rows[:, 0, baselines.INVESTED] = 0.01
+    rows[:, 0, baselines.BALANCE] = 1.0
+    rows[:, 0, baselines.BET] = rng.choice([0.001, 0.005, 0.021, 0.042, 1.0], steps)
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_watcher_is_exact(seed: int) -> None:
+    """Sum over every way that his mind could have gone, one mind at a time."""
+    rng, policy, watcher = np.random.default_rng(seed), Human(), Watcher(Human(), 1)
+    state, paths = policy.start(1, rng), {FRESH: 1.0}
+    for row in odd_rows(rng, 40):
         sight = policy.see(row)
+        if int(row[0, baselines.PHASE]) == PRESALE:
+            paths = {FRESH: sum(paths.values())}
         policy.notice(row, sight, state)
-        nexts: dict[int, float] = {}
-        total = 0.0
-        for mind, weight in paths.items():
-            kept = int(human.settled(sight, np.array([mind], np.int8))[0])
-            likely = weight * policy.choice_table(sight, kept)[0, choice[0]]
-            total += likely
-            for after, chance in enumerate(policy.mind_table(sight, kept, choice, state.nerve)[0].tolist()):
-                nexts[after] = nexts.get(after, 0.0) + likely * chance
-        assert watcher.predict(row)[0, choice[0]] == pytest.approx(total / sum(paths.values()), rel=1e-9)
+        kept = {mind: int(human.settled(sight, np.array([mind], np.int8))[0]) for mind in paths}
+        likely = {mind: weight * policy.choice_table(sight, kept[mind])[0] for mind, weight in paths.items()}
+        chances = sum(likely.values()) / sum(paths.values())
+        np.testing.assert_allclose(watcher.predict(row)[0], chances, rtol=1e-9, atol=1e-15)
+        choice = rng.choice(len(CHOICES), size=1, p=chances / chances.sum())
         watcher.learn(row, human.to_actions(choice))
-        paths = {mind: weight for mind, weight in nexts.items() if weight > 0}
+        nexts: dict[int, float] = {}
+        for mind, weights in likely.items():
+            table = policy.mind_table(sight, kept[mind], choice, state.nerve)[0]
+            for after in np.flatnonzero(table).tolist():
+                nexts[after] = nexts.get(after, 0.0) + weights[choice[0]] * table[after]
+        paths = nexts
 
 
 def press_actions(presses: tuple[human.Press, ...]) -> list[tuple[int, int]]:
@@ -692,13 +731,13 @@ def to_live(table: Table) -> Live:
 def test_the_presser_is_the_same_person(eyes: str) -> None:
     """On the same rows and the same draws both forms do the same, press for press."""
     table = Table(1, seed=12, clock="press", rounds=40)
-    presser, policy = Presser(Human(), np.random.default_rng(3)), Human()
-    state = policy.start(1, np.random.default_rng(3))
-    made = 0
+    policy = Human(long_round=30.0, due=0.1)
+    presser, state = Presser(policy, np.random.default_rng(3)), policy.start(1, np.random.default_rng(3))
+    made: list[tuple[int, int]] = []
     for _ in range(800):
         presses = presser.see(to_live(table)) if eyes == "page" else presser.see_row(table.obs[0])
         actions = press_actions(presses)
-        made += len(actions)
+        made += actions
         assert sum(press.delay_ms for press in presses) < presser.tick_ms
         for action in [*actions, (0, 0)]:
             chosen = policy.act(table.obs, state)
@@ -706,7 +745,8 @@ def test_the_presser_is_the_same_person(eyes: str) -> None:
             table.step(chosen)
             if action[0]:
                 break
-    assert made > 30
+    assert len(made) > 30
+    assert {BUY, SELL, SIDEBET} <= {main for main, _ in made}
 
 
 def test_the_presser_sees_what_the_fold_sees() -> None:
@@ -736,6 +776,17 @@ def test_what_is_shown_again_is_no_new_decision() -> None:
     presses = presser.see(shown)
     assert [press.button_id for press in presses] == ["INC_01", "INC_01", "BUY"]
     assert presser.see(shown) == ()
+
+
+def test_a_sidebet_ends_the_presses_of_its_tick() -> None:
+    sure = {"due": 1.0, "hesitation": 1.0, "slip_left": 0.0, "slip_right": 0.0, "fat_finger": 0.0, "stray_sell": 0.0}
+    quiet = Mood(bet=0.021, take_profit=1.0, stop_loss=1.0, entry=0.0, sit_out=0.0)
+    presser = Presser(Human(calm=quiet, careless=0.0, early=0.0, **sure), np.random.default_rng(0))
+    seen = [
+        presser.see(Live(phase=phase, tick=tick, price=1.0, balance=1.0, bet=bet))
+        for phase, tick, bet in [(PRESALE, 0, 0.021), (ACTIVE, 0, 0.021), (ACTIVE, 150, 0.021), (ACTIVE, 151, 0.042)]
+    ]
+    assert [[press.button_id for press in presses] for presses in seen] == [[], [], [], ["HALF", "SIDEBET"]]
 
 
 def test_he_sells_in_parts_when_greedy_and_sets_the_share_back() -> None:
