@@ -51,9 +51,6 @@ from playproof.money import UNIT, to_units
 COOLDOWN, PRESALE, ACTIVE, RUGGED = range(4)
 
 
-# the table
-
-
 def test_sets_have_the_lengths_of_their_lists() -> None:
     assert [(name, len(it.features)) for name, it in OBSERVATIONS.items()] == [
         ("policy", 31),
@@ -216,9 +213,6 @@ def test_fill_values_of_the_session_are_those_of_the_published_game() -> None:
     assert ENTRIES["average_multiplier"].fill == pytest.approx(np.median(means), rel=0.07)
     ratio = ENTRIES["rugpool_amount"].fill / ENTRIES["rugpool_threshold"].fill
     assert ENTRIES["rugpool_ratio"].fill == pytest.approx(ratio)
-
-
-# the slow obvious twin
 
 
 Event = tuple[Any, ...]
@@ -528,7 +522,7 @@ def some_prices(rng: random.Random) -> list[float]:
         return list(counter_round(get_world("published"), rng.randrange(10**6), 0).prices)[:220]
     prices = [1.0]
     while len(prices) < 160:
-        change = rng.choice((-0.2, 0.2)) if rng.random() < 0.1 else rng.uniform(-0.03, 0.09)
+        change = rng.choice((-0.2, 0.0, 0.2)) if rng.random() < 0.2 else rng.uniform(-0.02, 0.09)
         prices.append(prices[-1] * (1 + change))
     return [*prices, 0.02 * min(prices)]
 
@@ -611,7 +605,7 @@ def is_second_rug(events: list[Event], i: int) -> bool:
     return bool(events[i][0] == "rug" and events[i - 1][0] == "rug")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_rows_equal_the_slow_twin(seed: int) -> None:
     compiled, twin, rng = Compiled(), Twin(), random.Random(seed)
     events, looks = some_session(seed, 8), 0
@@ -619,7 +613,7 @@ def test_rows_equal_the_slow_twin(seed: int) -> None:
         compiled.take(event)
         if not is_second_rug(events, i):
             twin.take(event)
-        if event[0] in ("round", "rug", "result") or (event[0] == "tick" and event[1] < 12) or rng.random() < 0.12:
+        if event[0] in ("round", "rug", "result") or (event[0] == "tick" and event[1] < 12) or rng.random() < 0.08:
             compare("market", compiled, market_row(twin), event)
             compare("trader", compiled, trader_row(twin), event)
             looks += 1
@@ -643,9 +637,9 @@ def compare(name: str, compiled: Compiled, expected: dict[str, float | None], ev
 def test_the_random_sessions_reach_everything() -> None:
     """Every feature takes more than one value over the sessions that the twin is compared on."""
     rows: dict[str, set[float]] = {name: set() for name in (*MARKET, *TRADER)}
-    for seed in range(3):
+    for seed in range(2):
         compiled = Compiled()
-        for event in some_session(seed, 7):
+        for event in some_session(seed, 8):
             compiled.take(event)
             if event[0] == "tick":
                 for name in ("market", "trader"):
@@ -703,8 +697,9 @@ def test_no_order_of_ticks_makes_a_row_infinite(ticks: list[tuple[int, float, in
         assert np.isfinite(compiled.look("trader")[0]).all()
 
 
-@given(st.lists(st.integers(1, 2000), min_size=1, max_size=260))
-def test_the_median_of_the_last_100_trades(amounts: list[int]) -> None:
+@given(st.integers(0, 2**32), st.integers(1, 260))
+def test_the_median_of_the_last_100_trades(seed: int, count: int) -> None:
+    amounts = random.Random(seed).choices(range(1, 2000), k=count)
     compiled = Compiled()
     compiled.take(("round",))
     for amount in amounts:
@@ -743,6 +738,17 @@ def test_a_session_starts_again_but_the_market_is_remembered() -> None:
     }
 
 
+def test_streaks_are_of_traded_rounds() -> None:
+    compiled = Compiled()
+    compiled.take(("player", UNIT, 0, 0, 0, 0))
+    found = []
+    for pnl, traded in ((5, True), (0, False), (3, True), (0, True), (-1, True), (0, False), (0, False)):
+        compiled.take(("result", pnl, traded))
+        row = dict(zip(TRADER, compiled.look("trader")[0].tolist(), strict=True))
+        found.append((row["win_streak"], row["loss_streak"], row["rounds_since_trade"]))
+    assert found == [(1, 0, 0), (1, 0, 1), (2, 0, 0), (0, 0, 0), (0, 1, 0), (0, 1, 1), (0, 1, 2)]
+
+
 def test_one_who_joins_is_told_of_past_rounds() -> None:
     compiled = Compiled()
     for duration in (3, 250):
@@ -751,9 +757,6 @@ def test_one_who_joins_is_told_of_past_rounds() -> None:
     assert [row[f"history_{back}_duration"] for back in range(1, 6)] == [250, 3, 0, 0, 0]
     assert [row[f"history_{back}_ultra_short_flag"] for back in range(1, 4)] == [0, 1, 0]
     assert row["mean_duration_5"] == 126.5
-
-
-# the crowd
 
 
 def clock() -> datetime:
