@@ -437,7 +437,7 @@ def run_rows(twin: Twin, t: int) -> dict[str, float | None]:
         "rug_confidence": confidence,
         "ticks_to_rug_norm": norm,
         "is_critical": probability >= 0.5,
-        "should_exit": probability >= 0.2,
+        "should_exit": probability >= 0.4,
     }
 
 

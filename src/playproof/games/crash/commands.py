@@ -229,5 +229,4 @@ def serve(
     from playproof.games.crash.server import serve as run
 
     config = ServeConfig(host=host, port=port, speed=speed, world=world, seed=seed, token_file=token_file)
-    note(f"serving world {world} on http://{host}:{port}/ (Ctrl-C ends)")
-    run(config)
+    run(config, announce=lambda url: note(f"serving world {world} on {url} (Ctrl-C ends)"))

@@ -39,7 +39,7 @@ FAIR, HAZARD, DRIFT, INSTARUG = worlds.FAIR, worlds.HAZARD, worlds.DRIFT, worlds
 PRICES, WORLD = worlds.PRICES, worlds.WORLD
 MAX_TICKS = fair.MAX_TICKS
 
-SOURCES = ("bystanders", "fair", "fast", "features", "fold", "history", "kernel", "ledger", "simulate", "theory", "watching", "worlds")
+SOURCES = ("bystanders", "fair", "fast", "fold", "kernel", "ledger", "worlds")
 """Modules that compiled code is made from (a test keeps this list whole)."""
 
 compiled = compiler(__file__, SOURCES)

@@ -493,7 +493,7 @@ RUG_PREDICTION = (
         "flag",
         _PREDICTOR,
         "",
-        "1 if rug_probability >= 0.2, where a sidebet breaks even; a mark, not advice",
+        "1 if rug_probability >= 0.4; a mark, not advice",
     ),
 )
 

@@ -142,10 +142,10 @@ def apply_tick(s: Any, tick: int, price: float, timer_ms: int, phase: int) -> No
     if phase == ACTIVE or phase == RUGGED:
         if tick == s.tick + 1:
             velocity = price - s.price
-            s.acceleration = velocity - s.velocity
-            s.velocity = velocity
             if (s.known & K_VELOCITY) != 0:
+                s.acceleration = velocity - s.velocity
                 s.known |= K_ACCELERATION
+            s.velocity = velocity
             s.known |= K_VELOCITY
         elif tick != s.tick:
             s.velocity = 0.0
@@ -192,6 +192,9 @@ def apply_execution(s: Any, tick: int, price: float) -> None:
     """Take a completed execution of an own order."""
     s.execution_tick = tick
     s.execution_price = price
+    s.execution_trade = 0.0
+    s.execution_client_ms = 0.0
+    s.execution_latency_ms = 0.0
     s.known = (s.known | K_EXECUTION) & ~K_CLIENT
 
 

@@ -45,7 +45,7 @@ LEAST_PRICE = 1e-12
 EXPECTED_TICKS = 1.0 / RUG_CHANCE
 BASE_PROBABILITY = 1.0 - (1.0 - RUG_CHANCE) ** SIDEBET_TICKS
 """The constant hazard's expected ticks to the rug and P(rug within 40), told while there is no prediction."""
-CRITICAL, EXIT = 0.5, 0.2
+CRITICAL, EXIT = 0.5, 0.4
 
 K_LEADERBOARD = 1 << KNOWLEDGE.index("leaderboard")
 K_LOTS = 1 << KNOWLEDGE.index("lots")

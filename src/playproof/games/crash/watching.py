@@ -15,16 +15,18 @@ from numpy.typing import NDArray
 from playproof.games.crash import history
 from playproof.games.crash.crowd_feed import CrowdFeed, Own, Told, to_records
 from playproof.games.crash.fair import MAX_TICKS
-from playproof.games.crash.fast import compiled, counter_round
+from playproof.games.crash.fast import counter_round
 from playproof.games.crash.features import OBSERVATIONS, PAST_ROUNDS
 from playproof.games.crash.fold import ACTIVE, PRESALE, RUGGED
 from playproof.games.crash.kernel import F_ADVANCED
 from playproof.games.crash.lanes import OneLane
+from playproof.games.crash.messages import Deal
 from playproof.games.crash.worlds import get_world
 
 MARKET, TRADER = range(2)
 KINDS = {"market": MARKET, "trader": TRADER}
 
+compiled = history.compiled
 Array = NDArray[Any]
 
 
@@ -82,10 +84,13 @@ class Watcher:
         self._row = np.zeros((1, len(self._names)), np.float32)
         self._mask = np.zeros((1, len(self._names)), np.bool_)
         self._feed: CrowdFeed | None = None
+        self._heard: tuple[Deal, ...] = ()
+        """Trades that follow the message of the tick: known from the next observation on."""
 
     def seed(self) -> None:
         """Forget everything, and recall the last rounds of a lane that has just been keyed."""
         self._histories = history.new_history(1)
+        self._heard = ()
         if self._table.settings.tape is None:
             code = get_world(self._table.settings.world).code
             recall(self._histories, code, self._table.lanes, np.empty(MAX_TICKS + 1))
@@ -107,12 +112,13 @@ class Watcher:
         return tuple(name for name, unknown in zip(self._names, self._mask[0].tolist(), strict=True) if unknown)
 
     def _hear(self) -> None:
+        if self._heard:
+            history.apply_trades(self._histories, 0, to_records(self._heard))
         told = self._told()
         figures = told.figures
         tables = (self._histories, self._table.states, self._table.lanes)
         hear(*tables, figures.players_in_game, figures.players_with_positions, figures.total_capital)
-        if told.trades:
-            history.apply_trades(self._histories, 0, to_records(told.trades))
+        self._heard = told.trades
 
     def _told(self) -> Told:
         lane = self._table.lanes[0]
