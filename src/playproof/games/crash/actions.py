@@ -52,8 +52,8 @@ TENTHS = tuple(range(0, 101, 10))
 
 def adjusted(bet: int, cash: int, button: str) -> int:
     """Give the bet field after a press of an adjustment button, in units."""
-    changed = {"CLEAR": 0, "HALF": bet // 2, "DOUBLE": 2 * bet, "MAX": cash}.get(button, bet + INCREMENTS.get(button, 0))
-    return min(changed, MAX_BET)
+    bets = {"CLEAR": 0, "HALF": bet // 2, "DOUBLE": 2 * bet, "MAX": cash}
+    return min(bets.get(button, bet + INCREMENTS.get(button, 0)), MAX_BET)
 
 
 def pressed_button(event: Event) -> tuple[str, int]:

@@ -97,7 +97,7 @@ COLUMNS = (
     Column("missing_to", "int", "ticks", "last tick that was not received"),
     Column("server_seed_hash", "text", "hex", "commitment to the seed, said before the round ends"),
     Column("game_version", "text", "version", "version of the price algorithm"),
-    Column("game_id", "text", "id", "the round that is revealed, or a trade's whose round this recording does not hold"),
+    Column("game_id", "text", "id", "the round that is revealed; a trade's, where the recording does not hold it"),
     Column("rug_seen", "bool", "flag", "was its rug received before it was revealed?"),
     Column("rug_tick", "int", "ticks", "tick of the rug", outcome=True),
     Column("rug_price", "float", "multiplier", "price at which open positions were sold", outcome=True),

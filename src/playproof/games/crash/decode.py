@@ -37,11 +37,13 @@ from playproof.games.crash.protocol import (
     read_json,
 )
 from playproof.games.crash.reading import to_amount, to_id, to_moment, to_number, to_record, to_whole
-from playproof.games.crash.rounds import MAX_PRICE, MAX_TICK, Rounds
+from playproof.games.crash.rounds import MAX_PRICE, MAX_TICK, Recent, Rounds
 from playproof.games.crash.windows import is_window
 
 TRADE_TYPES = ("buy", "sell", "short_open", "short_close")
 SIDEBET_TYPES = ("placed", "payout")
+KEPT_TRADES = 4096
+"""Ids of trades and sidebets that are remembered, to tell each once."""
 
 
 def decides(event: Event) -> bool:
@@ -109,6 +111,7 @@ class CrashDecoder:
     def __init__(self) -> None:
         self.rounds = Rounds()
         self.hand = Hand(self.rounds)
+        self._told = Recent(KEPT_TRADES)
         self._readers: Mapping[str, Callable[[Mapping[str, Any]], Iterator[Fact]]] = {
             STATE: self._take_state,
             TRADE: self._take_trade,
@@ -154,7 +157,7 @@ class CrashDecoder:
 
     def _take_trade(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
         told, game_id = read_trade(payload), payload.get("gameId")
-        if told is None or not isinstance(game_id, str) or not is_window(game_id):
+        if told is None or not isinstance(game_id, str) or not is_window(game_id) or not self._is_new(told):
             return
         window_id = self._held(game_id, told)
         if self.hand.is_own(to_id(payload.get("playerId"))):
@@ -164,13 +167,18 @@ class CrashDecoder:
 
     def _take_sidebet(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
         told, game_id = read_sidebet(payload), payload.get("gameId")
-        if told is None or not isinstance(game_id, str) or not is_window(game_id):
+        if told is None or not isinstance(game_id, str) or not is_window(game_id) or not self._is_new(told):
             return
         window_id, moment = self._held(game_id, told), to_moment(payload.get("timestamp"))
         if self.hand.is_own(to_id(payload.get("playerId"))):
             yield self.hand.take_bet(told, window_id, moment)
         else:
             yield c.fact(c.SIDEBET, told, window_id, None, moment)
+
+    def _is_new(self, told: Mapping[str, Value]) -> bool:
+        """Tell whether a trade or sidebet was not told yet; without an id there is no knowing, and it is kept."""
+        identity = told["trade_id"]
+        return identity is None or self._told.add((identity, told.get("sidebet_type")))
 
     def _held(self, game_id: str, told: dict[str, Value]) -> str | None:
         """Give the window of a trade; one of a round that the recording does not hold has none and names it."""

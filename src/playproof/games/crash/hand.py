@@ -87,6 +87,7 @@ class Hand:
         self.share = FULL_SHARE
         self.entry_tick = 0
         self.action_tick = 0
+        self._told: tuple[str | None, dict[str, Value]] | None = None
         self._fixed: str | None = None
         self._round: str | None = None
         self._sequence: Sequence | None = None
@@ -130,7 +131,7 @@ class Hand:
             yield self._own(c.IDENTITY, {"trader": name})
 
     def take_player(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
-        """Read a playerUpdate; another player's is not read."""
+        """Read a playerUpdate; another player's is not read, nor one that says the same at the same tick."""
         told = payload.get("id")
         yield from self.take_identity(told)
         cash = to_amount(payload.get("cash"))
@@ -152,7 +153,9 @@ class Hand:
             "sidebet_stake": to_amount(bet.get("betAmount", 0)),
             "sidebet_end_tick": to_whole(bet.get("end", 0)),
         }
-        yield self._own(c.PLAYER, columns)
+        if (self.rounds.current_id, columns) != self._told:
+            self._told = (self.rounds.current_id, columns)
+            yield self._own(c.PLAYER, columns)
 
     def take_press(self, told: Mapping[str, Any], ts: datetime) -> Iterator[Fact]:
         """Read a press: button_id, and if the page says them client_timestamp and bet_amount."""

@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.compiled import compiler
-from playproof.events import Event, Value
+from playproof.events import Event
 from playproof.game import Fold
 from playproof.games.crash import columns as c
-from playproof.games.crash import fast, features, fold, history, kernel
+from playproof.games.crash import features, fold, history, kernel
 from playproof.games.crash.actions import CATEGORIES
 from playproof.games.crash.fair import id_hash
 from playproof.games.crash.fold import K_CLIENT, K_PLAYER, RUGGED
@@ -31,12 +30,11 @@ from playproof.games.crash.history import K_LOTS, K_PAST
 from playproof.games.crash.ledger import MAX_LOTS
 from playproof.games.crash.protocol import COIN
 
-SOURCES = (*fast.SOURCES, "known")
-compiled = compiler(__file__, SOURCES)
-inlined = compiler(__file__, SOURCES, inline=True)
+compiled = history.compiled
+inlined = history.inlined
 
 NOTHING, ROUND, TICK, RUGPOOL, TRADE, PAST, SEAT, PLAYER, PRESS, FILL, BET, ACK = range(12)
-"""Kinds of rows."""
+"""Kinds of rows; from SEAT on they are the player's own."""
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "connected": ("connected_players",),
@@ -179,7 +177,7 @@ def encode(event: Event) -> Array:
             for name, place in columns:
                 values[place] = told[name]
     _add_texts(plan.kind, told, values)
-    _PACKED.pack_into(row.view(np.uint8), 0, *values[: len(_PLACES)])
+    _PACKED.pack_into(row.view(np.uint8).data, 0, *values[: len(_PLACES)])
     return row
 
 
@@ -260,9 +258,7 @@ def take_shown(s: Any, h: Any, e: Any) -> None:
     if (e.told & T_HIGHEST) != 0:
         fold.apply_highest(s, e.highest_today)
     if (e.told & T_LEADERBOARD) != 0:
-        history.apply_leaderboard(
-            h, float(e.players_in_game), float(e.players_with_positions), e.total_market_capital
-        )
+        history.apply_leaderboard(h, float(e.players_in_game), float(e.players_with_positions), e.total_market_capital)
 
 
 @inlined
@@ -297,9 +293,8 @@ def take_player(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
 
 @inlined
 def take_fill(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
-    """Take an own fill into volumes, lots and, if an order led to it, the last execution."""
+    """Take an own fill into the lots and, if an order led to it, as the last execution; volumes are the others'."""
     if e.is_counted != 0 and e.id_hash == b.id_hash:
-        history.apply_trade(h, e.tick, e.is_buy != 0, e.trade_amount)
         if e.is_buy == 0:
             kernel.take_lots(b, lots, min(e.trade_qty, b.qty))
         elif b.lot_count < MAX_LOTS:
@@ -341,38 +336,57 @@ def take_seat(s: Any, h: Any, b: Any) -> None:
     b.has_sidebet = 0
 
 
-@compiled
-def take_row(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
-    """Take one fact into what is known."""
-    if e.kind == TICK:
-        take_tick(s, h, b, e)
-    elif e.kind == TRADE:
-        if e.is_counted != 0 and e.id_hash == b.id_hash:
-            history.apply_trade(h, e.tick, e.is_buy != 0, e.trade_amount)
-    elif e.kind == PLAYER:
+@inlined
+def take_press(s: Any, e: Any) -> None:
+    """Take a press, or an order that no press led to."""
+    if (e.told & T_BET) != 0:
+        fold.apply_bet(s, e.bet_amount)
+    if e.is_action != 0:
+        fold.apply_press(s)
+
+
+@inlined
+def take_ack(s: Any, e: Any) -> None:
+    """Take the answer to an order that was carried out."""
+    if e.success != 0 and (e.told & T_EXECUTION) != 0:
+        fold.apply_execution(s, e.execution_tick, e.execution_price)
+        if (e.told & T_CLIENT) != 0:
+            fold.apply_client(s, e.trade_hash, e.client_timestamp, e.latency_ms)
+
+
+@inlined
+def take_own(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
+    """Take an own fact."""
+    if e.kind == PLAYER:
         take_player(s, h, b, lots, e)
     elif e.kind == PRESS:
-        if (e.told & T_BET) != 0:
-            fold.apply_bet(s, e.bet_amount)
-        if e.is_action != 0:
-            fold.apply_press(s)
-    elif e.kind == ROUND:
-        take_round(s, h, b, lots, e)
-    elif e.kind == RUGPOOL:
-        fold.apply_rugpool(s, e.rugpool_amount, float(e.rugpool_threshold), float(e.instarug_count))
+        take_press(s, e)
     elif e.kind == FILL:
         take_fill(s, h, b, lots, e)
     elif e.kind == BET:
         fold.apply_execution(s, e.sidebet_start_tick, s.price)
     elif e.kind == ACK:
-        if e.success != 0 and (e.told & T_EXECUTION) != 0:
-            fold.apply_execution(s, e.execution_tick, e.execution_price)
-            if (e.told & T_CLIENT) != 0:
-                fold.apply_client(s, e.trade_hash, e.client_timestamp, e.latency_ms)
+        take_ack(s, e)
+    else:
+        take_seat(s, h, b)
+
+
+@compiled
+def take_row(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
+    """Take one fact into what is known."""
+    if e.kind >= SEAT:
+        take_own(s, h, b, lots, e)
+    elif e.kind == TICK:
+        take_tick(s, h, b, e)
+    elif e.kind == TRADE:
+        if e.is_counted != 0 and e.id_hash == b.id_hash:
+            history.apply_trade(h, e.tick, e.is_buy != 0, e.trade_amount)
+    elif e.kind == ROUND:
+        take_round(s, h, b, lots, e)
+    elif e.kind == RUGPOOL:
+        fold.apply_rugpool(s, e.rugpool_amount, float(e.rugpool_threshold), float(e.instarug_count))
     elif e.kind == PAST:
         take_past(h, e)
-    elif e.kind == SEAT:
-        take_seat(s, h, b)
 
 
 SETS = tuple(features.OBSERVATIONS)

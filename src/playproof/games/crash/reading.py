@@ -20,8 +20,8 @@ MAX_COINS = 9_000_000_000
 MAX_TEXT = 500
 _ID = re.compile(r"[A-Za-z0-9_.:@+=-]{1,128}")
 _DECIMAL = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
-_MS = (0, 4_102_444_800_000)
-"""Moments from 1970 to 2100."""
+_LAST_MS = 4_102_444_800_000
+"""The year 2100."""
 
 
 def to_record(found: object) -> dict[str, Any]:
@@ -48,19 +48,19 @@ def to_whole(found: object, most: int = MAX_INT) -> int | None:
 
 def to_number(found: object, most: float = MAX_NUMBER) -> float | None:
     """Take a finite number from 0 on."""
-    if type(found) not in (int, float):
+    if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    return float(found) if 0 <= found <= most else None  # type: ignore[operator, arg-type]
+    return float(found) if 0 <= found <= most else None
 
 
 def to_amount(found: object, *, signed: bool = False) -> int | None:
     """Take an amount of at most nine decimals as units of 10^-9: a number by its shortest text, or decimal text."""
     if isinstance(found, str):
         return to_units(found) if _DECIMAL.fullmatch(found) else None
-    if type(found) not in (int, float) or not abs(found) <= MAX_COINS:  # type: ignore[arg-type]
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= MAX_COINS:
         return None
     try:
-        units = to_units(found)  # type: ignore[arg-type]
+        units = to_units(found)
     except DecodeError:
         return None
     return units if signed or units >= 0 else None
@@ -78,6 +78,5 @@ def to_text(found: object) -> str | None:
 
 def to_moment(found: object) -> datetime | None:
     """Take milliseconds since 1970 as aware UTC."""
-    if type(found) not in (int, float) or not _MS[0] < found < _MS[1]:  # type: ignore[operator]
-        return None
-    return datetime.fromtimestamp(math.floor(found) / 1000, UTC)  # type: ignore[arg-type]
+    ms = to_number(found, _LAST_MS)
+    return datetime.fromtimestamp(math.floor(ms) / 1000, UTC) if ms else None

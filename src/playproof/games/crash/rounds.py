@@ -10,7 +10,7 @@ Memory is bounded: the last rounds, and the ids of those revealed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,14 +37,31 @@ MAX_TICK = 9_999
 """No round is longer than 5000 ticks."""
 MAX_PRICE = 1e9
 MAX_TIMER = 86_400_000
-MAX_HISTORY = 100
+MAX_HISTORY = MAX_ENTRIES = 100
+
+
+class Recent:
+    """Remember the last so many keys."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._keys = size, dict[object, None]()
+
+    def add(self, key: object) -> bool:
+        """Take a key; tell whether it is new."""
+        if key in self._keys:
+            return False
+        self._keys[key] = None
+        if len(self._keys) > self._size:
+            del self._keys[next(iter(self._keys))]
+        return True
+
 
 Place = tuple[int, int]
 """Phase and tick: a round goes through them in this order."""
 
 NEW_ROUND: Mapping[str, Any] = {"active": False, "rugged": False, "tickCount": 0, "price": 1.0}
 
-_CORE = {
+_CORE: Mapping[str, Callable[[object], Any]] = {
     "active": to_flag,
     "rugged": to_flag,
     "allowPreRoundBuys": to_flag,
@@ -54,7 +71,10 @@ _CORE = {
 }
 """What decides where a round stands: a message in which one of these is no value is not read at all."""
 
-_SHOWN = {
+Fields = Mapping[str, tuple[str, Callable[[object], Value]]]
+"""Columns, with the field that each is read from and how."""
+
+_SHOWN: Fields = {
     "connected_players": ("connectedPlayers", to_whole),
     "trade_count": ("tradeCount", to_whole),
     "average_multiplier": ("averageMultiplier", to_number),
@@ -64,7 +84,7 @@ _SHOWN = {
     "count_100x": ("count100x", to_whole),
     "highest_today": ("highestToday", to_number),
 }
-_RUGPOOL = {
+_RUGPOOL: Fields = {
     "rugpool_amount": ("rugpoolAmount", to_number),
     "rugpool_threshold": ("threshold", to_whole),
     "instarug_count": ("instarugCount", to_whole),
@@ -77,7 +97,7 @@ def read_core(payload: Mapping[str, Any]) -> dict[str, Any] | None:
     return None if any(value is None for value in core.values()) else core
 
 
-def _read(table: Mapping[str, tuple[str, Any]], payload: Mapping[str, Any]) -> dict[str, Value]:
+def _read(table: Fields, payload: Mapping[str, Any]) -> dict[str, Value]:
     found = {column: read(payload.get(name)) for column, (name, read) in table.items()}
     return {column: value for column, value in found.items() if value is not None}
 
@@ -92,7 +112,7 @@ def read_leaderboard(found: object, price: float) -> dict[str, Value]:
     """Read the figures of a leaderboard, as `crowd_feed.figures_of` defines them; nothing if an entry is no entry."""
     if not isinstance(found, list):
         return {}
-    entries = [entry for entry in map(to_record, found) if _plays_coin(entry)]
+    entries = [entry for entry in map(to_record, found[:MAX_ENTRIES]) if _plays_coin(entry)]
     held = [to_amount(entry.get("positionQty")) for entry in entries]
     known = [qty for qty in held if qty is not None]
     if len(known) < len(held):
@@ -161,7 +181,7 @@ class Rounds:
     def __init__(self) -> None:
         self.kept: dict[str, Round] = {}
         self.current: Round | None = None
-        self._revealed: dict[str, None] = {}
+        self._revealed = Recent(KEPT_REVEALED)
 
     @property
     def current_id(self) -> str | None:
@@ -189,8 +209,8 @@ class Rounds:
         if len(self.kept) > KEPT_ROUNDS:
             del self.kept[next(iter(self.kept))]
         fair = to_record(payload.get("provablyFair"))
-        committed = {"server_seed_hash": to_text(fair.get("serverSeedHash")), "game_version": to_text(fair.get("version"))}
-        return c.fact(c.ROUND, committed, game_id)
+        seed_hash, version = to_text(fair.get("serverSeedHash")), to_text(fair.get("version"))
+        return c.fact(c.ROUND, {"server_seed_hash": seed_hash, "game_version": version}, game_id)
 
     def _place(self, found: Round, place: Place, state: dict[str, Any], payload: Mapping[str, Any]) -> Iterator[Fact]:
         """Tell what a message adds, by where its round stands in it."""
@@ -246,17 +266,14 @@ class Rounds:
         """Tell finished rounds that were not told yet, the oldest first."""
         for entry in map(to_record, reversed(history[:MAX_HISTORY])):
             game_id = entry.get("id")
-            if isinstance(game_id, str) and is_window(game_id) and game_id not in self._revealed:
+            if isinstance(game_id, str) and is_window(game_id):
                 yield from self._reveal_one(game_id, entry)
 
     def _reveal_one(self, game_id: str, entry: Mapping[str, Any]) -> Iterator[Fact]:
         prices = [to_number(price, MAX_PRICE) for price in to_list(entry.get("prices"))]
         known = [price for price in prices if price is not None]
-        if not 2 <= len(prices) <= MAX_TICK + 1 or len(known) < len(prices):
+        if not 2 <= len(prices) <= MAX_TICK + 1 or len(known) < len(prices) or not self._revealed.add(game_id):
             return
-        self._revealed[game_id] = None
-        if len(self._revealed) > KEPT_REVEALED:
-            del self._revealed[next(iter(self._revealed))]
         found, fair = self.kept.get(game_id), to_record(entry.get("provablyFair"))
         told: dict[str, Value] = {
             "game_id": game_id,

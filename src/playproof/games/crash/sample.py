@@ -61,9 +61,7 @@ class Recording:
         self.frames: list[Frame] = []
         self.log: list[Entry] = []
         """The table's own log of orders and fills."""
-        self.table = Table(
-            get_world(world), table_seed, lambda: self.now, day=DAY, crowded=crowded, log=self.log
-        )
+        self.table = Table(get_world(world), table_seed, lambda: self.now, day=DAY, crowded=crowded, log=self.log)
         self._script, self._bet, self._share, self._orders = script, MIN_BET, FULL_SHARE, 0
 
     def join(self) -> None:
