@@ -13,7 +13,7 @@ from playproof.games.crash.env import CrashEnv
 from playproof.games.crash.lanes import make_tape
 from playproof.games.crash.ledger import Ledger
 from playproof.games.crash.protocol import TOP_UP, Phase
-from playproof.games.crash.server import RunningServer, ServeConfig
+from playproof.games.crash.server import CrashServer, ServeConfig, address, listen
 from playproof.games.crash.twin import ADJUST, MAIN, SHARE, adjusted
 
 ROUNDS = 1000
@@ -24,7 +24,7 @@ KINDS = {"BUY": "buyOrder", "SELL": "sellOrder", "SIDEBET": "requestSidebet"}
 class Pair:
     """The same player at the server's table and, round by round, in the environment."""
 
-    def __init__(self, server: RunningServer, client: socketio.AsyncClient) -> None:
+    def __init__(self, server: CrashServer, client: socketio.AsyncClient) -> None:
         self.server, self.client = server, client
         self.bet, self.share = 10**6, 100
         self.over = False
@@ -88,12 +88,8 @@ class Pair:
     def pass_until(self, phase: Phase, tick: int = 0) -> None:
         """Move the table to a phase and tick where nobody acts; what it says on the way is not sent."""
         table = self.server.table
-
-        def advance() -> None:
-            while not (table.phase is phase and table.tick >= tick):
-                table.advance()
-
-        self.server.call(advance)
+        while not (table.phase is phase and table.tick >= tick):
+            table.advance()
 
     def compare(self, info: dict[str, Any]) -> None:
         book = self.ledger
@@ -123,15 +119,21 @@ async def play_round(pair: Pair, rng: np.random.Generator) -> None:
 
 
 async def run(rounds: int, world: str, seed: int) -> Pair:
-    with RunningServer(ServeConfig(port=0, world=world, seed=seed, manual=True, crowded=False)) as server:
-        client = socketio.AsyncClient()
-        await client.connect(server.url, transports=["websocket"], auth={"name": "parity"})
-        pair = Pair(server, client)
-        rng = np.random.default_rng(seed)
-        for _ in range(rounds):
-            await play_round(pair, rng)
-        await client.disconnect()
-        return pair
+    """Play in lock step; server and client share one event loop and talk over a real socket."""
+    server = CrashServer(ServeConfig(port=0, world=world, seed=seed, manual=True, crowded=False))
+    listening, stop, ready = listen("127.0.0.1", 0), asyncio.Event(), asyncio.Event()
+    serving = asyncio.create_task(server.run(listening, stop, ready.set))
+    await ready.wait()
+    client = socketio.AsyncClient()
+    await client.connect(address(listening, "127.0.0.1"), transports=["websocket"], auth={"name": "parity"})
+    pair = Pair(server, client)
+    rng = np.random.default_rng(seed)
+    for _ in range(rounds):
+        await play_round(pair, rng)
+    await client.disconnect()
+    stop.set()
+    await serving
+    return pair
 
 
 def test_server_and_environment_move_the_same_money() -> None:

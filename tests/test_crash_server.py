@@ -7,6 +7,7 @@ import http.client
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ from playproof.games.crash.entrance import MAX_INPUT, Rules, admits_origin, read
 from playproof.games.crash.fanout import Outbox, frame, frames, packet
 from playproof.games.crash.live import Message
 from playproof.games.crash.protocol import BET, BUY, PLAYER, SELL, SESSION, STATE, TRADE, Frame, Phase
-from playproof.games.crash.server import Bucket, CrashServer, RunningServer, ServeConfig, clean_name
+from playproof.games.crash.server import Bucket, CrashServer, RunningServer, ServeConfig, clean_name, listen
 from playproof.money import UNIT, to_units
 
 SEED = 14
@@ -696,3 +697,11 @@ def test_a_signal_ends_the_server_cleanly(number: signal.Signals) -> None:
     output, errors = process.communicate()
     assert (process.returncode, output.strip(), errors.strip()) == (0, "done", "")
     assert took < 2.0
+
+
+def test_answers_are_not_held_back() -> None:
+    """Nagle's algorithm would let an ack wait 40 ms behind the message before it."""
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
