@@ -135,8 +135,8 @@ def test_loading_is_light() -> None:
 def test_every_fact_has_a_kind_and_every_column_is_used_by_one() -> None:
     seen = {name for event in sample_events() for name in event.columns}
     unseen = {column.name for column in c.COLUMNS} - seen
-    # a table that runs on time has no gaps, and the page's own server says no more than this
-    assert unseen == {"missing_from", "missing_to", "order_share"} - seen
+    # a table that is heard from beginning to end has no gaps
+    assert unseen == {"missing_from", "missing_to"}
     own = {event.event_name for event in sample_events() if event.player_id is not None}
     assert own == {name for name, kind in c.KINDS.items() if kind.own} - {c.SEAT}
 
@@ -569,6 +569,25 @@ def test_a_sequence_ends_after_five_seconds_and_with_the_round() -> None:
     assert found == [0, 0, 1, 2]
 
 
+def test_a_new_round_resets_share_position_and_last_action() -> None:
+    decode = CrashDecoder()
+    press = '{"button_id":"INC_001"}'
+    for frame in (
+        tick(ONE, 5, 1.5),
+        received("playerUpdate", {"cash": 0.9, "positionQty": 0.1}),
+        Frame(NOW, '{"button_id":"SELL_10"}', "none"),
+        Frame(NOW, '{"button_id":"SIDEBET"}', "none"),
+        tick(ONE, 8, 1.6),
+    ):
+        decode(frame)
+    columns = ("sell_share", "position_qty", "time_in_position", "ticks_since_last_action")
+    [before] = decode(Frame(NOW, press, "none"))
+    assert [before.columns[name] for name in columns] == [10, 100_000_000, 3, 3]
+    decode(tick(TWO, 12, 1.1))
+    [after] = decode(Frame(NOW, press, "none"))
+    assert [after.columns[name] for name in columns] == [100, 0, 0, 12]
+
+
 def test_an_order_of_its_own_is_a_choice_and_one_after_a_press_is_not() -> None:
     order = Frame(NOW, '421["sellOrder",{"percentage":25}]', "sent")
     [alone] = CrashDecoder()(order)
@@ -821,11 +840,45 @@ def test_a_round_whose_rug_was_not_seen_is_settled_by_the_worlds_rule() -> None:
     assert ledger.standing().cash == UNIT
     ledger.act((1, 6))  # half of that, 0.5005
     take(ledger, c.TICK, ONE, tick=1, price=0.5, game_phase=2)
+    take(ledger, c.TICK, ONE, tick=2, price=0.7, game_phase=2)
     ledger.act((3, 1))  # a sidebet of nothing
     ledger.act((3, 3))  # a sidebet of 0.01
     take(ledger, c.ROUND, TWO)
     assert ledger.standing().cash == UNIT - 500_500_000 + to_units("0.005005") - 10_000_000 + 50_000_000
     assert ledger.total == UNIT
+
+
+def test_a_presale_position_is_kept_until_tick_0_and_a_new_round_resets_the_share() -> None:
+    ledger = CrashLedger(Terms("buttons-share"))
+    for window in (ONE, TWO):
+        take(ledger, c.ROUND, window)
+        take(ledger, c.TICK, window, tick=0, price=1.0, game_phase=1)
+        assert ledger.act((1, 0, 0))
+        assert ledger.act((2, 0, 0)) == ()
+        take(ledger, c.TICK, window, tick=0, price=1.0, game_phase=2)
+        assert ledger.act((2, 0, 0))
+        assert ledger.ledger.qty == 0  # all of it: the share of the round before is forgotten
+        ledger.act((0, 0, 1))
+        take(ledger, c.TICK, window, tick=1, price=0.02, game_phase=3)
+    assert (ledger.opened, ledger.ledger.cash) == (2, UNIT)
+
+
+def test_one_who_skips_plays_again_in_the_next_round() -> None:
+    ledger = CrashLedger(Terms("trader"))
+    for window in (ONE, TWO):
+        take(ledger, c.ROUND, window)
+        take(ledger, c.TICK, window, tick=0, price=1.0, game_phase=1)
+        assert [fact.event_name for fact in ledger.act((4, 0, 0))] == [
+            c.PRESS,
+            c.PLAYER,
+            c.FILL,
+            c.PRESS,
+            c.PLAYER,
+            c.BET,
+        ]
+        assert len(ledger.act((7, 0, 0))) == 1
+        assert ledger.act((7, 0, 0)) == ledger.act((1, 0, 0)) == ()
+    assert ledger.opened == 4
 
 
 def test_the_outcome_needs_every_tick_and_takes_late_ones() -> None:
@@ -857,6 +910,7 @@ def test_bankruptcy_is_paid_once_and_an_open_sidebet_counts_its_stake() -> None:
     outcome = Outcome(ONE, {})
     assert bankruptcy(steps, outcome) == [0.0, -10.0, 0.0, 0.0]
     assert financial(steps, outcome) == [-0.002, 0.0, 0.001, -1e-9]
+    assert bankruptcy([step(0, (0, 0), (0, 0))], outcome) == [0.0]
 
 
 def test_doing_nothing_tells_nothing_but_the_seat() -> None:
