@@ -42,9 +42,7 @@ def random_action(rng: np.random.Generator, heads: list[int], mood: float) -> tu
 @pytest.mark.parametrize("world", list(WORLDS))
 @pytest.mark.parametrize("actions", ACTIONS)
 @pytest.mark.parametrize(("clock", "rounds", "observation"), [("tick", 1, "policy"), ("press", 3, "recorded")])
-def test_environment_equals_its_plain_twin(
-    world: str, actions: str, clock: str, rounds: int, observation: str
-) -> None:
+def test_environment_equals_its_plain_twin(world: str, actions: str, clock: str, rounds: int, observation: str) -> None:
     options = {"actions": actions, "clock": clock, "rounds": rounds, "observation": observation}
     stake = 10**8 if world == "fair" else None
     env = make(world=world, stake=stake, **options)
@@ -199,7 +197,7 @@ def test_bankruptcy_costs_ten_once_and_ends() -> None:
     assert not terminated
     rewards = [reward]
     while not terminated:
-        _, reward, terminated, truncated, info = env.step((0, 0))
+        _, reward, terminated, _, info = env.step((0, 0))
         rewards.append(reward)
     assert rewards[-1] == -10.0
     assert sum(rewards) == pytest.approx(-10.01)
@@ -216,7 +214,7 @@ def test_presale_buys_fill_at_one_and_cannot_be_sold_before_tick_0() -> None:
     assert info["position_qty"] == 10**6
     assert info["tick"] == 0
     env.step((0, 0))
-    _, reward, _, _, info = env.step((2, 0))
+    *_, info = env.step((2, 0))
     assert info["cash"] == 10**9 + 2 * 10**6
     presale = make(tape=[[1.0, 3.0, 0.02]])
     presale.reset(seed=1)

@@ -16,6 +16,7 @@ from playproof.games.crash import fair, fast, history, worlds
 from playproof.games.crash.verify import PUBLISHED_ROUNDS as VECTORS
 from playproof.games.crash.verify import check_file
 
+
 def test_seedrandom_gives_the_documented_numbers() -> None:
     uniform = fair.SeedRandom("hello.")
     assert [uniform(), uniform()] == [0.9282578795792454, 0.3752569768646784]
@@ -50,7 +51,9 @@ def test_compiled_counter_rounds_equal_the_plain_ones(seed: int, number: int, na
 
 def test_site_rounds_of_the_published_world_are_the_published_rounds() -> None:
     seed, game_id, *_ = VECTORS[0]
-    assert worlds.site_round(worlds.get_world("published"), seed, game_id).prices == fair.play_round(seed, game_id).prices
+    assert (
+        worlds.site_round(worlds.get_world("published"), seed, game_id).prices == fair.play_round(seed, game_id).prices
+    )
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 5000), st.integers(0, 7))
@@ -135,11 +138,10 @@ def compiled_from(tree: ast.Module) -> set[str]:
             origin |= {alias.asname or alias.name: inner or alias.name for alias in node.names}
     used: set[str] = set()
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and any(
-            ast.unparse(mark) in ("compiled", "inlined") for mark in node.decorator_list
-        ):
-            used |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
-        elif isinstance(node, ast.Assign) and used:  # constants that compiled code may freeze
+        if (
+            isinstance(node, ast.FunctionDef)
+            and any(ast.unparse(mark) in ("compiled", "inlined") for mark in node.decorator_list)
+        ) or (isinstance(node, ast.Assign) and used):
             used |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
     return {origin[name] for name in used if name in origin}
 
@@ -149,5 +151,9 @@ def test_every_module_that_compiled_code_is_made_from_is_in_the_digest() -> None
     for path in Path(fast.__file__).parent.glob("*.py"):
         tree = ast.parse(path.read_text())
         needed = compiled_from(tree)
-        sources = history.SOURCES if path.stem in ("history", "watching") or "history.compiled" in path.read_text() else fast.SOURCES
+        sources = (
+            history.SOURCES
+            if path.stem in ("history", "watching") or "history.compiled" in path.read_text()
+            else fast.SOURCES
+        )
         assert needed <= {*sources, path.stem}, path.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +18,9 @@ from playproof.games.crash.ledger import MAX_LOTS, MAX_MONEY, MIN_BET, Ledger, L
 from playproof.games.crash.worlds import WORLDS
 from playproof.money import UNIT
 
-PRICES = st.floats(1e-7, 1e5, allow_nan=False) | st.builds(lambda a, b: a / b, st.integers(1, 10**6), st.integers(1, 10**6))
+PRICES = st.floats(1e-7, 1e5, allow_nan=False) | st.builds(
+    lambda a, b: a / b, st.integers(1, 10**6), st.integers(1, 10**6)
+)
 AMOUNTS = st.integers(1, MAX_MONEY)
 
 
@@ -116,10 +119,8 @@ class Play(RuleBasedStateMachine):
 
     @rule(amount=st.integers(-10, 6 * UNIT))
     def buy(self, amount: int) -> None:
-        try:
+        with suppress(RefusedOrder):
             self.ledger.buy(amount, self.price)
-        except RefusedOrder:
-            pass
 
     @rule(percent=st.sampled_from([0, 1, 10, 25, 33, 50, 100, 101]))
     def sell(self, percent: int) -> None:
@@ -132,10 +133,8 @@ class Play(RuleBasedStateMachine):
 
     @rule(amount=st.integers(0, UNIT))
     def bet(self, amount: int) -> None:
-        try:
+        with suppress(RefusedOrder):
             self.ledger.bet(amount, self.tick)
-        except RefusedOrder:
-            pass
 
     @rule(change=st.floats(-0.25, 0.25))
     def pass_tick(self, change: float) -> None:

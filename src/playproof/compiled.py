@@ -40,9 +40,7 @@ def compiler(module_file: str, sources: tuple[str, ...], inline: bool = False) -
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = folder
         try:
-            result: Function = numba.njit(
-                cache=True, nogil=True, error_model="numpy", forceinline=inline
-            )(function)
+            result: Function = numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=inline)(function)
         finally:
             numba.config.CACHE_DIR = before
         return result

@@ -123,7 +123,9 @@ def simulation_table(result: Simulation) -> Table:
     values = []
     for what, table in (("survives tick", result.survival), ("holding to tick", result.hold)):
         for ticks, row in table.items():
-            values.append([f"{what} {ticks}", f"{row.mean:+.4%}", f"{row.se:.4%}", f"{row.theory:+.4%}", f"{row.sigmas:.1f}"])
+            values.append(
+                [f"{what} {ticks}", f"{row.mean:+.4%}", f"{row.se:.4%}", f"{row.theory:+.4%}", f"{row.sigmas:.1f}"]
+            )
     title = f"{result.rounds:,} rounds of world {result.world}, seed {result.seed}"
     return rows(title, ["", "measured", "standard error", "theory", "errors apart"], values)
 
@@ -192,17 +194,17 @@ def demo(
     from playproof.games.crash.demo import Findings, verify_published, write_page
 
     verified = verify_published()
-    simulations = [run_simulation(rounds, world, seed) for world in ("published", "fair")]
+    published, fair = (run_simulation(rounds, world, seed) for world in ("published", "fair"))
     scores = run_baselines(None, "published", played, seed)
-    found = Findings(verified, *simulations, scores)
+    found = Findings(verified, published, fair, scores)
     path = write_page(found, output, commit())
     if not as_json:
-        for simulation in simulations:
+        for simulation in (published, fair):
             emit(None, False, simulation_table(simulation))
         emit(None, False, baselines_table(scores, "published"))
     data = {
         "verified": verified,
-        "simulations": [simulation.to_json() for simulation in simulations],
+        "simulations": [simulation.to_json() for simulation in (published, fair)],
         "baselines": [score.to_json() for score in scores],
         "found": found.sentences(),
         "page": str(path),

@@ -98,8 +98,8 @@ def survival_figure(result: Simulation) -> Figure:
     ticks = np.arange(0, 801, 10)
     alive = 1 - np.searchsorted(np.sort(result.rug_ticks), ticks, side="right") / result.rounds
     figure = _figure("How long a round lives", "tick", "share of rounds still alive", yaxis_tickformat=".0%")
-    figure.add_scatter(x=ticks, y=[theory.survival(get_world(result.world), int(t)) for t in ticks], name="theory 0.995^k",
-                       line={"color": THEORY, "width": 5})  # fmt: skip
+    expected = [theory.survival(get_world(result.world), int(tick)) for tick in ticks]
+    figure.add_scatter(x=ticks, y=expected, name="theory 0.995^k", line={"color": THEORY, "width": 5})
     figure.add_scatter(x=ticks, y=alive, name=f"{result.rounds:,} rounds", mode="markers",
                        marker={"color": MEASURED, "size": 5})  # fmt: skip
     return figure
@@ -130,7 +130,9 @@ def hold_figure(*results: Simulation) -> Figure:
 
 def scores_figure(scores: list[Score]) -> Figure:
     """Draw the return of each baseline with its 95 % interval."""
-    figure = _figure("Baselines on the same rounds", "profit per unit staked, 95 % interval", "", xaxis_tickformat=".0%")
+    figure = _figure(
+        "Baselines on the same rounds", "profit per unit staked, 95 % interval", "", xaxis_tickformat=".0%"
+    )
     names = [score.name for score in reversed(scores)]
     figure.add_scatter(
         x=[score.roi for score in reversed(scores)],
@@ -140,7 +142,9 @@ def scores_figure(scores: list[Score]) -> Figure:
         marker={"color": MEASURED, "size": 10},
         name="measured",
     )
-    figure.add_vline(x=0, line={"color": THEORY, "width": 2}, annotation_text="not playing", annotation_font_color=THEORY)
+    figure.add_vline(
+        x=0, line={"color": THEORY, "width": 2}, annotation_text="not playing", annotation_font_color=THEORY
+    )
     return figure
 
 
@@ -178,7 +182,9 @@ RESIZE = "addEventListener('load', () => document.querySelectorAll('.js-plotly-p
 
 def scores_table(scores: list[Score]) -> str:
     """Write the baselines as an HTML table."""
-    head = "".join(f"<th>{name}</th>" for name in ("baseline", "positions", "staked", "profit", "return", "95 % interval"))
+    head = "".join(
+        f"<th>{name}</th>" for name in ("baseline", "positions", "staked", "profit", "return", "95 % interval")
+    )
     body = "".join(
         f"<tr><td>{html.escape(s.name)}</td><td>{s.positions:,}</td><td>{s.staked:,.3f}</td><td>{s.pnl:+,.4f}</td>"
         f"<td>{s.roi:+.2%}</td><td>{s.interval[0]:+.2%} to {s.interval[1]:+.2%}</td></tr>"
@@ -214,7 +220,7 @@ def page(found: Findings, commit: str) -> str:
         '<p class="lead">Published algorithm, exact money, theory beside every measurement.</p>'
         f'<ol>{lines}</ol><div class="plots">{"".join(parts)}</div>'
         f"<h2>{found.scores[0].rounds:,} rounds, every baseline on the same ones</h2>{scores_table(found.scores)}"
-        f"<footer>Seed {found.published.seed}. Commit {html.escape(commit)}. Amounts in coins; the default bet is 0.001."
+        f"<footer>Seed {found.published.seed}. Commit {html.escape(commit)}. Amounts in coins."
         f"</footer><script>{RESIZE}</script></body></html>"
     )
 

@@ -195,7 +195,7 @@ def arc4_start(key: NDArray[np.uint8], s: NDArray[np.uint8]) -> None:
 
 
 @inlined
-def arc4_byte(s: NDArray[np.uint8], at: NDArray[np.int64]) -> int:
+def arc4_byte(s: NDArray[np.uint8], at: NDArray[np.int64]) -> Any:
     """Draw one byte; `at` holds i and j."""
     i = (at[0] + 1) & 255
     t = np.int64(s[i])
@@ -289,7 +289,7 @@ def exceeds(a: float, b: float, c: float, d: float) -> bool:
 
 
 @compiled
-def bought(amount: int, price: float) -> int:
+def bought(amount: int, price: float) -> Any:
     """Give amount / price rounded down, or -1 above 2^53."""
     quotient = np.floor(float(amount) / price)
     if not quotient < 9007199254740992.0:
@@ -300,7 +300,7 @@ def bought(amount: int, price: float) -> int:
 
 
 @compiled
-def proceeds(qty: int, price: float) -> int:
+def proceeds(qty: int, price: float) -> Any:
     """Give qty x price rounded down, for qty below 2^53."""
     high, low = product(float(qty), price)
     if high >= MAX_PROCEEDS:
@@ -312,7 +312,7 @@ def proceeds(qty: int, price: float) -> int:
 
 
 @compiled
-def cost_share(cost: int, sold: int, qty: int) -> int:
+def cost_share(cost: int, sold: int, qty: int) -> Any:
     """Give cost x sold / qty rounded down, for values up to 10^13."""
     share = np.floor(float(cost) * (float(sold) / float(qty)))
     while exceeds(share, float(qty), float(cost), float(sold)):

@@ -191,7 +191,7 @@ Array = NDArray[Any]
 
 
 @inlined
-def quantile(table: Array, u: float) -> float:
+def quantile(table: Array, u: float) -> Any:
     """Interpolate linearly in a table of equally spaced quantiles."""
     at = u * (len(table) - 1)
     i = min(int(at), len(table) - 2)
@@ -364,7 +364,7 @@ def start_episode(lane: Any, s: Any, site: Any, cfg: Any) -> None:
 
 
 @inlined
-def allowed(lane: Any, cfg: Any, amount: int) -> bool:
+def allowed(lane: Any, cfg: Any, amount: int) -> Any:
     """Tell whether an order of this amount keeps the rules on amounts."""
     if amount < MIN_BET or amount > lane.cash or amount > MAX_MONEY:
         return False
@@ -375,7 +375,7 @@ def allowed(lane: Any, cfg: Any, amount: int) -> bool:
 
 
 @inlined
-def may_buy(lane: Any, cfg: Any, amount: int) -> bool:
+def may_buy(lane: Any, cfg: Any, amount: int) -> Any:
     """Tell whether a buy would be taken."""
     return (
         (lane.phase == PRESALE or lane.phase == ACTIVE)
@@ -388,7 +388,7 @@ def may_buy(lane: Any, cfg: Any, amount: int) -> bool:
 
 
 @inlined
-def may_bet(lane: Any, cfg: Any, amount: int) -> bool:
+def may_bet(lane: Any, cfg: Any, amount: int) -> Any:
     """Tell whether a sidebet would be taken."""
     return (
         (lane.phase == PRESALE or lane.phase == ACTIVE)
@@ -502,43 +502,42 @@ def settle_rug(lane: Any, lots: Any, cfg: Any) -> None:
 
 
 @inlined
-def adjusted_bet(bet_amount: int, cash: int, button: int) -> int:
+def adjusted_bet(bet_amount: int, cash: int, button: int) -> Any:
     """Give the bet field after a press of an adjustment button (0 is none); free of branches."""
     amount = ((bet_amount * FACTORS[button]) >> HALVES[button]) + INCREMENTS[button] + cash * WHOLES[button]
     return min(amount, MAX_BET)
 
 
 @inlined
-def act(lane: Any, s: Any, lots: Any, cfg: Any, main: int, second: int, third: int) -> bool:
-    """Carry one action out; tell whether the player pressed nothing that needs the tick to pass."""
+def act_trader(lane: Any, s: Any, lots: Any, cfg: Any, main: Any, size: Any, percent: Any) -> None:
+    """Carry one action of the set `trader` out: the first head with a bet size and a share to sell."""
     done = 0
-    if cfg.actions == TRADER:
-        size = SIZES[second]
-        if main == 1 or main == 4:
-            done |= F_BOUGHT * buy(lane, lots, cfg, size)
-        if main == 3 or main == 4:
-            done |= F_BET * bet(lane, cfg, size)
-        if main == 2 or main == 5:
-            done |= F_SOLD * sell(lane, lots, 100)
-        if main == 6:
-            done |= F_SOLD * sell(lane, lots, 10 * third)
-        skips = main == 7 and lane.skip == 0 and (lane.phase == PRESALE or lane.phase == ACTIVE)
-        if skips:
-            lane.skip = 1
-        if main != 0 and main != 7:
-            fold.apply_press(s)
-        if main != 0 and done == 0 and not skips:
-            done = F_NO_EFFECT
-        lane.flags = done
-        return True
+    if main in (1, 4):
+        done |= F_BOUGHT * buy(lane, lots, cfg, size)
+    if main in (3, 4):
+        done |= F_BET * bet(lane, cfg, size)
+    if main in (2, 5, 6):
+        done |= F_SOLD * sell(lane, lots, percent if main == 6 else 100)
+    skips = main == 7 and lane.skip == 0 and lane.phase in (PRESALE, ACTIVE)
+    lane.skip |= skips
+    if main not in (0, 7):
+        fold.apply_press(s)
+    if main != 0 and done == 0 and not skips:
+        done = F_NO_EFFECT
+    lane.flags = done
+
+
+@inlined
+def act_buttons(lane: Any, s: Any, lots: Any, cfg: Any, main: Any, button: Any, share: Any) -> None:
+    """Carry one action of the sets `buttons` out: adjustment and share first, then the order."""
     before = lane.bet
-    lane.bet = adjusted_bet(before, lane.cash, second)
-    pressed = second != 0 or third != 0
+    lane.bet = adjusted_bet(before, lane.cash, button)
     changed = lane.bet != before
-    if third != 0:
-        changed |= lane.share != SHARES[third]
-        lane.share = SHARES[third]
+    if share != 0:
+        changed |= lane.share != SHARES[share]
+        lane.share = SHARES[share]
     fold.apply_bet(s, lane.bet)
+    done = 0
     if main == 1:
         done = F_BOUGHT * buy(lane, lots, cfg, lane.bet)
     elif main == 2:
@@ -547,14 +546,13 @@ def act(lane: Any, s: Any, lots: Any, cfg: Any, main: int, second: int, third: i
         done = F_BET * bet(lane, cfg, lane.bet)
     if main != 0:
         fold.apply_press(s)
-    if (main != 0 and done == 0) or (main == 0 and pressed and not changed):
+    if (main != 0 and done == 0) or (main == 0 and (button != 0 or share != 0) and not changed):
         done |= F_NO_EFFECT
     lane.flags = done | F_ADJUSTED * changed
-    return main != 0 or not pressed
 
 
 @inlined
-def average_cost(lane: Any) -> int:
+def average_cost(lane: Any) -> Any:
     """Give avgCost as it is shown."""
     if lane.qty == 0:
         return 0
@@ -562,7 +560,7 @@ def average_cost(lane: Any) -> int:
 
 
 @inlined
-def marked(lane: Any) -> int:
+def marked(lane: Any) -> Any:
     """Mark the position at the price and the open sidebet at 0."""
     if lane.qty == 0:
         return lane.cash
@@ -570,7 +568,7 @@ def marked(lane: Any) -> int:
 
 
 @inlined
-def next_tick(lane: Any, lots: Any, cfg: Any, tape_price: float, tape_countdown: int) -> None:
+def next_tick(lane: Any, lots: Any, cfg: Any, tape_price: float, tape_countdown: Any) -> None:
     """Move an active round by one tick, and settle what it ends."""
     tick = lane.tick + 1
     lane.tick = tick
@@ -601,7 +599,7 @@ def next_tick(lane: Any, lots: Any, cfg: Any, tape_price: float, tape_countdown:
 
 
 @inlined
-def advance(lane: Any, s: Any, site: Any, lots: Any, cfg: Any, tape_price: float, tape_countdown: int) -> None:
+def advance(lane: Any, s: Any, site: Any, lots: Any, cfg: Any, tape_price: float, tape_countdown: Any) -> None:
     """Let time pass by one step."""
     lane.flags |= F_ADVANCED
     lane.adjustments = 0
@@ -629,19 +627,24 @@ def step_lane(
     lots: Any,
     cfg: Any,
     tape_price: float,
-    tape_countdown: int,
-    main: int,
-    second: int,
-    third: int,
+    tape_countdown: Any,
+    main: Any,
+    second: Any,
+    third: Any,
 ) -> float:
     """Take one action in one lane; give the reward `minimal`."""
     tick, price = lane.tick, lane.price
-    passes = act(lane, s, lots, cfg, main, second, third)
+    if cfg.actions == TRADER:
+        act_trader(lane, s, lots, cfg, main, SIZES[second], 10 * third)
+        waits = False
+    else:
+        act_buttons(lane, s, lots, cfg, main, second, third)
+        waits = cfg.clock == CLOCK_PRESS and main == 0 and (second != 0 or third != 0)
     filled = (lane.flags & (F_BOUGHT | F_SOLD | F_BET)) != 0
     if filled:
         fold.apply_player(s, lane.cash, lane.qty, average_cost(lane), marked(lane) - lane.round_cash, lane.invested)
         fold.apply_execution(s, tick, price)
-    if passes or cfg.clock == CLOCK_TICK or lane.adjustments >= MAX_ADJUSTMENTS:
+    if not waits or lane.adjustments >= MAX_ADJUSTMENTS:
         advance(lane, s, site, lots, cfg, tape_price, tape_countdown)
         if (lane.flags & (F_RUG | F_LOST)) != 0:
             fold.apply_player(s, lane.cash, lane.qty, average_cost(lane), marked(lane) - lane.round_cash, lane.invested)
@@ -735,8 +738,8 @@ def pointer_to(dtype: Any) -> Callable[[int], Any]:
     target = types.CPointer(from_dtype(np.dtype(dtype)))
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def cast(typing_context: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def cast(typing_context: Any, address: Any) -> Any:  # noqa: ARG001
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
             return builder.inttoptr(arguments[0], context.get_value_type(target))
 
         return target(types.int64), generate
@@ -756,7 +759,7 @@ def addresses(*arrays: Array) -> Array:
 
 
 @inlined
-def outside(cfg: Any, actions: Array) -> bool:
+def outside(cfg: Any, actions: Array) -> Any:
     """Tell whether an action is not one of the action set."""
     heads = HEADS[cfg.actions]
     bad = actions.shape[1] != (heads > 0).sum()
@@ -768,10 +771,10 @@ def outside(cfg: Any, actions: Array) -> bool:
 
 @inlined
 def step_row(
-    row: int, lane: Any, s: Any, site: Any, lots: Any, cfg: Any, at: Array, main: int, second: int, third: int
-) -> float:
+    row: int, lane: Any, s: Any, site: Any, lots: Any, cfg: Any, at: Array, main: Any, second: Any, third: Any
+) -> Any:
     """Take one action in one lane, on the tape if there is one; give the reward."""
-    tape_price, tape_countdown = 0.0, 0
+    tape_price, tape_countdown = 0.0, np.int64(0)
     if cfg.taped > 0:
         here = lane.tape_start + min(lane.tick + 1, lane.last_tick)
         tick = carray(_tape_at(at[TAPE_TICKS]), here + 1)[here]
@@ -833,7 +836,7 @@ def step(
 
 
 @compiled
-def step_one(at: Array, action: Array, obs: Array, reward: Array, facts: Array) -> int:
+def step_one(at: Array, action: Array, obs: Array, reward: Array, facts: Array) -> Any:
     """Step the one lane of the arrays at these addresses, without restarting it.
 
     Give its done code, or -1, and nothing done, if the action is not one of the action set.

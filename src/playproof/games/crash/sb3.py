@@ -36,7 +36,7 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
         self._start = time.monotonic()
         self._pending: int | None = seed if seed is not None else int(np.random.default_rng().integers(SEED_LIMIT))
         super().__init__(
-            num_envs, observation_space(self.settings.observation), spaces.MultiDiscrete(self.settings.heads)
+            num_envs, observation_space(self.settings.observation), spaces.MultiDiscrete(list(self.settings.heads))
         )
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
@@ -91,7 +91,7 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
         """Give an attribute once for each lane asked for."""
         return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
 
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:  # noqa: ARG002
         """Refuse: lanes have no attributes of their own."""
         raise AttributeError(f"expected no attribute of single lanes to be set, found {attr_name}")
 
@@ -100,6 +100,6 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
         found = getattr(self, method_name)(*args, **kwargs)
         return [found[lane] for lane in self._get_indices(indices)]
 
-    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:  # noqa: ARG002
         """Tell that no lane is wrapped."""
         return [False] * len(list(self._get_indices(indices)))

@@ -92,7 +92,7 @@ def simulate(
     rounds: int,
     hold: Sequence[int] = HOLD_TICKS,
     survive: Sequence[int] = SURVIVAL_TICKS,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Simulation:
     """Play rounds 0 to `rounds` - 1 of a seed; `progress` hears how many are done."""
     if rounds < 2:
@@ -104,9 +104,7 @@ def simulate(
     prices = np.empty(MAX_TICKS + 1)
     for start in range(0, rounds, CHUNK):
         part = slice(start, min(start + CHUNK, rounds))
-        _simulate(
-            world.code, np.uint64(seed & MASK), start, horizons, rug_ticks[part], peaks[part], held[part], prices
-        )
+        _simulate(world.code, np.uint64(seed & MASK), start, horizons, rug_ticks[part], peaks[part], held[part], prices)
         progress(part.stop)
     root = np.sqrt(rounds)
     survival = {}

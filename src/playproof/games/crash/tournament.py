@@ -47,9 +47,7 @@ class Score:
         return {**asdict(self), "interval": list(self.interval)}
 
 
-def score(
-    name: str, pnl: NDArray[np.float64], staked: NDArray[np.float64], counts: tuple[int, int, int]
-) -> Score:
+def score(name: str, pnl: NDArray[np.float64], staked: NDArray[np.float64], counts: tuple[int, int, int]) -> Score:
     """Sum rounds up; the error of the ratio is that of the residuals pnl - roi x staked."""
     total = float(staked.sum())
     roi = float(pnl.sum() / total) if total else 0.0

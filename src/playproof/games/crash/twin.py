@@ -254,5 +254,3 @@ class PlainEnv:
         identity = [(round_key(self.seed_value, self.number - self.over, PRICES) >> 40) / 2**24]
         execution = [*self.execution, 0.0, 0.0, 0.0]
         return np.array(server + identity + player + rugpool + session + derived + pressed + execution, np.float32)
-
-

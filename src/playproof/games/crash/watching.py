@@ -135,4 +135,5 @@ class Watcher:
     def _look(self) -> Array:
         table = self._table
         look(self._histories, table.states, table.lanes, table.lots, self._kind, self._row, self._mask)
-        return self._row[0].copy()
+        row: Array = self._row[0].copy()
+        return row

@@ -26,8 +26,6 @@ from fractions import Fraction
 from playproof.errors import UnknownName
 from playproof.games.crash.fair import (
     BIG_CHANCE,
-    GOD_CHANCE,
-    GOD_FACTOR,
     MAX_TICKS,
     RUG_CHANCE,
     RUG_FACTOR,
@@ -171,7 +169,7 @@ def counter_stream(key: int) -> TickStream:
 def site_stream(server_seed: str, game_id: str) -> TickStream:
     """Draw from the site's stream of a round, which does not know of ticks."""
     uniform = SeedRandom(f"{server_seed}-{game_id}")
-    return lambda tick: uniform
+    return lambda _: uniform
 
 
 def counter_round(world: World, seed: int, round_number: int) -> WorldRound:
