@@ -808,6 +808,59 @@ def test_volumes_are_the_others_of_this_round() -> None:
             assert row["players_in_game"] == event.columns["players_in_game"]
 
 
+def player(**fields: Any) -> Frame:
+    money = {"cash": 1, "positionQty": 0, "avgCost": 0, "cumulativePnL": 0, "totalInvested": 0, "sidebetPnl": 0}
+    return received("playerUpdate", {"id": "me", **money, "sideBet": None, **fields})
+
+
+def trade(game_id: str, trade_id: str, who: str, amount: float) -> Frame:
+    told = {"type": "buy", "amount": amount, "qty": amount, "price": 1, "tickIndex": 0, "coin": "solana"}
+    return received(
+        "standard/newTrade", {"__trace": True}, {"id": trade_id, "gameId": game_id, "playerId": who, **told}
+    )
+
+
+def last_row(frames: Sequence[Frame], name: str) -> tuple[dict[str, float], set[str]]:
+    *_, (_, row, missing) = watch(to_events(frames), name)
+    return row, missing
+
+
+def test_a_round_starts_flat_even_if_nobody_says_so() -> None:
+    frames = [tick(ONE, 0, 1), player(cash=0.9, positionQty=0.1, avgCost=1, totalInvested=0.1)]
+    frames += [tick(ONE, 1, 0.02, rugged=True), state(TWO, cooldownTimer=15000)]
+    row, missing = last_row(frames, "policy")
+    assert (row["position_qty"], row["total_invested"], row["balance"]) == (0.0, 0.0, np.float32(0.9))
+    assert "balance" not in missing
+
+
+def test_lots_are_unknown_while_they_do_not_add_up() -> None:
+    bought = player(cash=0.9, positionQty=0.1, avgCost=1, totalInvested=0.1)
+    frames = [tick(ONE, 0, 1), player(), bought]
+    assert "lot_1_bet_size" in last_row(frames, "trader")[1]
+    row, missing = last_row([*frames, trade(ONE, "t", "me", 0.1)], "trader")
+    assert (row["lot_1_bet_size"], "lot_1_bet_size" in missing) == (np.float32(0.1), False)
+    assert "lot_1_bet_size" in last_row([tick(ONE, 0, 1), bought, trade(ONE, "t", "me", 0.1)], "trader")[1]
+
+
+def test_a_late_trade_of_the_last_round_is_not_this_rounds_volume() -> None:
+    frames = [tick(ONE, 0, 1), state(TWO, cooldownTimer=15000), tick(TWO, 0, 1), trade(TWO, "a", "x", 0.5)]
+    assert last_row([*frames, trade(ONE, "b", "x", 0.25)], "market")[0]["recent_buy_volume"] == 0.5
+
+
+def test_an_order_that_carries_a_press_out_is_no_second_press() -> None:
+    frames = [tick(ONE, 3, 1), Frame(NOW, '{"button_id":"BUY"}', "none"), tick(ONE, 4, 1)]
+    order = Frame(NOW, '421["buyOrder",{"amount":0.001}]', "sent")
+    assert last_row([*frames, order], "policy")[0]["ticks_since_last_action"] == 1.0
+    assert last_row([frames[0], frames[2], order], "policy")[0]["ticks_since_last_action"] == 0.0
+
+
+def test_every_window_of_play_is_a_session_of_its_own() -> None:
+    seat = Seat("trader", Terms("buttons"))
+    place = features.TRADER.index("rounds_in_session")
+    for episode in play(crash(), lambda _: Constant((1, 0)), sample_events(), seat):
+        assert {float(np.asarray(row)[place]) for row in episode.observations} == {1.0}
+
+
 def test_a_spectator_knows_no_money() -> None:
     world = [event for event in sample_events() if event.player_id is None]
     for _, row, missing in watch(world, "policy"):
