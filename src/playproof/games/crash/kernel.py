@@ -836,7 +836,7 @@ def step(
 
 
 @compiled
-def step_one(at: Array, action: Array, obs: Array, reward: Array, facts: Array) -> Any:
+def step_one(at: Array, main: Any, second: Any, third: Any, obs: Array, reward: Array, facts: Array) -> Any:
     """Step the one lane of the arrays at these addresses, without restarting it.
 
     Give its done code, or -1, and nothing done, if the action is not one of the action set.
@@ -846,10 +846,10 @@ def step_one(at: Array, action: Array, obs: Array, reward: Array, facts: Array) 
     site = carray(_site_at(at[SITES]), 1)[0]
     lots = carray(_lots_at(at[ALL_LOTS]), 1)[0]
     cfg = carray(_config_at(at[CONFIGS]), 1)[0]
-    if outside(cfg, action):
+    heads = HEADS[cfg.actions]
+    if min(main, second, third) < 0 or main >= heads[0] or second >= heads[1] or third >= max(heads[2], 1):
         return -1
-    third = np.int64(action[0, 2]) if action.shape[1] == 3 else np.int64(0)
-    reward[0] = step_row(0, lane, s, site, lots, cfg, at, action[0, 0], action[0, 1], third)
+    reward[0] = step_row(0, lane, s, site, lots, cfg, at, main, second, third)
     observe(s, cfg.observation, obs, 0)
     tell_facts(lane, facts, 0)
     return lane.done

@@ -243,16 +243,20 @@ class OneLane(Lanes):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, 1)
-        self._action = np.zeros((1, len(settings.heads)), np.int64)
+        self._heads = len(settings.heads)
         self._obs_one = np.zeros((1, self.width), np.float32)
         self._reward = np.zeros(1)
         self._facts_one = np.zeros((1, kernel.FACT_COUNT), np.int64)
-        self._choices, self._row, self._told = self._action[0], self._obs_one[0], self._facts_one[0]
+        self._row, self._told = self._obs_one[0], self._facts_one[0]
 
     def step_one(self, action: Any) -> tuple[Array, float, int, list[int]]:
-        """Take an action; give observation, reward, done code and facts."""
-        self._choices[:] = action
-        done: int = kernel.step_one(self._addresses, self._action, self._obs_one, self._reward, self._facts_one)
+        """Take an action, an index for each head; give observation, reward, done code and facts."""
+        if len(action) != self._heads:
+            self._refuse(np.atleast_2d(np.asarray(action)))
+        third = int(action[2]) if self._heads == 3 else 0
+        done: int = kernel.step_one(
+            self._addresses, int(action[0]), int(action[1]), third, self._obs_one, self._reward, self._facts_one
+        )
         if done < 0:
-            self._refuse(self._action)
+            self._refuse(np.atleast_2d(np.asarray(action)))
         return self._row.copy(), self._reward.item(), done, self._told.tolist()
