@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import heapq
 import itertools
 import os
@@ -167,6 +168,8 @@ class BrowserFeed:
     async def run(self, stop: asyncio.Event) -> None:
         """Record until `stop` is set."""
         playwright = import_playwright()
+        from playwright.async_api import Error
+
         async with playwright() as driver:
             browser = await self._browser(driver)
             try:
@@ -174,7 +177,8 @@ class BrowserFeed:
                 await self._watch(page)
                 await self._record(page, stop)
             finally:
-                await browser.close()
+                with contextlib.suppress(Error):
+                    await browser.close()
 
     async def _browser(self, driver: Any) -> Any:
         """Start a Chromium, or find the one that runs."""
@@ -187,7 +191,14 @@ class BrowserFeed:
             if program is None:
                 raise ConfigError("expected a Chromium, found none; run: playproof doctor")
             flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-            return await driver.chromium.launch(executable_path=str(program), headless=self.headless, args=flags)
+            return await driver.chromium.launch(
+                executable_path=str(program),
+                headless=self.headless,
+                args=flags,
+                handle_sigint=False,
+                handle_sigterm=False,
+                handle_sighup=False,
+            )
         except Error as error:
             where = f"a Chromium at {self.attach}" if self.attach else "to start Chromium"
             raise ConfigError(f"expected {where}, found: {str(error).splitlines()[0]}") from None
@@ -228,7 +239,7 @@ class BrowserFeed:
         """Open the page, and record what is heard until the end."""
         from playwright.async_api import Error
 
-        ends = [asyncio.create_task(stop.wait())]
+        ends: list[asyncio.Future[Any]] = [asyncio.create_task(stop.wait())]
         page.on("close", lambda _: stop.set())
         pump = asyncio.create_task(self._pump())
         try:

@@ -192,6 +192,8 @@ class _Lot:
     cost: int
     price: float
     proceeds: int = 0
+    sold_at: float = 0.0
+    """Sum of price times quantity over its sales."""
     forced: bool = False
 
 
@@ -216,8 +218,8 @@ class Sequences:
         self._fills: dict[str, Event] = {}
         """Own fills that no answer has named yet, by the id of the trade."""
         self._lots: list[_Lot] = []
-        self._gains: dict[str, int] = {}
-        """What each sale of this window brought above its cost, by the id of the trade."""
+        self._gains: dict[str, tuple[int, float | None]] = {}
+        """What each sale of this window brought above its cost, and the average entry, by the id of the trade."""
         self._bet: _Bet | None = None
         self._windows: deque[str | None] = deque(maxlen=64)
 
@@ -355,36 +357,39 @@ class Sequences:
             self._bet.sequence = number
             found = replace(found, entry_price=found.presses[-1].execution_price)
         if trades and trades.sell.holds(fill):
-            pnl = self._gains.get(str(trade_id), 0)
-            found = replace(found, outcome=_result(pnl), exit_price=told.get(trades.price), pnl=pnl)
+            pnl, entry = self._gains.get(str(trade_id), (0, None))
+            exit_price = told.get(trades.price)
+            found = replace(found, outcome=_result(pnl), entry_price=entry, exit_price=exit_price, pnl=pnl)
         yield self._keep(found)
 
     def _sold(self, event: Event, trades: Trades) -> Iterator[ActionSequence]:
         """Close lots, the first in first, and tell what came of the presses that opened them."""
         told: Mapping[str, Any] = event.columns
         qty, amount, forced = told.get(trades.qty) or 0, told.get(trades.amount) or 0, bool(told.get(trades.forced))
-        price, cost_of_sale, left = told.get(trades.price), 0, qty
+        price, cost_of_sale, bought_at, left = told.get(trades.price), 0, 0.0, qty
         for lot in list(self._lots):
             part = min(lot.left, left)
             cost_of_sale += lot.cost * lot.left // lot.qty - lot.cost * (lot.left - part) // lot.qty if lot.qty else 0
             share = amount * left // qty - amount * (left - part) // qty if qty else 0
             lot.left, lot.proceeds, left = lot.left - part, lot.proceeds + share, left - part
+            lot.sold_at, bought_at = lot.sold_at + (price or 0.0) * part, bought_at + lot.price * part
             lot.forced |= forced and part > 0
             if lot.left == 0:
                 self._lots.remove(lot)
-                yield from self._lot_done(lot, price)
+                yield from self._lot_done(lot)
             if left == 0:
                 break
         if not forced:
-            self._gains[str(told.get("trade_id"))] = amount - cost_of_sale
+            self._gains[str(told.get("trade_id"))] = (amount - cost_of_sale, bought_at / qty if qty else None)
             yield from self._match(event)
 
-    def _lot_done(self, lot: _Lot, exit_price: float | None) -> Iterator[ActionSequence]:
+    def _lot_done(self, lot: _Lot) -> Iterator[ActionSequence]:
+        """Tell what came of a buy that is sold whole."""
         found = self._known.get(lot.sequence) if lot.sequence is not None else None
         if found is not None:
             pnl = lot.proceeds - lot.cost
             outcome: Outcome = "rugged" if lot.forced else _result(pnl)
-            average = lot.proceeds / lot.qty if lot.qty and not lot.forced else exit_price
+            average = lot.sold_at / lot.qty if lot.qty else None
             yield self._keep(replace(found, outcome=outcome, exit_price=average, pnl=pnl))
 
     def _settled(self, event: Event, bets: Bets) -> Iterator[ActionSequence]:

@@ -193,6 +193,11 @@ class Recorder:
             for one in self._listeners
         ]
 
+    @property
+    def waiting(self) -> int:
+        """Give the number of events whose commit was not seen yet."""
+        return self._waiting_events
+
     def start(self, told: Told) -> None:
         """Note the beginning of the recording."""
         self._note(START, told)

@@ -23,7 +23,7 @@ import orjson
 import socketio
 from aiohttp import WSMessage, WSMsgType
 
-from playproof.errors import ConfigError
+from playproof.errors import ConfigError, PlayproofError
 from playproof.events import Direction
 from playproof.game import Frame
 from playproof.record.recorder import Clock, Recorder
@@ -93,14 +93,19 @@ class SocketFeed:
     rng: random.Random = field(default_factory=random.Random)
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
     connected: bool = field(default=False, init=False)
+    _failed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _token: str | None = field(default=None, init=False)
+    _failure: PlayproofError | None = field(default=None, init=False)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Record until `stop` is set."""
-        failures, stopping = 0, asyncio.create_task(stop.wait())
+        failures, self._failed = 0, asyncio.Event()
+        stopping = asyncio.ensure_future(_first(stop, self._failed))
         try:
             while not stop.is_set():
                 reason = await self._connection(stopping)
+                if self._failure is not None:
+                    raise self._failure
                 if stop.is_set():
                     return
                 failures = 0 if self.connected else failures + 1
@@ -113,7 +118,7 @@ class SocketFeed:
         finally:
             stopping.cancel()
 
-    async def _connection(self, stopping: asyncio.Task[Any]) -> str:
+    async def _connection(self, stopping: asyncio.Future[Any]) -> str:
         """Keep one connection until it is lost, and say why it was."""
         lost = asyncio.Event()
         reasons: list[str] = []
@@ -156,7 +161,22 @@ class SocketFeed:
         """Record a message, and remember who the server says we are."""
         if direction == "received" and isinstance(payload, str) and payload.startswith(f'42["{SESSION_EVENT}"'):
             self._token = _token_of(payload) or self._token
-        self.recorder.take(Frame(self.clock(), payload, direction))
+        if self._failure is None:
+            try:
+                self.recorder.take(Frame(self.clock(), payload, direction))
+            except PlayproofError as error:
+                self._failure = error  # the library would swallow it: `run` raises it
+                self._failed.set()
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Wait for the first of some events."""
+    tasks = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _token_of(frame: str) -> str | None:

@@ -1,7 +1,7 @@
 """Selector maps: where a page has its buttons and fields, and how its game tells what they led to.
 
 A map is a TOML file: `game`, perhaps `socket`, a table `buttons` (button_id = { selector, key,
-category }), a table `fields` (name = { selector }), a table `reading` (presses.Reading). `extends`
+category }), a table `fields` (name = { selector }), a table `reading` (presses.Reading), a table `view`. `extends`
 takes everything that a map does not say itself from another one of this folder.
 Leaves out: looking at a page (browser).
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ class SelectorMap:
     reading: Reading
     socket: str = ""
     """Part of the address of the page's socket to record; empty for all."""
+    view: Mapping[str, Any] = field(default_factory=dict)
+    """Which columns the live view shows of a tick and of the player, and what it calls the phases."""
 
 
 def known_maps() -> list[str]:
@@ -95,6 +97,7 @@ def _build(told: Mapping[str, Any], where: str) -> SelectorMap:
         {name: _selector(name, one, where) for name, one in fields.items()},
         Reading.read(told.get("reading", {})),
         str(told.get("socket", "")),
+        told.get("view", {}),
     )
 
 
