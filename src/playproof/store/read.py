@@ -48,6 +48,18 @@ class LogView:
     starts: Mapping[str, Key]
     """By path of a part: the (session_id, seq) of its first event."""
 
+    spans: tuple[tuple[str, str, int], ...]
+    """Path, session and rows for each session of each part."""
+
+    def compacted(self) -> dict[str, int]:
+        """Count the events in parts by session."""
+        counts: dict[str, int] = {}
+        paths = {part.path for part in self.parts}
+        for path, session, rows in self.spans:
+            if path in paths:
+                counts[session] = counts.get(session, 0) + rows
+        return counts
+
     def session(self, row: Row) -> str:
         """Give the session of a hot row."""
         return self.sessions[split_id(row[0])[0]]
@@ -261,16 +273,17 @@ def _view(path: Path, wanted: Wanted, problems: list[str]) -> LogView:
         layout = read_layout(reader)
         sessions = dict(reader.execute("SELECT number, session_id FROM sessions").fetchall())
         parts = live_parts(reader, path.stem)
-        spans = reader.execute("SELECT path, number, first FROM part_sessions").fetchall()
-        rows = _hot_rows(reader, layout, sessions, wanted)
-    good = tuple(row for row in rows if intact(row))
-    problems += [f"log {path.stem}: row {row[0]} damaged: checksum differs" for row in rows if not intact(row)]
+        spans = reader.execute("SELECT path, number, first, rows FROM part_sessions").fetchall()
+        hot = _hot_rows(reader, layout, sessions, wanted)
+    good = tuple(row for row in hot if intact(row))
+    problems += [f"log {path.stem}: row {row[0]} damaged: checksum differs" for row in hot if not intact(row)]
     starts: dict[str, Key] = {}
-    for part, number, first in spans:
+    for part, number, first, _ in spans:
         if wanted.session_id in (None, sessions[number]):
             starts[part] = min(starts.get(part, (sessions[number], first)), (sessions[number], first))
     chosen = (part for part in parts if part.path in starts and wanted.doc_type in (None, part.doc_type))
-    return LogView(path.stem, layout, sessions, tuple(chosen), good, starts)
+    counts = tuple((part, sessions[number], rows) for part, number, _, rows in spans)
+    return LogView(path.stem, layout, sessions, tuple(chosen), good, starts, counts)
 
 
 def _hot_rows(reader: sqlite3.Connection, layout: Layout, sessions: Mapping[int, str], wanted: Wanted) -> list[Row]:
