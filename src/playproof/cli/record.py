@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -160,17 +160,23 @@ def record(plan: Plan, make_feed: MakeFeed) -> dict[str, Any]:
 
 
 def _summary(recorder: Recorder, plan: Plan, place: Path) -> dict[str, Any]:
-    counts = asdict(recorder.counts)
-    counts.pop("_recent")
-    docs, names = counts.pop("docs"), counts.pop("names")
+    counts = recorder.counts
     return {
         "session_id": recorder.session_id,
         "home": str(place),
         "log": plan.log,
-        "events": sum(docs.values()),
-        **counts,
-        "docs": dict(sorted(docs.items())),
-        "names": dict(sorted(names.items())),
+        "events": sum(counts.docs.values()),
+        "frames_received": counts.received,
+        "frames_sent": counts.sent,
+        "windows": counts.windows,
+        "ticks": counts.docs["game_tick"],
+        "presses": counts.presses,
+        "gaps": counts.gaps,
+        "reconnects": counts.reconnects,
+        "refused": counts.refused,
+        "late": counts.late,
+        "docs": dict(sorted(counts.docs.items())),
+        "names": dict(sorted(counts.names.items())),
         "listeners": recorder.listeners,
     }
 

@@ -106,7 +106,8 @@ def clean_url(url: str) -> str:
 class _Level:
     """One object or list that is open at this place of the text."""
 
-    secret: bool
+    secret_from: int | None = None
+    """Where it begins, if it is a secret as a whole."""
     names: list[tuple[int, int, str]] = field(default_factory=list)
     identity: tuple[int, int, str] | None = None
     """The value of `id`."""
@@ -137,27 +138,26 @@ class Redaction:
 
     def _spots(self, text: str) -> Iterator[Spot]:
         """Find what has to be replaced, in no order."""
-        levels, key, key_end = [_Level(False)], "", -1
+        levels, key, key_end = [_Level()], "", -1
         for match in _TOKEN.finditer(text):
             kind = match.lastgroup
             follows = match.start() == key_end
             if kind == "open":
-                levels.append(_Level(levels[-1].secret or (follows and key in SECRET_KEYS)))
+                levels.append(_Level(match.start() if follows and key in SECRET_KEYS else None))
             elif kind == "shut":
-                yield from self._close(levels)
+                yield from self._close(levels, match.end())
             elif kind == "text":
                 yield from self._value(levels[-1], key if follows else "", match.start(), match.end(), match["text"])
             else:
                 key, key_end = _unquoted(match["key"]).lower(), match.end()
                 if match["number"] is not None:
                     yield from self._value(levels[-1], key, *match.span("number"), match["number"])
-        while len(levels) > 1:
-            yield from self._close(levels)
-        yield from self._close([*levels, levels[0]])
+        for level in levels:
+            yield from self._close([level, level], len(text))
 
     def _value(self, level: _Level, key: str, start: int, end: int, value: str) -> Iterator[Spot]:
         """Take one value: a secret goes at once, a name when its object is known."""
-        if level.secret or key in SECRET_KEYS:
+        if key in SECRET_KEYS:
             yield start, end, f'"{REDACTED}"'
         elif self.keep_names:
             return
@@ -167,16 +167,18 @@ class Redaction:
         elif key == "id":
             level.identity = (start, end, _unquoted(value))
 
-    def _close(self, levels: list[_Level]) -> Iterator[Spot]:
+    def _close(self, levels: list[_Level], end: int) -> Iterator[Spot]:
         """Give the names of an object that ends here; all of them stay if it is the recorded player's."""
         level = levels.pop() if len(levels) > 1 else levels[0]
+        if level.secret_from is not None:
+            yield level.secret_from, end, f'"{REDACTED}"'
         names = list(level.names)
         if level.identity and names and not level.has_other_id:
             names.append(level.identity)
         if any(name in self.own for _, _, name in names):
             return
-        for start, end, name in names:
-            yield start, end, f'"{self.pseudonym(name)}"'
+        for start, stop, name in names:
+            yield start, stop, f'"{self.pseudonym(name)}"'
 
 
 def _pseudonym(key: bytes, name: str) -> str:
