@@ -6,10 +6,10 @@ one, `verify` checks every byte.
 
 from __future__ import annotations
 
-from playproof.store.compact import compact
+from playproof.store.compaction import compact
 from playproof.store.log import EventLog, log_names
 from playproof.store.parts import PartFiles
 from playproof.store.read import EventStore
-from playproof.store.verify import Finding, Verification, verify
+from playproof.store.verification import Finding, Verification, verify
 
 __all__ = ["EventLog", "EventStore", "Finding", "PartFiles", "Verification", "compact", "log_names", "verify"]

@@ -2,7 +2,7 @@
 
 Whoever appends while another commit is under way waits for it, and then commits everything that has gathered.
 After a failed write or sync the log takes nothing more: what reached the disk is not known then, and the file is
-read anew when it is opened again. Leaves out: reading (read) and the making of parts (compact).
+read anew when it is opened again. Leaves out: reading (read) and the making of parts (compaction).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from playproof.game import Column
 from playproof.home import folder
 from playproof.store.known import Known
 from playproof.store.rows import SESSIONS_END, Layout, Row, split_id
-from playproof.store.schema import connect, connect_reader, declare, migrate
+from playproof.store.schema import connect, connect_reader, create, declare, migrate
 
 if TYPE_CHECKING:
     from playproof.store.parts import PartFiles
@@ -94,6 +94,8 @@ class EventLog:
 
     @classmethod
     def _open_locked(cls, home: Path, path: Path, columns: Sequence[Column], lock: IO[str]) -> EventLog:
+        if not path.exists():
+            create(path)
         connection = connect(path)
         try:
             migrate(connection)
@@ -150,8 +152,8 @@ class EventLog:
         self.close()
 
     def compact(self, *, final: bool = False, files: PartFiles | None = None) -> dict[str, int]:
-        """Move whole windows into Parquet parts while events go on arriving; see playproof.store.compact."""
-        from playproof.store.compact import compact_log
+        """Move whole windows into Parquet parts while events go on arriving; see playproof.store.compaction."""
+        from playproof.store.compaction import compact_log
 
         return compact_log(self, final=final, files=files)
 

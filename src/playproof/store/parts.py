@@ -3,7 +3,7 @@
 A part holds events of one doc_type and one UTC date, sorted by (session_id, seq), and never changes. Its name is
 made of its content. Everything goes through a `pyarrow.fs.FileSystem`, so that parts can live elsewhere; where it
 is the local disk, a part is written beside, synced, renamed and its folder synced.
-Leaves out: which events go into which part (compact), and the manifest that lists them.
+Leaves out: which events go into which part (compaction), and the manifest that lists them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every read sees one state of each log: manifest and hot rows come from one read transaction, so an event is seen
 once, be it hot or compacted. What is damaged is passed over and told in `problems`; files that no manifest lists
-are not looked at. Leaves out: repair (verify).
+are not looked at. Leaves out: repair (verification).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 from playproof.errors import StoreError, UnknownName
 from playproof.events import DOC_TYPES, Event
 from playproof.game import Column
-from playproof.store.compact import check_part, live_parts
+from playproof.store.compaction import check_part, live_parts
 from playproof.store.log import log_names, log_path
 from playproof.store.parts import CHECKSUM, Part, PartFiles, fill, schema, to_events, to_table
 from playproof.store.rows import Layout, Row, intact, row_id, split_id

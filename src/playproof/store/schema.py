@@ -47,6 +47,20 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (create_tables,)
 """In their order, each run once; a log's schema version is how many it has seen."""
 
 
+def create(path: Path) -> None:
+    """Make a new log's file with its tables, beside its place, so that no reader meets a half-made one."""
+    unfinished = path.with_suffix(".new")
+    for name in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
+        name.unlink(missing_ok=True)
+    connection = sqlite3.connect(unfinished, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        migrate(connection)
+    finally:
+        connection.close()
+    unfinished.rename(path)
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """Open a log's file for its writer."""
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)

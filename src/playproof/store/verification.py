@@ -15,7 +15,7 @@ from typing import Literal
 import pyarrow as pa
 
 from playproof.errors import StoreError
-from playproof.store.compact import check_part, live_parts, set_rows_aside
+from playproof.store.compaction import check_part, live_parts, set_rows_aside
 from playproof.store.log import EventLog, log_names, log_path
 from playproof.store.parts import Part, PartFiles
 from playproof.store.rows import Row, intact, split_id
