@@ -20,8 +20,9 @@ import json
 import os
 import tarfile
 import zlib
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol, cast
@@ -44,6 +45,8 @@ Visit = Callable[[str, BinaryIO], None]
 BROKEN = (OSError, EOFError, zlib.error, tarfile.TarError)
 """What a damaged or torn file raises when it is read."""
 BLOCK = 1 << 16
+MOST_ON_THE_WAY = 20_000
+"""Events that may wait for their commit."""
 _GZIP = b"\x1f\x8b"
 _TAR_BLOCK = 512
 _USTAR = slice(257, 262)
@@ -95,8 +98,8 @@ class Log(Protocol):
     def failure(self) -> str | None:
         """Tell why the log takes nothing more; None while it does."""
 
-    def append(self, events: Sequence[Event]) -> None:
-        """Store events or refuse all of them with StoreError; they are durable when this returns."""
+    def submit(self, events: Sequence[Event]) -> Future[None]:
+        """Take events as one group; the future resolves when they are durable, or says why they were refused."""
 
 
 class _TooMuch(InputError):
@@ -403,6 +406,7 @@ class Import:
         self._scans: dict[Key, _Scan] = {}
         self._problems: list[Problem] = []
         self._tally = _Tally()
+        self._on_the_way: deque[tuple[Future[None], int, Sequence[str]]] = deque()
 
     def run(self, advance: Advance = _silent) -> Report:
         """Read everything, commit the events group by group, and report."""
@@ -419,6 +423,8 @@ class Import:
             advance("importing", done, len(scans))
 
         self._archive.visit(self._each(read))
+        while self._on_the_way:
+            self._await_oldest()
         return self._report(scans)
 
     @staticmethod
@@ -500,9 +506,16 @@ class Import:
         ]
 
     def _commit(self, events: Sequence[Event], files: Sequence[str]) -> None:
-        """Commit a group; one that the log refuses is reported, a log that has failed is an error."""
+        """Hand a group to the log, and wait for earlier ones where too many events are on their way."""
+        self._on_the_way.append((self.log.submit(events), len(events), files))
+        while sum(count for _, count, _ in self._on_the_way) > MOST_ON_THE_WAY:
+            self._await_oldest()
+
+    def _await_oldest(self) -> None:
+        """Wait for a group; one that the log refuses is reported, a log that has failed is an error."""
+        future, _, files = self._on_the_way.popleft()
         try:
-            self.log.append(events)
+            future.result()
         except StoreError as error:
             if self.log.failure is not None:
                 raise

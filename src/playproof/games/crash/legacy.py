@@ -1,10 +1,9 @@
 """Old recordings of the crash game: JSON Lines with the rows game_start, tick, game_end and a few others.
 
-A row becomes what the same message of the feed would have become: it goes through the same `Rounds`
-as a live recording, so that the first rugged row is the rug, a ghost row after it is no tick, and a
-known tick with another price is a conflict. A round is a recording of its own, in however many files
-it stands; nothing that is missing is filled in.
-Leaves out: files and damaged lines.
+A row becomes what the same message of the feed would have become in a live recording: the first
+rugged row is the rug, a ghost row after it is no tick, and a known tick with another price is a
+conflict. A round is a recording of its own, in however many files it stands; nothing that is
+missing is filled in. Leaves out: files and damaged lines.
 
 The recorder wrote local time without a zone. The ids of rounds name the day in UTC: rounds change
 day at 20:00 in the recordings of October 2025 and at 19:00 in those after 2 November, which is
@@ -16,16 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
+from operator import itemgetter
 from typing import Any
 
 from playproof.errors import DecodeError
-from playproof.events import Value
+from playproof.events import DocType, Value
 from playproof.game import Fact
 from playproof.game.importing import Found, Importer, Part, Problem, Reading, Row, Seen, Setting, read_moment
 from playproof.games.crash import columns as c
 from playproof.games.crash.protocol import Phase
 from playproof.games.crash.reading import to_number, to_whole
-from playproof.games.crash.rounds import MAX_PRICE, MAX_TICK, MAX_TIMER, Rounds
+from playproof.games.crash.rounds import MAX_PRICE, MAX_TICK, MAX_TIMER, Place
 from playproof.games.crash.windows import is_window
 
 ZONE = "America/New_York"
@@ -35,18 +35,9 @@ KEPT: Fact = Fact("frame", "ws_event")
 INCOMPLETE = "incomplete"
 PRESALE = "PRESALE"
 
-_FIELDS: Mapping[str, str] = {
-    "gameId": "game_id",
-    "tickCount": "tick",
-    "price": "price",
-    "active": "active",
-    "rugged": "rugged",
-    "cooldownTimer": "cooldown_timer",
-}
-"""Fields of a gameStateUpdate, and what the rows call them."""
 _PLACE = ("active", "rugged", "tick", "cooldown_timer", "price")
 _SAID = (*_PLACE, "phase", "trade_count")
-_TICK_FIELDS = {*_FIELDS.values(), *_SAID}
+_TICK_FIELDS = {"game_id", *_SAID}
 _LONGEST = timedelta(minutes=30)
 """From the naming of a round to its last message: 5000 ticks, cooldown and presale take 21 minutes."""
 _EARLY = timedelta(minutes=1)
@@ -76,29 +67,101 @@ def recording(value: Mapping[str, Any]) -> str | None:
     return game_id if isinstance(game_id, str) and is_window(game_id) else None
 
 
-def as_message(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a tick row as the gameStateUpdate that it was written from.
-
-    The recorder wrote a trade_count of 0 where the message had none, so that 0 says nothing.
-    """
-    message = {name: value[own] for name, own in _FIELDS.items()}
-    message["allowPreRoundBuys"] = value["phase"] == PRESALE
-    if value["trade_count"]:
-        message["tradeCount"] = value["trade_count"]
-    return message
+said = itemgetter(*_SAID)
+"""Gives what a tick row says apart from its time: one that says the same again is not kept."""
 
 
-def identity(row: Row) -> object:
-    """Give what a row says apart from its time; a row that says the same again is not kept."""
-    value = row.value
-    if not is_tick(value):
-        return row.text
-    return tuple(value[name] for name in _SAID)
+def place_of(value: Mapping[str, Any]) -> tuple[object, ...]:
+    """Give where a tick row stands in its round, with the price: one at a known place tells nothing new."""
+    return (*_place(value), value["phase"] == PRESALE)
 
 
-def place(value: Mapping[str, Any]) -> tuple[object, ...]:
-    """Give where a tick row stands in its round, with the price; one at a known place tells nothing new."""
-    return tuple(value[name] for name in _PLACE) + (value["phase"] == PRESALE,)
+_place = itemgetter(*_PLACE)
+
+
+def phase_of_row(value: Mapping[str, Any]) -> Phase | None:
+    """Give the phase of a tick row; None where it does not say."""
+    if value["rugged"]:
+        return Phase.RUGGED
+    if value["active"]:
+        return Phase.ACTIVE
+    if value["phase"] == PRESALE:
+        return Phase.PRESALE
+    return Phase.COOLDOWN if value["cooldown_timer"] > 0 else None
+
+
+class Follower:
+    """Follow one round from its tick rows; tells what `Rounds` tells of the same messages, and is quicker."""
+
+    def __init__(self, game_id: str) -> None:
+        self.game_id = game_id
+        self.prices: dict[Place, float] = {}
+        self.newest: Place | None = None
+        self.rug_tick: int | None = None
+        self._timer, self._trades, self._opened = MAX_TIMER, 0, False
+
+    def take(self, value: Mapping[str, Any]) -> list[Fact]:
+        """Give what a tick row adds."""
+        facts = [] if self._opened else [Fact(c.ROUND, "server_state", {}, self.game_id)]
+        self._opened, phase = True, phase_of_row(value)
+        if phase is not None:
+            facts += self._at((int(phase), int(value["tick"])), float(value["price"]), value)
+        return facts
+
+    def _at(self, place: Place, price: float, value: Mapping[str, Any]) -> Iterator[Fact]:
+        """Tell a row by where it stands."""
+        known = self.prices.get(place)
+        if known is not None:
+            yield from self._again(place, price, known, value)
+            return
+        self.prices[place] = price
+        if self.rug_tick is not None and place > (Phase.RUGGED, self.rug_tick):
+            yield self._fact(c.RUG_REPEAT, "server_state", place, price)
+            return
+        if place[0] == Phase.RUGGED:
+            self.rug_tick = place[1]
+        if self.newest is None or place > self.newest:
+            yield from self._gap(place)
+            self.newest = place
+            yield self._shown(c.TICK, "game_tick", place, price, value)
+        elif place[0] >= Phase.ACTIVE:
+            yield self._fact(c.LATE_TICK, "game_tick", place, price)
+
+    def _again(self, place: Place, price: float, known: float, value: Mapping[str, Any]) -> Iterator[Fact]:
+        """Tell a row at a known place: before tick 0 the timer moves on, and a price must not change."""
+        if price != known:
+            yield self._fact(c.CONFLICT, "system_event", place, price)
+        elif place == self.newest:
+            before = self._timer
+            shown = self._shown(c.COUNTDOWN, "server_state", place, price, value)
+            if place[0] < Phase.ACTIVE and self._timer < before:
+                yield shown
+
+    def _gap(self, place: Place) -> Iterator[Fact]:
+        """Tell the ticks that are missing before a place."""
+        if self.newest is not None and place[0] >= Phase.ACTIVE:
+            expected = self.newest[1] + 1 if self.newest[0] >= Phase.ACTIVE else 0
+            if place[1] > expected:
+                yield c.fact(c.GAP, {"missing_from": expected, "missing_to": place[1] - 1}, self.game_id)
+
+    def _fact(self, name: str, doc_type: DocType, place: Place, price: float) -> Fact:
+        return Fact(name, doc_type, {"tick": place[1], "price": price, "game_phase": place[0]}, self.game_id)
+
+    def _shown(self, name: str, doc_type: DocType, place: Place, price: float, value: Mapping[str, Any]) -> Fact:
+        """Give a fact with all that is shown now.
+
+        The recorder wrote a trade_count of 0 where the message had none: a 0 says nothing.
+        """
+        self._timer, self._trades = int(value["cooldown_timer"]), int(value["trade_count"]) or self._trades
+        columns: dict[str, Value] = {
+            "tick": place[1],
+            "price": price,
+            "game_phase": place[0],
+            "cooldown_timer_ms": self._timer,
+        }
+        if self._trades:
+            columns["trade_count"] = self._trades
+        return Fact(name, doc_type, columns, self.game_id)
 
 
 @dataclass
@@ -198,7 +261,7 @@ class RoundReader:
 
     def __init__(self, game_id: str, received: set[int], zone: tzinfo) -> None:
         self.game_id, self.zone, self.day = game_id, zone, Day(game_id, zone)
-        self.rounds, self.progress = Rounds(), Progress()
+        self.follower, self.progress = Follower(game_id), Progress()
         self.found: list[Found] = []
         self.problems: list[Problem] = []
         self.duplicates = 0
@@ -216,42 +279,43 @@ class RoundReader:
             self._report(row, file, f"{error}; the row was left out")
             return
         self._check_time(row, file, ts)
-        same = identity(row)
+        tick = is_tick(row.value)
+        same = said(row.value) if tick else row.text
         if same in self._told:
             self.duplicates += 1
             return
         self._told.add(same)
         raw: str | None = row.text
-        for fact in self._facts(row, file):
+        for fact in (self._tick(row, file) if tick else self._other(row, file)) or (self._kept,):
             self.found.append(Found(ts, fact, raw))
             raw = None
 
-    def _facts(self, row: Row, file: str) -> tuple[Fact, ...]:
-        """Give what a row tells; one that tells nothing is kept raw."""
+    def _other(self, row: Row, file: str) -> list[Fact]:
+        """Give what a row tells that is no tick."""
         kind = row.value.get("type")
-        if is_tick(row.value):
-            here = place(row.value)
-            if here in self._places:
-                self.duplicates += 1
-                return (self._kept,)
-            self._places.add(here)
-            return tuple(self._tick(row, file)) or (self._kept,)
         if kind in TYPES and kind != "tick":
-            return (Fact(str(kind), "system_event", window_id=self.game_id),)
+            return [Fact(str(kind), "system_event", window_id=self.game_id)]
         self._report(row, file, f"a row of type {str(kind)[:40]!r} that cannot be read was kept raw")
-        return (self._kept,)
+        return []
 
-    def _tick(self, row: Row, file: str) -> Iterator[Fact]:
-        """Give what a tick row tells."""
-        for fact in self.rounds.take(as_message(row.value)):
-            if fact.event_name == c.GAP:
-                yield from missing_runs(fact, self._received)
-                continue
-            if fact.event_name == c.CONFLICT:
-                self._report(row, file, conflict(fact))
+    def _tick(self, row: Row, file: str) -> list[Fact]:
+        """Give what a tick row tells; nothing at a known place."""
+        place = place_of(row.value)
+        if place in self._places:
+            self.duplicates += 1
+            return []
+        self._places.add(place)
+        facts = [fact for told in self.follower.take(row.value) for fact in self._really(told)]
+        for fact in facts:
             if fact.doc_type == "game_tick":
                 self.progress.take(fact.columns)
-            yield fact
+            elif fact.event_name == c.CONFLICT:
+                self._report(row, file, conflict(fact))
+        return facts
+
+    def _really(self, fact: Fact) -> Iterable[Fact]:
+        """Take out of a gap what later rows bring."""
+        return missing_runs(fact, self._received) if fact.event_name == c.GAP else (fact,)
 
     def _report(self, row: Row, file: str, problem: str) -> None:
         self.problems.append(Problem(file, row.line, problem))
