@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from playproof.errors import StoreError
+from playproof.errors import PlayproofError, StoreError
 from playproof.events import DOC_TYPES, Event
 from playproof.game import Column
 from playproof.store import EventLog, EventStore, compact
@@ -168,7 +168,7 @@ def run(home: Path, total: int) -> None:
         attempts += 1
         try:
             acknowledged = _run_once(home, acknowledged, total)
-        except StoreError as error:
+        except PlayproofError as error:
             tell("failed", str(error).replace("\n", " "))
             acknowledged = max(acknowledged, _run_once.acknowledged)
     tell("done" if acknowledged >= total else "gave up")

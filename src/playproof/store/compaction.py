@@ -90,7 +90,7 @@ def compact_log(
         try:
             swept = _sweep(log, parts, clock() - grace)
             moved = [_move(log, parts, batch, clock) for batch in _batches(_plan(log, final))]
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, sqlite3.Error, pa.ArrowException) as error:
             raise StoreError(
                 f"expected to write parts of log {log.name!r}, found: {error}; all events are kept: see to the"
                 " disk, then compact again"

@@ -83,7 +83,7 @@ class EventLog:
         lock = take_lock(path.with_suffix(".lock"), log)
         try:
             return cls._open_locked(home, path, columns, lock)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             lock.close()
             raise StoreError(
                 f"expected to open {path}, found: {error}; free space or repair it, then open it again"
@@ -361,10 +361,6 @@ def sync_folder(path: Path) -> None:
         return  # a folder above the home that others own
     try:
         os.fsync(descriptor)
-    except OSError as error:
-        raise StoreError(
-            f"expected to sync {path}, found: {error.strerror}; see to the disk, then try again"
-        ) from error
     finally:
         os.close(descriptor)
 

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from playproof.errors import StoreError
 from playproof.events import Event
 from playproof.game import Column
 from playproof.home import folder
@@ -282,9 +281,5 @@ def _sync_file(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR)
     try:
         os.fsync(descriptor)
-    except OSError as error:
-        raise StoreError(
-            f"expected to sync {path}, found: {error.strerror}; see to the disk, then try again"
-        ) from error
     finally:
         os.close(descriptor)
