@@ -89,8 +89,7 @@ def _run(kind: str, path: Path, name: str | None, zone: str | None, keep_names: 
     with EventLog.open(root, game.columns, log=LOG) as log:
         report = _shown(Import(path, kind, importer, setting, log))
     emit(asdict(report), as_json, lambda: table(report))
-    if not as_json and report.problems:
-        note(f"times without a zone were read as {zone or importer.zone}")
+    note(f"times without a zone were read as {zone or importer.zone}")
     if not report.files:
         raise InputError(f"expected recordings at {path}, found none that can be read")
 

@@ -18,14 +18,16 @@ import hashlib
 import io
 import json
 import os
+import re
 import tarfile
 import zlib
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, Self, cast
 
 import orjson
 
@@ -45,11 +47,17 @@ Visit = Callable[[str, BinaryIO], None]
 BROKEN = (OSError, EOFError, zlib.error, tarfile.TarError)
 """What a damaged or torn file raises when it is read."""
 BLOCK = 1 << 16
+SALVAGE_BYTES = 2**20
+"""Damaged lines that are longer are not searched for rows."""
+SALVAGE_TRIES = 1000
+_OPENING = re.compile(r'\{[ \t]*"')
 MOST_ON_THE_WAY = 20_000
 """Events that may wait for their commit."""
 _GZIP = b"\x1f\x8b"
 _TAR_BLOCK = 512
 _USTAR = slice(257, 262)
+_END_OF_ARCHIVE = "end of file header"
+"""What tarfile says at the two empty blocks with which an archive ends."""
 _ARCHIVE_NAMES = (".tar", ".tar.gz", ".tgz")
 _NAME_SHOWN = 200
 _DIGEST_SHOWN = 16
@@ -139,16 +147,19 @@ class _Scan:
 
 
 def salvage(text: str, is_row: Callable[[Mapping[str, Any]], bool]) -> list[tuple[str, dict[str, Any]]]:
-    """Give the whole rows that stand inside a damaged line, from left to right."""
-    found, place, budget = [], text.find("{"), 16 * len(text) + 1024
-    while place >= 0 and budget > 0:
-        end, value = _object_at(text, place)
-        budget -= abs(end - place) + 1
+    """Give the whole rows that stand inside a damaged line, from left to right.
+
+    The search ends after so many failed tries and so much text read again: no line can make it long.
+    """
+    found: list[tuple[str, dict[str, Any]]] = []
+    tries, budget, place = SALVAGE_TRIES, 16 * len(text), 0
+    while tries and budget >= 0 and (start := _OPENING.search(text, place)):
+        end, value = _object_at(text, start.start())
         if value is not None and is_row(value):
-            found.append((text[place:end], value))
-            place = text.find("{", end)
+            found.append((text[start.start() : end], value))
+            place = end
         else:
-            place = text.find("{", place + 1)
+            tries, budget, place = tries - 1, budget - (end - start.start()), start.start() + 1
     return found
 
 
@@ -233,7 +244,8 @@ class _File:
             self.scan.problems.append(Problem(self.scan.name, 0, reason(error)))
 
     def _salvaged(self, number: int, line: bytes) -> Iterator[Row]:
-        found = salvage(line.decode("utf-8", "surrogateescape"), self._importer.is_row)
+        text = line.decode("utf-8", "surrogateescape") if len(line) <= SALVAGE_BYTES else ""
+        found = salvage(text, self._importer.is_row)
         whole = [(text, value) for text, value in found if _encodable(text)]
         self._corrupt(number, f"not one JSON object; whole rows found in it: {len(whole)}")
         for text, value in whole:
@@ -311,7 +323,7 @@ class Archive:
 
     def _members(self, prefix: str, stream: BinaryIO, take: Visit) -> None:
         """Visit the regular files of a tar archive; everything else is reported."""
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
             for member in archive:
                 if member.isdir():
                     continue
@@ -353,6 +365,20 @@ def _printable(name: str) -> str:
 
 class _Full(InputError):
     """Tell that a limit on all files together is reached."""
+
+
+class _Member(tarfile.TarInfo):
+    """A member of an archive; one whose header is damaged is an error and not, as in tarfile, the end."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        """Read the next header."""
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.HeaderError as error:
+            if str(error) == _END_OF_ARCHIVE:
+                raise
+            raise tarfile.ReadError(f"{error} at byte {archive.offset} of the archive") from error
 
 
 def _refusal(member: tarfile.TarInfo, limits: Limits) -> str | None:
@@ -413,6 +439,7 @@ class Import:
         self._problems += self._archive.visit(self._each(lambda key, stream: self._look(key, stream, advance)))
         scans = list(self._scans.values())
         gathered = _Gathered(dict(zip(self._scans, _groups(scans), strict=True)))
+        gathered.forget(key for key, scan in self._scans.items() if not scan.recordings)
         self._leave_out_large(gathered)
         done = 0
 
@@ -423,6 +450,10 @@ class Import:
             advance("importing", done, len(scans))
 
         self._archive.visit(self._each(read))
+        for name, _ in sorted(gathered.waiting):
+            self._problems.append(Problem(name, 0, "the file could not be read a second time; import it again"))
+        for parts in gathered.rest():
+            self._settle(parts)
         while self._on_the_way:
             self._await_oldest()
         return self._report(scans)
@@ -441,10 +472,15 @@ class Import:
     def _look(self, key: Key, stream: BinaryIO, advance: Advance) -> None:
         """Read a file for the first time: its damage, and what it holds rows of."""
         file = _File(key[0], self.importer, self.limits)
-        recordings = {self.importer.recording(row.value) for row in file.rows(stream)}
-        file.scan.recordings = frozenset(recordings)
-        if not recordings:
-            file.scan.problems.append(Problem(key[0], 0, "expected rows of a recording, found none"))
+        recordings, known = set[str | None](), False
+        for row in file.rows(stream):
+            recordings.add(self.importer.recording(row.value))
+            known = known or self.importer.is_row(row.value)
+        if known:
+            file.scan.recordings = frozenset(recordings)
+        else:
+            text = f"expected rows of a recording of the kind {self.kind!r}, found none; the file was left out"
+            file.scan.problems.append(Problem(key[0], 0, text))
         self._scans[key] = file.scan
         advance("reading", len(self._scans), None)
 
@@ -525,7 +561,7 @@ class Import:
         problems = {*self._problems, *(problem for scan in scans for problem in scan.problems)}
         seen = self._tally.seen.values()
         return Report(
-            files=len(scans),
+            files=sum(bool(scan.recordings) for scan in scans),
             rounds=len(seen),
             rugged=sum(one.ended for one in seen),
             ticks=self._tally.docs["game_tick"],
@@ -533,8 +569,16 @@ class Import:
             gaps=self._tally.docs["gap"],
             incomplete=sum(not one.whole for one in seen),
             corrupt_lines=sum(scan.corrupt_lines for scan in scans),
-            problems=[{"file": one.file, "line": one.line or None, "problem": one.problem} for one in sorted(problems)],
+            problems=[asdict(one) | {"line": one.line or None} for one in self._listed(sorted(problems))],
         )
+
+    def _listed(self, problems: Iterable[Problem]) -> Iterator[Problem]:
+        """Give the problems to be listed, and where a file has too many the number of the others."""
+        for file, some in groupby(problems, key=lambda problem: problem.file):
+            own = list(some)
+            yield from own[: self.limits.problems]
+            if len(own) > self.limits.problems:
+                yield Problem(file, 0, f"{len(own) - self.limits.problems} further problems are not listed")
 
 
 class _Gathered:
@@ -564,6 +608,10 @@ class _Gathered:
         self._held[group].append(parts)
         self._open[group] -= 1
         return self._held.pop(group) if not self._open[group] else None
+
+    def rest(self) -> list[list[Parts]]:
+        """Give the groups that never became whole."""
+        return list(self._held.values())
 
 
 @dataclass

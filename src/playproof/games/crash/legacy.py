@@ -244,7 +244,9 @@ class Day:
     def why_odd(self, written: object, ts: datetime) -> str | None:
         """Say what is wrong with a row's time, if anything is."""
         if not self.first <= ts <= self.last:
-            return f"{written} in {self.zone} is not on the day of {self.game_id} in UTC; is the zone right?"
+            return (
+                f"{written} in {self.zone} is not on the day of {self.game_id} in UTC: another zone, or written later"
+            )
         if self._changes and _read_late(written, self.zone) != ts:
             return f"{written} in {self.zone} is not one moment: the clock was changed; the earlier one was taken"
         return None
