@@ -158,10 +158,11 @@ class Recorder:
     ) -> None:
         self.game, self.counts = game, Counts()
         self.last_tick: Event | None = None
-        """The last tick of the world that was received."""
+        """Where the world stands: the last tick that was received in its turn."""
         self._log, self._redaction, self._clock = log, redaction, clock
         self._session = Session(game, lambda _: None, session_id, source)
         self._names: Callable[[Frame], tuple[Fact, ...]] | None = resolve(game.decoder)()
+        self._decides, self._deciding = resolve(game.decides), set[str]()
         self._sequences = Sequences(reading or Reading())
         self._waiting: deque[tuple[Future[None], int]] = deque()
         self._waiting_events = 0
@@ -224,7 +225,7 @@ class Recorder:
         """Note that the feed was lost; a gap record follows with the first tick after it."""
         with self._lock:
             if self._interrupted is None:
-                self._interrupted = {"reason": reason, "lost_at": self._clock(), "before": _place(self.last_tick)}
+                self._interrupted = {"reason": reason, "lost_at": self._clock(), "before": _told(self.last_tick)}
 
     def mark(self, name: str, told: Told | None = None) -> None:
         """Note what a person says of the current episode: MARK, REDO or DISCARD."""
@@ -282,7 +283,7 @@ class Recorder:
         first = next((fact for fact in facts if fact.doc_type == "game_tick"), None)
         if first is None and not last:
             return
-        told = {**(self._interrupted or {}), "back_at": ts if first else None, "after": _place(first)}
+        told = {**(self._interrupted or {}), "back_at": ts if first else None, "after": _told(first)}
         self._interrupted = None
         window = self.last_tick.window_id if self.last_tick else None
         self._store([self._session.tell(Fact(GAP, "gap", window_id=window), ts, write_json(told))])
@@ -309,10 +310,17 @@ class Recorder:
         for event in events:
             self.counts.add(event)
             if event.doc_type == "game_tick":
-                self.last_tick = event
+                self._place(event)
             for listener in self._listeners:
                 if listener.wants(event):
                     listener.put(event)
+
+    def _place(self, tick: Event) -> None:
+        """Note where the world stands; facts of ticks that others overtook have names at which nobody decides."""
+        if self._decides(tick):
+            self._deciding.add(tick.event_name)
+        if not self._deciding or tick.event_name in self._deciding:
+            self.last_tick = tick
 
     def _await_oldest(self) -> None:
         future, count = self._waiting.popleft()
@@ -339,6 +347,6 @@ def write_json(told: object) -> str:
     return orjson.dumps(told, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS).decode()
 
 
-def _place(tick: Event | Fact | None) -> dict[str, Any] | None:
+def _told(tick: Event | Fact | None) -> dict[str, Any] | None:
     """Say which tick it was."""
     return {"window_id": tick.window_id, "columns": dict(tick.columns)} if tick else None
