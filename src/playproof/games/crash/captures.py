@@ -23,6 +23,8 @@ from playproof.games.crash import columns as c
 from playproof.games.crash.decode import CrashDecoder
 from playproof.games.crash.legacy import KEPT, ZONE, Progress, conflict
 from playproof.games.crash.protocol import STATE
+from playproof.games.crash.reading import to_id, to_record
+from playproof.games.crash.rounds import read_core
 
 LIFECYCLE: Mapping[str, str] = {"connect": "40", "disconnect": "41"}
 """What a client calls events although the socket has frames of their own for them."""
@@ -138,10 +140,10 @@ class CaptureReader:
             elif fact.event_name == c.CONFLICT:
                 self._report(row, conflict(fact))
         if row.value["event"] == STATE and not facts:
-            data = row.value["data"]
-            known = isinstance(data, dict) and data.get("gameId") in self.decoder.rounds.kept
-            self.duplicates += known
-            if not known:
+            data = to_record(row.value["data"])
+            if to_id(data.get("gameId")) in self.decoder.rounds.kept and read_core(data) is not None:
+                self.duplicates += 1
+            else:
                 self._report(row, "a gameStateUpdate that cannot be read was kept raw")
 
     def _report(self, row: Row, problem: str) -> None:
