@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from hypothesis import strategies as st
 from playproof.datasets import DatasetConfig, build, open_dataset, split_windows
 from playproof.datasets.build import content_hash
 from playproof.episodes import segment
-from playproof.errors import ConfigError, DecodeError, InputError, StoreError, UnknownName
+from playproof.errors import ConfigError, DecodeError, InputError, UnknownName
 from playproof.evaluate import Score, bootstrap_interval, e_process, play_windows
 from playproof.evaluate.evidence import BETS, REJECT, windows_needed
 from playproof.evaluate.score import Player
@@ -31,9 +30,8 @@ from playproof.events import Event
 from playproof.game import WAIT, Frame, resolve
 from playproof.policies import Constant, TablePolicy
 from playproof.record.session import Session
-from playproof.store import thin
+from playproof.store import EventLog, EventStore
 from playproof.testing import coin, skeleton
-from playproof.testing.strategies import events as any_events
 from playproof.train.tabular import TableConfig, learn
 from playproof.validate import give_verdict
 
@@ -62,7 +60,7 @@ def test_what_was_acknowledged_is_what_the_later_stages_read(ring: skeleton.Skel
     for world, result in ring.worlds.items():
         home = result.dataset.parents[1]
         assert home.name == world
-        assert thin.read(home) == result.events
+        assert tuple(EventStore(home).events()) == result.events
         assert TablePolicy.from_json((home / "runs" / "policy.json").read_text()) == result.policy
         report = json.loads((home / "reports" / "verdict.json").read_text())
         assert (report["name"], report["data_hash"]) == (result.verdict.name, result.data_hash)
@@ -92,8 +90,11 @@ def test_the_same_seed_gives_the_same_ring_and_another_one_does_not(tmp_path: Pa
 def test_the_ring_needs_the_base_dependencies_only(tmp_path: Path) -> None:
     extras = ("torch", "hypothesis", "scipy", "sklearn", "lightgbm", "pandas", "pytest", "sqlalchemy")
     code = (
-        f"import sys, pathlib\n"
-        f"for name in {extras}: sys.modules[name] = None\n"
+        f"import importlib.abc, sys, pathlib\n"
+        f"class Refuse(importlib.abc.MetaPathFinder):\n"
+        f"    def find_spec(self, name, path, target=None):\n"
+        f"        if name.partition('.')[0] in {extras}: raise ModuleNotFoundError(name, name=name)\n"
+        f"sys.meta_path.insert(0, Refuse())\n"
         f"from playproof.testing.skeleton import run\n"
         f"print(run(pathlib.Path({str(tmp_path)!r}), 1, ('fair',), 40).worlds['fair'].verdict.name)"
     )
@@ -114,99 +115,24 @@ def recorded(world: str = "biased", windows: int = 12, seed: int = 3) -> tuple[E
     return tuple(kept)
 
 
-def test_events_are_synced_before_they_are_acknowledged(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[str] = []
-    real = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        real(descriptor)
-        order.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    session = Session(GAME, lambda events: thin.append(home, events), "s", "ui")
-    for frames in coin.deal("fair", 1, 2, lambda: WAIT):
-        session.take(frames)
-        order.append("acknowledged")
-    log = str((home / "log" / thin.FILE).resolve())
-    assert order == [log, str((home / "log").resolve()), "acknowledged", log, "acknowledged"]
-
-
-def test_nothing_is_acknowledged_when_syncing_fails(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    session = Session(GAME, lambda events: thin.append(home, events), "s", "ui")
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(StoreError, match="nothing was acknowledged"):
-        session.take(next(coin.deal("fair", 1, 1, lambda: WAIT)))
-
-
-def test_a_killed_writer_loses_nothing_that_it_acknowledged(home: Path) -> None:
-    code = (
-        "import sys, pathlib\n"
-        "from playproof.testing import coin\n"
-        "from playproof.record.session import Session\n"
-        "from playproof.store import thin\n"
-        "session = Session(coin.game(), lambda events: thin.append(pathlib.Path(sys.argv[1]), events), 's', 'ui')\n"
-        "for frames in coin.deal('fair', 1, 10**6, lambda: 'HEADS'):\n"
-        "    print(session.take(frames)[-1].seq, flush=True)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
-        told = [int(writer.stdout.readline()) for _ in range(20)]
-        writer.kill()
-        told += [int(line) for line in writer.stdout if line.endswith("\n")]
-    seqs = [event.seq for event in thin.read(home)]
-    assert seqs == list(range(len(seqs)))
-    assert seqs[-1] >= told[-1]
-
-
-@given(st.lists(any_events(), max_size=5))
-def test_the_store_gives_back_what_it_got(tmp_path_factory: pytest.TempPathFactory, events: list[Event]) -> None:
-    home = tmp_path_factory.mktemp("store")
-    thin.append(home, events[:2])
-    thin.append(home, events[2:])
-    assert list(thin.read(home)) == events
-
-
-@pytest.mark.parametrize("cut", [1, 20, 200])
-def test_an_unfinished_line_is_ignored_and_then_cut_off(home: Path, cut: int) -> None:
-    events = recorded()
-    thin.append(home, events[:5])
-    path = home / "log" / thin.FILE
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-cut])
-    kept = len(thin.read(home))
-    assert kept < 5
-    thin.append(home, events[kept:6])
-    assert thin.read(home) == events[:6]
-
-
-def test_damage_is_found(home: Path) -> None:
-    thin.append(home, recorded()[:5])
-    path = home / "log" / thin.FILE
-    good = path.read_bytes()
-    for place in (0, 8, 60, len(good) // 2):
-        if good[place : place + 1] != b"\n":
-            path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
-            with pytest.raises(StoreError, match="damaged"):
-                thin.read(home)
-
-
-def test_an_empty_store_has_no_events(home: Path) -> None:
-    assert thin.read(home) == ()
+def test_a_session_commits_to_the_log_and_the_store_gives_it_back(home: Path) -> None:
+    with EventLog.open(home, GAME.columns) as log:
+        session = Session(GAME, log.append, "session-1", "public_ws")
+        chooser = coin.random_chooser(np.random.default_rng(3))
+        taken = [event for frames in coin.deal("biased", 3, 12, chooser) for event in session.take(frames)]
+    assert tuple(EventStore(home).events()) == tuple(taken) == recorded()
 
 
 def test_frames_that_are_not_the_games_are_kept_raw(home: Path) -> None:
-    session = Session(GAME, lambda events: thin.append(home, events), "s", "cdp")
     frames = [
         Frame(coin.START, b"\xff\x00"),
         Frame(coin.START, "\ud800"),
         *next(coin.deal("fair", 1, 1, lambda: WAIT)),
     ]
-    session.take(frames)
-    first, second, third = thin.read(home)[:3]
-    assert (first.doc_type, first.raw, second.raw) == ("ws_event", "\\xff\x00", "\ud800")
+    with EventLog.open(home, GAME.columns) as log:
+        Session(GAME, log.append, "s", "cdp").take(frames)
+    first, second, third = list(EventStore(home).events())[:3]
+    assert (first.doc_type, first.raw, second.raw) == ("ws_event", "\\xff\x00", "\\ud800")
     assert (third.event_name, json.loads(third.raw or "")["event"]) == ("open", "open")
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from playproof.game.importing import Importer
+
     Row: TypeAlias = NDArray[np.float32]
     Mask: TypeAlias = NDArray[np.bool_]
     Rng: TypeAlias = np.random.Generator
@@ -463,6 +465,8 @@ class Game:
     """Where the game's Typer app is, as "module:attribute"."""
     environment: str | None = None
     """Id of the Gymnasium environment."""
+    importers: Mapping[str, Lazy[Importer]] = field(default_factory=lambda: _EMPTY)
+    """Old recordings that can be imported, by the name of their kind."""
 
     def decode(self, frames: Sequence[Frame]) -> tuple[tuple[Fact, ...], ...]:
         """Read a recording's frames from its beginning; give the facts of each frame."""

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ from playproof.game import Game, resolve
 from playproof.home import folder
 from playproof.policies import TablePolicy
 from playproof.record.session import Session
-from playproof.store import thin
+from playproof.store import EventLog, EventStore
 from playproof.testing import coin
 from playproof.train.tabular import TableConfig, learn
 from playproof.validate import Verdict, give_verdict
@@ -66,7 +65,7 @@ def run(home: Path, seed: int, worlds: Sequence[str] = ("fair", "biased"), windo
 
 def _run_world(game: Game, home: Path, world: str, seed: int, windows: int) -> WorldResult:
     acknowledged = record(game, home, world, seed, windows)
-    events = thin.read(home)
+    events = tuple(EventStore(home).events())
     dataset = open_dataset(build(game, events, CONFIG, home))
     policy = learn(dataset, TABLE, wait=(0,))
     score, baselines = evaluate(game, policy, events, dataset.windows("test"), seed)
@@ -79,11 +78,12 @@ def _run_world(game: Game, home: Path, world: str, seed: int, windows: int) -> W
 
 def record(game: Game, home: Path, world: str, seed: int, windows: int) -> tuple[Event, ...]:
     """Record a scripted player, group by group; give the events that were acknowledged."""
-    session = Session(game, partial(thin.append, home), f"skeleton-{world}", "public_ws")
     chooser = coin.random_chooser(np.random.default_rng([int.from_bytes(b"record"), seed]))
     frames = [frame for window in coin.deal(world, seed, windows, chooser) for frame in window]
     groups = range(0, len(frames), GROUP)
-    return tuple(event for start in groups for event in session.take(frames[start : start + GROUP]))
+    with EventLog.open(home, game.columns) as log:
+        session = Session(game, log.append, f"skeleton-{world}", "public_ws")
+        return tuple(event for start in groups for event in session.take(frames[start : start + GROUP]))
 
 
 def evaluate(

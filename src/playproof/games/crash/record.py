@@ -95,4 +95,5 @@ def game() -> Game:
         sample=f"{_HERE}.sample:sample",
         commands=f"{_HERE}.commands:app",
         environment="playproof/Crash-v1",
+        importers={"legacy": f"{_HERE}.legacy:IMPORTER", "capture": f"{_HERE}.captures:IMPORTER"},
     )

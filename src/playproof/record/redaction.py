@@ -1,0 +1,210 @@
+"""Take secrets and other players' names out of a frame's text before anything durable is made of it.
+
+The text is changed where it must be and nowhere else: no number is rewritten, no key is moved, and
+text that is no JSON is searched all the same. Redaction comes before decoding, so that what is
+stored decodes to exactly the events that were stored with it.
+Leaves out: chat texts and other prose, in which anybody can write anything.
+
+Secrets become "[redacted]": the values of secret keys, the whole body of a connect frame that the
+client sent, and whatever looks like a signed token or a private key. Names and ids of players
+become keyed hashes, the same for the same player in every session of a home; the recorded player's
+own stay. An `id` is a player's where a name stands beside it and no other player id does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import orjson
+
+from playproof.errors import StoreError
+from playproof.events import Direction
+
+REDACTED = "[redacted]"
+KEY_FILE = "redaction.key"
+KEY_BYTES = 32
+
+_SECRETS = """
+token accesstoken access_token refreshtoken refresh_token idtoken id_token authtoken auth_token jwt auth
+authorization cookie cookies set-cookie password passwd passphrase secret clientsecret client_secret apikey
+api_key api-key x-api-key privatekey private_key secretkey secret_key mnemonic seedphrase seed_phrase sid
+sessionid session_id sessiontoken session_token csrf csrftoken csrf_token
+"""
+_IDS = "playerid player_id userid user_id walletaddress wallet_address wallet publickey public_key did"
+SECRET_KEYS = frozenset(_SECRETS.split())
+"""Keys whose values are never stored, in lower case."""
+NAME_KEYS = frozenset(["username", "user_name", "displayname", "display_name", "nickname", "playername", "player_name"])
+ID_KEYS = frozenset(_IDS.split())
+
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+_TOKEN = re.compile(
+    rf"(?P<key>{_STRING})\s*+:\s*+(?P<number>-?[0-9][0-9.eE+-]*+)?|(?P<text>{_STRING})|(?P<open>[{{\[])|(?P<shut>[}}\]])",
+    re.DOTALL,
+)
+_LOOKS_SECRET = re.compile(
+    r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"  # a signed token
+    r"|(?<![A-Za-z0-9])[1-9A-HJ-NP-Za-km-z]{87,88}(?![A-Za-z0-9])"  # a private key in base 58
+    r"|(?i:\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}"
+)
+_INTERESTING = re.compile(
+    r'"(?i:' + "|".join(sorted(map(re.escape, SECRET_KEYS | NAME_KEYS | ID_KEYS))) + r')"|\\u00', re.ASCII
+)
+_HASHED = re.compile(r"anon-[0-9a-f]{16}")
+_CONNECT = re.compile(r"40(?:/[^,\[{]{0,200},)?(?=[\[{\"])")
+
+Spot = tuple[int, int, str]
+"""From, to, and what stands there instead."""
+
+
+def load_key(home: Path) -> bytes:
+    """Give the home's key for hashing names, made on first use and readable by its owner alone."""
+    path = home / KEY_FILE
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            _make_key(path)
+        key = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"expected a key for hashing names at {path}, found: {error.strerror}") from error
+    if len(key) != KEY_BYTES:
+        raise StoreError(f"expected {KEY_BYTES} bytes at {path}, found {len(key)}; remove it to make a new key")
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """Write a new key under its name at once, so that two recorders that start together share one."""
+    made = path.with_name(f".{KEY_FILE}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(descriptor, secrets.token_bytes(KEY_BYTES))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        pass
+    finally:
+        made.unlink()
+
+
+def clean_url(url: str) -> str:
+    """Give an address without user, password, query and fragment, which may hold secrets."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+@dataclass
+class _Level:
+    """One object or list that is open at this place of the text."""
+
+    secret_from: int | None = None
+    """Where it begins, if it is a secret as a whole."""
+    names: list[tuple[int, int, str]] = field(default_factory=list)
+    identity: tuple[int, int, str] | None = None
+    """The value of `id`."""
+    has_other_id: bool = False
+
+
+class Redaction:
+    """Redact the texts of one recording."""
+
+    def __init__(self, key: bytes, *, keep_names: bool = False, own: Iterable[str] = ()) -> None:
+        self.keep_names = keep_names
+        self.own: Set[str] = frozenset(own)
+        """Names and ids of the recorded player, which stay."""
+        self.pseudonym: Callable[[str], str] = lru_cache(maxsize=8192)(lambda name: _pseudonym(key, name))
+
+    def learn(self, names: Iterable[str]) -> None:
+        """Take names as the recorded player's own."""
+        self.own = self.own | set(names)
+
+    def clean(self, text: str, direction: Direction = "received") -> str:
+        """Give a frame's text without secrets and without other players' names."""
+        connect = _CONNECT.match(text) if direction == "sent" else None
+        if connect:
+            return f'{connect[0]}{{"auth":"{REDACTED}"}}'
+        if _INTERESTING.search(text):
+            text = _replace(text, self._spots(text))
+        return _LOOKS_SECRET.sub(REDACTED, text)
+
+    def _spots(self, text: str) -> Iterator[Spot]:
+        """Find what has to be replaced, in no order."""
+        levels, key, key_end = [_Level()], "", -1
+        for match in _TOKEN.finditer(text):
+            kind = match.lastgroup
+            follows = match.start() == key_end
+            if kind == "open":
+                levels.append(_Level(match.start() if follows and key in SECRET_KEYS else None))
+            elif kind == "shut":
+                yield from self._close(levels, match.end())
+            elif kind == "text":
+                yield from self._value(levels[-1], key if follows else "", match.start(), match.end(), match["text"])
+            else:
+                key, key_end = _unquoted(match["key"]).lower(), match.end()
+                if match["number"] is not None:
+                    yield from self._value(levels[-1], key, *match.span("number"), match["number"])
+        for level in levels:
+            yield from self._close([level, level], len(text))
+
+    def _value(self, level: _Level, key: str, start: int, end: int, value: str) -> Iterator[Spot]:
+        """Take one value: a secret goes at once, a name when its object is known."""
+        if key in SECRET_KEYS:
+            yield start, end, f'"{REDACTED}"'
+        elif self.keep_names:
+            return
+        elif key in NAME_KEYS or key in ID_KEYS:
+            level.names.append((start, end, _unquoted(value)))
+            level.has_other_id |= key in ID_KEYS
+        elif key == "id":
+            level.identity = (start, end, _unquoted(value))
+
+    def _close(self, levels: list[_Level], end: int) -> Iterator[Spot]:
+        """Give the names of an object that ends here; all of them stay if it is the recorded player's."""
+        level = levels.pop() if len(levels) > 1 else levels[0]
+        if level.secret_from is not None:
+            yield level.secret_from, end, f'"{REDACTED}"'
+        names = list(level.names)
+        if level.identity and names and not level.has_other_id:
+            names.append(level.identity)
+        if any(name in self.own for _, _, name in names):
+            return
+        for start, stop, name in names:
+            yield start, stop, f'"{self.pseudonym(name)}"'
+
+
+def _pseudonym(key: bytes, name: str) -> str:
+    """Hash a name with a key; what is hashed already, or empty, stays as it is."""
+    if not name or _HASHED.fullmatch(name):
+        return name
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), key=key, digest_size=8)
+    return f"anon-{digest.hexdigest()}"
+
+
+def _unquoted(literal: str) -> str:
+    """Read a JSON text, or give what stands between its quotes if it is none."""
+    if "\\" not in literal:
+        return literal.strip('"')
+    try:
+        read = orjson.loads(literal)
+    except orjson.JSONDecodeError:
+        return literal.strip('"')
+    return read if isinstance(read, str) else literal
+
+
+def _replace(text: str, spots: Iterable[Spot]) -> str:
+    """Put replacements into a text."""
+    pieces, done = [], 0
+    for start, end, instead in sorted(spots):
+        if start >= done:
+            pieces += [text[done:start], instead]
+            done = end
+    return "".join([*pieces, text[done:]])

@@ -1,0 +1,118 @@
+"""Selector maps: where a page has its buttons and fields, and how its game tells what they led to.
+
+A map is a TOML file: `game`, perhaps `socket`, a table `buttons` (button_id = { selector, key,
+category }), a table `fields` (name = { selector }), a table `reading` (presses.Reading), a table `view`. `extends`
+takes everything that a map does not say itself from another one of this folder.
+Leaves out: looking at a page (browser).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from playproof.errors import ConfigError, UnknownName
+from playproof.record.presses import Reading
+
+DEFAULT = "playproof"
+_BUTTON = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Button:
+    """How one button is found: by a CSS selector, or by a key where there is nothing to select.
+
+    Where a page turns a key into a click of the button, the click is what counts, and is counted once.
+    """
+
+    button_id: str
+    category: str
+    selector: str | None = None
+    key: str | None = None
+    """As KeyboardEvent.key says it, in lower case."""
+
+
+@dataclass(frozen=True)
+class SelectorMap:
+    """Everything that the browser recorder knows of one page."""
+
+    game: str
+    buttons: tuple[Button, ...]
+    fields: Mapping[str, str]
+    """CSS selector by the name under which the game's decoder takes the field's amount."""
+    reading: Reading
+    socket: str = ""
+    """Part of the address of the page's socket to record; empty for all."""
+    view: Mapping[str, Any] = field(default_factory=dict)
+    """Which columns the live view shows of a tick and of the player, and what it calls the phases."""
+
+
+def known_maps() -> list[str]:
+    """Name the maps that come with the product."""
+    return sorted(
+        path.name.removesuffix(".toml") for path in files(__package__).iterdir() if path.name.endswith(".toml")
+    )
+
+
+def load_map(name: str = DEFAULT) -> SelectorMap:
+    """Read a map: one of the product's by its name, or a file by its path."""
+    return _build(_tables(name), name)
+
+
+def _tables(name: str) -> dict[str, Any]:
+    """Read a map's tables, laid over those of the map that it extends."""
+    if Path(name).suffix == ".toml":
+        text, where = _read_file(Path(name)), name
+    elif name in known_maps():
+        text, where = (files(__package__) / f"{name}.toml").read_text(encoding="utf-8"), name
+    else:
+        raise UnknownName("selector map (or a path that ends in .toml)", name, known_maps())
+    try:
+        told = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"expected a selector map in TOML at {where}, found: {error}") from None
+    below = told.pop("extends", None)
+    return {**(_tables(str(below)) if below and below != name else {}), **told}
+
+
+def _read_file(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"expected a selector map at {path}, found: {error}") from None
+
+
+def _build(told: Mapping[str, Any], where: str) -> SelectorMap:
+    game, buttons, fields = told.get("game"), told.get("buttons"), told.get("fields", {})
+    if not isinstance(game, str) or not isinstance(buttons, dict) or not isinstance(fields, dict):
+        raise ConfigError(f"expected `game`, [buttons] and [fields] in the selector map {where}; see docs/recording.md")
+    return SelectorMap(
+        game,
+        tuple(_button(name, one, where) for name, one in buttons.items()),
+        {name: _selector(name, one, where) for name, one in fields.items()},
+        Reading.read(told.get("reading", {})),
+        str(told.get("socket", "")),
+        told.get("view", {}),
+    )
+
+
+def _button(name: str, told: Any, where: str) -> Button:
+    known = told if isinstance(told, dict) else {}
+    selector, key, category = known.get("selector"), known.get("key"), known.get("category")
+    if not _BUTTON.fullmatch(name) or not isinstance(category, str) or not (selector or key):
+        raise ConfigError(
+            f"expected button {name!r} of {where} with a category, and a selector or a key, found {told!r}"
+        )
+    return Button(name, category, selector, key.lower() if isinstance(key, str) else None)
+
+
+def _selector(name: str, told: Any, where: str) -> str:
+    selector = told.get("selector") if isinstance(told, dict) else None
+    if not isinstance(selector, str):
+        raise ConfigError(f"expected field {name!r} of {where} with a selector, found {told!r}")
+    return selector
