@@ -69,7 +69,7 @@ class NoRedaction:
 
 def run(path: Path, *, kind: str = "legacy", log: Any = None, limits: Limits = LIMITS, zone: str = "UTC") -> Report:
     importer = resolve(load_game("crash").importers[kind])
-    setting = Setting(ZoneInfo(zone), NoRedaction())
+    setting = Setting(ZoneInfo(zone), NoRedaction)
     return Import(path, kind, importer, setting, log or MemoryLog(), limits=limits).run()
 
 
@@ -628,7 +628,7 @@ def test_a_file_that_changes_meanwhile_is_left_out(tmp_path: Path) -> None:
         if what == "reading" and done == 2:
             write(path, whole(9))
 
-    report = Import(tmp_path, "legacy", importer, Setting(UTC, NoRedaction()), log).run(change)
+    report = Import(tmp_path, "legacy", importer, Setting(UTC, NoRedaction), log).run(change)
     assert told(report) == [("a.jsonl", None, "the file changed while it was read; import it again")]
     assert {event.window_id for event in log.sorted()} == {OTHER_ID}
 
@@ -689,6 +689,10 @@ def test_the_command_imports_into_the_store_and_again_changes_nothing(
     assert list(EventStore(home, load_game("crash").columns).events()) == stored
     assert main(["store", "ls", "--json"]) == 0
     assert capsys.readouterr().out == listing
+    assert main(["store", "compact", "--json"]) == 0
+    capsys.readouterr()
+    assert imported("legacy", folder, capsys) == first
+    assert list(EventStore(home, load_game("crash").columns).events()) == stored
     log = MemoryLog()
     run(folder, log=log, zone=legacy.ZONE)
     assert stored == log.sorted()
