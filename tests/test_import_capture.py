@@ -53,7 +53,7 @@ class NoRedaction:
 
 def run(path: Path, zone: str = captures.ZONE) -> tuple[Report, list[Event]]:
     importer, log = resolve(load_game("crash").importers["capture"]), MemoryLog()
-    report = Import(path, "capture", importer, Setting(ZoneInfo(zone), NoRedaction()), log).run()
+    report = Import(path, "capture", importer, Setting(ZoneInfo(zone), NoRedaction), log).run()
     return report, log.events
 
 
@@ -194,7 +194,7 @@ ROWS = st.fixed_dictionaries(
 def test_any_json_is_taken(values: list[dict[str, Any]]) -> None:
     texts = [json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode() for value in values]
     rows = tuple(Row(number, text, json.loads(text)) for number, text in enumerate(texts, 1))
-    reading = captures.read((Part("a", "0" * 64, rows),), Setting(ZoneInfo("UTC"), NoRedaction()))
+    reading = captures.read((Part("a", "0" * 64, rows),), Setting(ZoneInfo("UTC"), NoRedaction))
     kept = [found for found in reading.found if found.raw is not None]
     left_out = {problem.line for problem in reading.problems if "left out" in problem.problem}
     assert len(kept) + len(left_out) == len(rows)

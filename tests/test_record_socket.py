@@ -426,3 +426,52 @@ def test_the_live_view_takes_keys_and_ctrl_c_ends_cleanly(lively: RunningServer,
     assert names == ["record.start", "record.mark", "record.redo", "record.discard", "record.stop"]
     for shown in (b"phase", b"events/s", b"lag", b"gaps", b"presses", b"price"):
         assert shown in screen
+
+
+# an hour
+
+
+def resident_mb(pid: int) -> float:
+    told = Path(f"/proc/{pid}/status").read_text()
+    return float(told.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def capture(home: Path, speed: float, seconds: float) -> list[float]:
+    """Record in a process of its own; give its memory, second by second."""
+    with RunningServer(ServeConfig(port=0, seed=SEED, speed=speed)) as server:
+        asked = command("socket", server.url, "--seconds", str(seconds), "--session", "hour", "--json")
+        running = subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        memory = []
+        while running.poll() is None:
+            time.sleep(1)
+            with suppress(FileNotFoundError, IndexError):
+                memory.append(resident_mb(running.pid))
+        assert running.returncode == 0
+    return memory
+
+
+def check_capture(home: Path, memory: list[float]) -> int:
+    """Check that every tick is there and that memory is flat; give the number of whole rounds."""
+    events = EventStore(home, GAME.columns).events(session_id="hour")
+    places: dict[Any, list[tuple[int, int]]] = {}
+    traders = set()
+    for event in events:
+        assert event.doc_type != "gap"
+        if event.doc_type == "game_tick":
+            assert event.event_name == "tick"
+            place = (int(str(event.columns["game_phase"])), int(str(event.columns["tick"])))
+            places.setdefault(event.window_id, []).append(place)
+        elif event.event_name == "trade":
+            traders.add(event.columns["trader"])
+    for seen in list(places.values())[1:-1]:
+        rug = seen[-1][1]
+        assert seen == [(0, 0), (1, 0), *((2, tick) for tick in range(rug)), (3, rug)]
+    assert len(traders) >= 100, "as many bystanders traded"
+    settled = memory[len(memory) // 4 :]
+    assert max(settled) - settled[0] < 24, memory
+    return len(places) - 2
+
+
+@pytest.mark.torture
+def test_an_hour_of_the_game_at_twenty_times_its_speed(home: Path) -> None:
+    assert check_capture(home, capture(home, speed=20, seconds=180)) >= 20

@@ -85,7 +85,8 @@ def _run(kind: str, path: Path, name: str | None, zone: str | None, keep_names: 
     importer, root = resolve(game.importers[kind]), home()
     if not path.exists():
         raise InputError(f"expected a file or a folder to import, found nothing at {path}")
-    setting = Setting(find_zone(zone or importer.zone), Redaction(load_key(root), keep_names=keep_names))
+    key = load_key(root)
+    setting = Setting(find_zone(zone or importer.zone), lambda: Redaction(key, keep_names=keep_names))
     with EventLog.open(root, game.columns, log=LOG) as log:
         report = _shown(Import(path, kind, importer, setting, log))
     emit(asdict(report), as_json, lambda: table(report))

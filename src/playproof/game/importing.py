@@ -95,7 +95,8 @@ class Setting:
 
     zone: tzinfo
     """The zone of times that name none."""
-    redactor: Redactor
+    redactor: Callable[[], Redactor]
+    """Makes one for each recording, so that none knows another's player."""
 
 
 @dataclass(frozen=True)

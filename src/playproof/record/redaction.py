@@ -33,30 +33,49 @@ KEY_FILE = "redaction.key"
 KEY_BYTES = 32
 
 _SECRETS = """
-token accesstoken access_token refreshtoken refresh_token idtoken id_token authtoken auth_token jwt auth
-authorization cookie cookies set-cookie password passwd passphrase secret clientsecret client_secret apikey
-api_key api-key x-api-key privatekey private_key secretkey secret_key mnemonic seedphrase seed_phrase sid
-sessionid session_id sessiontoken session_token csrf csrftoken csrf_token
+token accessToken access_token refreshToken refresh_token idToken id_token authToken auth_token jwt auth
+authorization cookie cookies set-cookie password passwd passphrase secret clientSecret client_secret apiKey
+api_key api-key x-api-key privateKey private_key secretKey secret_key mnemonic seedPhrase seed_phrase sid
+sessionId session_id sessionToken session_token csrf csrfToken csrf_token
 """
-_IDS = "playerid player_id userid user_id walletaddress wallet_address wallet publickey public_key did"
-SECRET_KEYS = frozenset(_SECRETS.split())
-"""Keys whose values are never stored, in lower case."""
-NAME_KEYS = frozenset(["username", "user_name", "displayname", "display_name", "nickname", "playername", "player_name"])
-ID_KEYS = frozenset(_IDS.split())
+_NAMES = "username userName user_name displayName display_name nickname playerName player_name"
+_IDS = "playerId player_id userId user_id walletAddress wallet_address wallet publicKey public_key did"
+SECRET_KEYS, NAME_KEYS, ID_KEYS = (frozenset(keys.lower().split()) for keys in (_SECRETS, _NAMES, _IDS))
+"""In lower case: keys whose values are never stored, keys of players' names, keys of their ids."""
+
+
+def _spellings(keys: str) -> set[str]:
+    """Give keys in the spellings in which feeds write them."""
+    return {spelt for key in keys.split() for spelt in (key, key.lower(), key.upper(), key[0].upper() + key[1:])}
+
+
+def _either(words: Set[str]) -> str:
+    """Write a pattern for some words, grouped by their first letters, which is many times faster than a list."""
+    rest: dict[str, set[str]] = {}
+    for word in words - {""}:
+        rest.setdefault(word[0], set()).add(word[1:])
+    parts = "|".join(re.escape(letter) + _either(tails) for letter, tails in sorted(rest.items()))
+    return "" if not rest else f"(?:{parts}){'?' if '' in words else ''}"
+
 
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+_WANTED = _either(_spellings(f"{_SECRETS} {_NAMES} {_IDS} id"))
+_KEY = rf'"(?:{_WANTED}|[^"\\]*+\\.[^"\\]*+(?:\\.[^"\\]*+)*+)"\s*+:'
+"""A key that matters, or one that is written with escapes and may."""
 _TOKEN = re.compile(
-    rf"(?P<key>{_STRING})\s*+:\s*+(?P<number>-?[0-9][0-9.eE+-]*+)?|(?P<text>{_STRING})|(?P<open>[{{\[])|(?P<shut>[}}\]])",
+    rf'(?:[^"{{}}\[\]]++|(?!{_KEY}){_STRING})*+'
+    rf"(?:(?P<key>{_KEY})\s*+(?:(?P<text>{_STRING})|(?P<number>-?[0-9][0-9.eE+-]*+))?"
+    r"|(?P<open>[{\[])|(?P<shut>[}\]])|\Z)",
     re.DOTALL,
 )
-_LOOKS_SECRET = re.compile(
-    r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"  # a signed token
-    r"|(?<![A-Za-z0-9])[1-9A-HJ-NP-Za-km-z]{87,88}(?![A-Za-z0-9])"  # a private key in base 58
-    r"|(?i:\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}"
+"""Everything up to the next key that matters, bracket or end."""
+_LOOKS_SECRET = (
+    ("eyJ", re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"), REDACTED),
+    ("earer ", re.compile(r"[Bb]earer +[A-Za-z0-9._~+/=-]{8,}"), REDACTED),
+    ('"', re.compile(r'"[1-9A-HJ-NP-Za-km-z]{87,88}"'), f'"{REDACTED}"'),
 )
-_INTERESTING = re.compile(
-    r'"(?i:' + "|".join(sorted(map(re.escape, SECRET_KEYS | NAME_KEYS | ID_KEYS))) + r')"|\\u00', re.ASCII
-)
+"""Signed tokens, what follows Bearer, private keys in base 58: what they hold, how they look, what stands instead."""
+_INTERESTING = re.compile(rf'"{_WANTED}"\s*+:|\\u00')
 _HASHED = re.compile(r"anon-[0-9a-f]{16}")
 _CONNECT = re.compile(r"40(?:/[^,\[{]{0,200},)?(?=[\[{\"])")
 
@@ -134,24 +153,25 @@ class Redaction:
             return f'{connect[0]}{{"auth":"{REDACTED}"}}'
         if _INTERESTING.search(text):
             text = _replace(text, self._spots(text))
-        return _LOOKS_SECRET.sub(REDACTED, text)
+        for sign, pattern, instead in _LOOKS_SECRET:
+            if sign in text:
+                text = pattern.sub(instead, text)
+        return text
 
     def _spots(self, text: str) -> Iterator[Spot]:
         """Find what has to be replaced, in no order."""
         levels, key, key_end = [_Level()], "", -1
         for match in _TOKEN.finditer(text):
             kind = match.lastgroup
-            follows = match.start() == key_end
             if kind == "open":
-                levels.append(_Level(match.start() if follows and key in SECRET_KEYS else None))
+                is_secret = match.start("open") == key_end and key in SECRET_KEYS
+                levels.append(_Level(match.start("open") if is_secret else None))
             elif kind == "shut":
                 yield from self._close(levels, match.end())
-            elif kind == "text":
-                yield from self._value(levels[-1], key if follows else "", match.start(), match.end(), match["text"])
-            else:
-                key, key_end = _unquoted(match["key"]).lower(), match.end()
-                if match["number"] is not None:
-                    yield from self._value(levels[-1], key, *match.span("number"), match["number"])
+            elif kind is not None:
+                key, key_end = _unquoted(match["key"][:-1].rstrip()).lower(), match.end()
+                if kind != "key":
+                    yield from self._value(levels[-1], key, *match.span(kind), match[kind])
         for level in levels:
             yield from self._close([level, level], len(text))
 

@@ -94,7 +94,7 @@ class CaptureReader:
     """Read the rows of one capture in their order."""
 
     def __init__(self, file: str, setting: Setting) -> None:
-        self.file, self.setting = file, setting
+        self.file, self.setting, self.redactor = file, setting, setting.redactor()
         self.decoder = CrashDecoder()
         self.progress: dict[str, Progress] = {}
         self.found: list[Found] = []
@@ -113,7 +113,7 @@ class CaptureReader:
             return
         self._check(row)
         direction = direction_of(row)
-        raw: str | None = self.setting.redactor.clean(frame_of(row), direction)
+        raw: str | None = self.redactor.clean(frame_of(row), direction)
         assert raw is not None
         facts = self.decoder(Frame(ts, raw, direction))
         self._count(row, facts)
@@ -167,8 +167,8 @@ def _own_names(parts: Sequence[Part], setting: Setting) -> Iterator[str]:
 def read(parts: Sequence[Part], setting: Setting) -> Reading:
     """Read one capture."""
     (part,) = parts
-    setting.redactor.learn(_own_names(parts, setting))
     reader = CaptureReader(part.file, setting)
+    reader.redactor.learn(_own_names(parts, setting))
     for row in part.rows:
         reader.take(row)
     seen = tuple(progress.seen(game_id) for game_id, progress in reader.progress.items())

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -226,12 +227,6 @@ def missing_runs(fact: Fact, received: set[int]) -> Iterator[Fact]:
             first = None
 
 
-def _received(parts: Iterable[Part]) -> set[int]:
-    """Give the ticks of a running round that any row brings."""
-    values = (row.value for part in parts for row in part.rows)
-    return {value["tick"] for value in values if value.get("active") is True and is_tick(value) and not value["rugged"]}
-
-
 class Day:
     """The day in a round's name, against which the times of its rows are held."""
 
@@ -261,13 +256,13 @@ def _read_late(written: object, zone: tzinfo) -> datetime:
 class RoundReader:
     """Read the rows of one round in their order."""
 
-    def __init__(self, game_id: str, received: set[int], zone: tzinfo) -> None:
+    def __init__(self, game_id: str, parts: Sequence[Part], zone: tzinfo) -> None:
         self.game_id, self.zone, self.day = game_id, zone, Day(game_id, zone)
         self.follower, self.progress = Follower(game_id), Progress()
         self.found: list[Found] = []
         self.problems: list[Problem] = []
         self.duplicates = 0
-        self._received = received
+        self._parts = parts
         self._kept = Fact(KEPT.event_name, KEPT.doc_type, window_id=game_id)
         self._told: set[object] = set()
         self._places: set[object] = set()
@@ -319,6 +314,13 @@ class RoundReader:
         """Take out of a gap what later rows bring."""
         return missing_runs(fact, self._received) if fact.event_name == c.GAP else (fact,)
 
+    @cached_property
+    def _received(self) -> set[int]:
+        """Give the ticks of the running round that any row brings."""
+        values = (row.value for part in self._parts for row in part.rows)
+        running = (value for value in values if value.get("active") is True and is_tick(value))
+        return {value["tick"] for value in running if not value["rugged"]}
+
     def _report(self, row: Row, file: str, problem: str) -> None:
         self.problems.append(Problem(file, row.line, problem))
 
@@ -351,7 +353,7 @@ def read(parts: Sequence[Part], setting: Setting) -> Reading:
     game_id = recording(parts[0].rows[0].value)
     if game_id is None:
         return _read_others(parts, setting)
-    reader = RoundReader(game_id, _received(parts), setting.zone)
+    reader = RoundReader(game_id, parts, setting.zone)
     for part in _in_order(parts):
         for row in part.rows:
             reader.take(row, part.file)
