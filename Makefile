@@ -8,6 +8,9 @@ STAMP := $(VENV)/.setup-done
 EXTRAS := train,browser,bench,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
+PRESSES := SELECT window_id, tick, round(price, 4) AS price, button_id, bet_amount / 1e9 AS bet, sequence_id, \
+  sequence_position FROM button_event ORDER BY seq
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench torture docs clean
 
@@ -27,6 +30,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: setup ## show what the product does, into demo-output/
+	@rm -rf demo-output/home
+	PLAYPROOF_HOME=demo-output/home $(BIN)/playproof perform crash --rounds 2 --speed 4 --seed 36
+	PLAYPROOF_HOME=demo-output/home $(BIN)/playproof store query "$(PRESSES)"
 	$(BIN)/playproof crash demo --output demo-output
 
 test: setup check ## run the checks and the tests

@@ -91,7 +91,7 @@ def socket(
     plan = Plan(url, "public_ws", "playproof", game, session, log, keep_names, seconds, rounds)
     given = read_auth(auth)
     summary = record(plan, lambda recorder, clock, _: SocketFeed(url, recorder, clock, auth=given, path=path))
-    emit(summary, as_json, lambda: _table(summary))
+    emit(summary, as_json, lambda: summary_table(summary))
 
 
 @app.command()
@@ -115,7 +115,7 @@ def browser(
     """
     plan = Plan(url, "cdp", selectors, "", session, log, keep_names, seconds, rounds)
     summary = record_page(plan, headless=headless, attach=attach or None)
-    emit(summary, as_json, lambda: _table(summary))
+    emit(summary, as_json, lambda: summary_table(summary))
 
 
 def record_page(
@@ -246,7 +246,7 @@ def _show(
     return asyncio.create_task(view.draw(Console(stderr=True)))
 
 
-def _table(summary: dict[str, Any]) -> Table:
+def summary_table(summary: dict[str, Any]) -> Table:
     """Lay a summary out."""
     from rich.table import Table
 
