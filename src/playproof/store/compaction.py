@@ -23,7 +23,7 @@ import pyarrow as pa
 from playproof.errors import StoreError
 from playproof.store.log import EventLog, log_names, log_path
 from playproof.store.parts import SORTED, Part, PartFiles, date_of, encode, fill, part_path, schema, to_table
-from playproof.store.rows import SEQ_BITS, Row, intact
+from playproof.store.rows import SEQ_BITS, Row
 from playproof.store.schema import connect_reader
 
 BATCH_ROWS = 20_000
@@ -159,8 +159,8 @@ def _move(log: EventLog, files: PartFiles, batch: Sequence[Range], clock: Callab
             for row in reader.execute(f"{log.layout.select} WHERE id BETWEEN ? AND ? ORDER BY id", each[:2])
         ]
         live = live_parts(reader, log.name)
-    good = [row for row in rows if intact(row)]
-    damaged = [row for row in rows if not intact(row)]
+    good = [row for row in rows if log.layout.intact(row)]
+    damaged = [row for row in rows if not log.layout.intact(row)]
     drafts = [_draft(log, files, doc_type, date, part, live) for (doc_type, date), part in _partitions(good).items()]
     publish(log, files, drafts)
     log.transact(lambda connection: _commit(connection, drafts, batch, rows, damaged, clock()))

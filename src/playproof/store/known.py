@@ -38,12 +38,12 @@ class Known:
         found = self._connection.execute("SELECT number, max(last) FROM part_sessions GROUP BY number")
         self._last = dict(found.fetchall())
 
-    def may_hold(self, groups: Sequence[Sequence[Row]]) -> bool:
+    def may_hold(self, rows: Sequence[tuple[object, Row]]) -> bool:
         """Tell whether a row is old enough that it could be in a part."""
         last = self._last
         if not last:
             return False
-        return any(row[0] & _SEQ <= last.get(row[0] >> SEQ_BITS, -1) for rows in groups for row in rows)
+        return any(row[0] & _SEQ <= last.get(row[0] >> SEQ_BITS, -1) for _, row in rows)
 
     def checksum(self, identity: int) -> int | None:
         """Give the checksum of the event stored under a key; None if there is none."""

@@ -24,7 +24,7 @@ from playproof.events import Event, check_id
 from playproof.game import Column
 from playproof.home import folder
 from playproof.store.known import Known
-from playproof.store.rows import SESSIONS_END, Layout, Row, split_id
+from playproof.store.rows import SESSIONS_END, Layout, Row, Shape, split_id
 from playproof.store.schema import connect, connect_reader, create, declare, migrate
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def log_names(home: Path) -> tuple[str, ...]:
 class Group:
     """Events that are stored together or not at all."""
 
-    rows: list[Row]
+    rows: list[tuple[Shape, Row]]
     future: Future[None] = field(default_factory=Future)
     refusal: StoreError | None = None
 
@@ -181,12 +181,8 @@ class EventLog:
             if self._closed:
                 raise StoreError(f"expected an open log, found {self.name!r} closed; open it again")
             sessions, row = self._sessions, self.layout.row
-            group = Group(
-                [
-                    row(event, sessions[event.session_id] if event.session_id in sessions else self._number(event))
-                    for event in events
-                ]
-            )
+            rows = [row(each, sessions.get(each.session_id) or self._number(each)) for each in events]
+            group = Group(rows)
             group.future.set_running_or_notify_cancel()
             self._pending.append(group)
         return group
@@ -236,7 +232,7 @@ class EventLog:
 
     def _commit(self, groups: Sequence[Group], sessions: Sequence[tuple[int, str]]) -> None:
         try:
-            rows = [group.rows for group in groups]
+            rows = [row for group in groups for row in group.rows]
             if self._known.may_hold(rows) or not self._insert(rows, sessions):
                 self._insert_new(groups, sessions)
         except sqlite3.Error as error:
@@ -251,41 +247,40 @@ class EventLog:
                 sqlite3.IntegrityError("rows that are there and cannot be found; run: playproof store verify")
             )
 
-    def _insert(self, groups: Sequence[Sequence[Row]], sessions: Sequence[tuple[int, str]]) -> bool:
+    def _insert(self, rows: Sequence[tuple[Shape, Row]], sessions: Sequence[tuple[int, str]]) -> bool:
         """Write rows in one transaction; give False, and write nothing, if one is already there."""
+        by_shape: dict[Shape, list[Row]] = {}
+        for shape, row in rows:
+            by_shape.setdefault(shape, []).append(row)
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         if sessions:
             connection.executemany("INSERT INTO sessions VALUES (?, ?)", sessions)
         try:
-            for rows in groups:
-                connection.executemany(self.layout.insert, rows)
+            for shape, each in by_shape.items():
+                connection.executemany(shape.insert, each)
         except sqlite3.IntegrityError:
             connection.execute("ROLLBACK")
             return False
         connection.execute("COMMIT")
         return True
 
-    def _unknown(self, groups: Sequence[Group]) -> list[list[Row]]:
-        """Give each group's rows without those that are stored; mark groups that contradict what is stored."""
-        taken: dict[int, int] = {}
-        fresh = []
+    def _unknown(self, groups: Sequence[Group]) -> list[tuple[Shape, Row]]:
+        """Give the rows that are not stored yet; mark groups that contradict what is stored."""
+        taken: dict[int, tuple[Shape, Row]] = {}
         for group in groups:
-            new: dict[int, Row] = {}
-            for row in group.rows:
-                identity = row[0]
-                stored = taken.get(identity)
+            new: dict[int, tuple[Shape, Row]] = {}
+            for shape, row in group.rows:
+                known = new.get(row[0]) or taken.get(row[0])
+                stored = self._known.checksum(row[0]) if known is None else known[1][-1]
                 if stored is None:
-                    stored = new[identity][-1] if identity in new else self._known.checksum(identity)
-                if stored is None:
-                    new[identity] = row
+                    new[row[0]] = (shape, row)
                 elif stored != row[-1]:
-                    group.refusal = self._contradiction(identity)
+                    group.refusal = self._contradiction(row[0])
                     break
             else:
-                taken |= {identity: row[-1] for identity, row in new.items()}
-                fresh.append(list(new.values()))
-        return fresh
+                taken |= new
+        return list(taken.values())
 
     def _contradiction(self, identity: int) -> StoreError:
         number, seq = split_id(identity)

@@ -25,7 +25,7 @@ from playproof.game import Column
 from playproof.store.compaction import check_part, live_parts
 from playproof.store.log import log_names, log_path
 from playproof.store.parts import CHECKSUM, Part, PartFiles, fill, schema, to_events, to_table
-from playproof.store.rows import Layout, Row, intact, row_id, split_id
+from playproof.store.rows import Layout, Row, row_id, split_id
 from playproof.store.schema import check_version, connect_reader, read_layout
 
 if TYPE_CHECKING:
@@ -275,8 +275,8 @@ def _view(path: Path, wanted: Wanted, problems: list[str]) -> LogView:
         parts = live_parts(reader, path.stem)
         spans = reader.execute("SELECT path, number, first, rows FROM part_sessions").fetchall()
         hot = _hot_rows(reader, layout, sessions, wanted)
-    good = tuple(row for row in hot if intact(row))
-    problems += [f"log {path.stem}: row {row[0]} damaged: checksum differs" for row in hot if not intact(row)]
+    good = tuple(row for row in hot if layout.intact(row))
+    problems += [f"log {path.stem}: row {row[0]} damaged: checksum differs" for row in hot if not layout.intact(row)]
     starts: dict[str, Key] = {}
     for part, number, first, _ in spans:
         if wanted.session_id in (None, sessions[number]):

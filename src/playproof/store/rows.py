@@ -1,17 +1,20 @@
 """Events as rows: the layout of one log's table, the way in and out of it, and the checksum of a row.
 
-A row is the tuple that SQLite gives back: identity, envelope, the game's columns, raw text, checksum. Times are
-microseconds since 1970 UTC, money and flags are integers. Leaves out: files, transactions and queries.
+A row is the tuple that SQLite gives back: identity, envelope, the game's columns, raw text, checksum. On its way in
+it holds only what an event carries, and a Shape says which columns those are. Times are microseconds since 1970
+UTC, money and flags are integers. Leaves out: files, transactions and queries.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from playproof.errors import StoreError
@@ -22,19 +25,18 @@ Row = tuple[Any, ...]
 
 ENVELOPE = ("ts", "server_ts", "source", "doc_type", "direction", "event_name", "window_id", "player_id")
 RESERVED = frozenset({*ENVELOPE, "id", "session_id", "seq", "raw", "checksum"})
-SQL_TYPES: Mapping[str, str] = {
-    "int": "INTEGER",
-    "money": "INTEGER",
-    "bool": "INTEGER",
-    "float": "REAL",
-    "text": "TEXT",
-}
+SQL_TYPES: Mapping[str, str] = {"int": "INTEGER", "money": "INTEGER", "bool": "INTEGER", "float": "", "text": "TEXT"}
+"""A float has none: SQLite would keep REAL -0.0 as 0."""
+PYTHON_TYPES: Mapping[str, type] = {"int": int, "money": int, "bool": bool, "float": float, "text": str}
+WHOLE, FRACTION, TEXT = "q", "d", "s"
+_PACKED: Mapping[str, str] = {"int": WHOLE, "money": WHOLE, "bool": WHOLE, "float": FRACTION, "text": TEXT}
 
 SEQ_BITS = 42
 SEQ_END = 1 << SEQ_BITS
 SESSIONS_END = 1 << (63 - SEQ_BITS)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT_END = 1 << 63
+_TEXTS = ("event_name", "window_id", "player_id", "raw")
 
 
 def row_id(number: int, seq: int) -> int:
@@ -58,26 +60,6 @@ def to_moment(micros: int) -> datetime:
     return EPOCH + timedelta(microseconds=micros)
 
 
-def checksum(values: Sequence[Any], raw: str | None) -> int:
-    """Give the CRC-32 of a row: all before the raw text (None at the end does not count), and the raw text.
-
-    `ascii` writes the same text under every version of Python; columns that are added later change nothing.
-    """
-    end = len(values)
-    while values[end - 1] is None:
-        end -= 1
-    start = 0xFFFF if raw is None else zlib.crc32(raw.encode())
-    return zlib.crc32(ascii(tuple(values[:end])).encode(), start)
-
-
-def intact(row: Row) -> bool:
-    """Tell whether a row is as it was written."""
-    try:
-        return bool(checksum(row[:-2], row[-2]) == row[-1])
-    except (AttributeError, UnicodeError):
-        return False
-
-
 def _whole(value: Value) -> int:
     if type(value) is not int or not -_INT_END <= value < _INT_END:
         raise ValueError("a whole number of 64 bits")
@@ -87,13 +69,13 @@ def _whole(value: Value) -> int:
 def _float(value: Value) -> float:
     if type(value) not in (float, int) or math.isnan(number := float(value)):  # type: ignore[arg-type]
         raise ValueError("a number")
-    return number + 0.0  # SQLite keeps no -0.0
+    return number
 
 
-def _flag(value: Value) -> int:
+def _flag(value: Value) -> bool:
     if type(value) is not bool:
         raise ValueError("True or False")
-    return int(value)
+    return value
 
 
 def _text(value: Value) -> str:
@@ -122,6 +104,32 @@ def plain(text: str) -> str:
     return text
 
 
+class Shape:
+    """One combination of columns that rows carry: how such rows are written and checked."""
+
+    def __init__(self, packed: Mapping[str, str], present: Sequence[str], types: tuple[type, ...] = ()) -> None:
+        names = ", ".join([*map(quoted, present), "checksum"])
+        marks = ", ".join("?" * (len(present) + 1))
+        self.insert = f"INSERT INTO events ({names}) VALUES ({marks})"  # noqa: S608
+        self.types = types
+        """What the game's columns must be, for rows to need no conversion."""
+        order = sorted(range(len(present)), key=present.__getitem__)
+        numbers = [place for place in order if packed[present[place]] != TEXT]
+        self.numbers = itemgetter(*numbers)
+        self._texts = itemgetter(*(place for place in order if packed[present[place]] == TEXT))
+        self._pack = struct.Struct("<" + "".join(packed[present[place]] for place in numbers)).pack
+        self._seed = zlib.crc32(",".join(sorted(present)).encode())
+
+    def checksum(self, values: Sequence[Any]) -> int:
+        """Give the CRC-32 of a row's values and of the names of their columns, whatever order those stand in."""
+        texts = "\0".join(self._texts(values)).encode()
+        return zlib.crc32(texts, zlib.crc32(self._pack(*self.numbers(values)), self._seed))
+
+
+class Unready(Exception):
+    """Tell that an event's values need conversion, or do not fit."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """The columns of one log's table, in their order."""
@@ -137,32 +145,36 @@ class Layout:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Give the names of a row's values, as SQL writes them."""
-        return ("id", *ENVELOPE, *(quoted(column.name) for column in self.columns), "raw", "checksum")
-
-    @cached_property
-    def insert(self) -> str:
-        """Give the statement that writes a row."""
-        marks = ", ".join("?" * len(self.names))
-        return f"INSERT INTO events ({', '.join(self.names)}) VALUES ({marks})"  # noqa: S608
+        """Give the names of a whole row's values."""
+        return ("id", *ENVELOPE, *(column.name for column in self.columns), "raw", "checksum")
 
     @cached_property
     def select(self) -> str:
         """Give the statement that reads whole rows, to be followed by WHERE or ORDER BY."""
-        return f"SELECT {', '.join(self.names)} FROM events"  # noqa: S608
+        return f"SELECT {', '.join(map(quoted, self.names))} FROM events"  # noqa: S608
 
     @cached_property
-    def _places(self) -> dict[str, tuple[int, Callable[[Value], Any]]]:
-        first = 1 + len(ENVELOPE)
-        return {column.name: (first + place, _WAY_IN[column.kind]) for place, column in enumerate(self.columns)}
+    def _packed(self) -> dict[str, str]:
+        envelope = {name: WHOLE if name in ("ts", "server_ts") else TEXT for name in ENVELOPE}
+        return {"id": WHOLE, **envelope, **{each.name: _PACKED[each.kind] for each in self.columns}, "raw": TEXT}
 
     @cached_property
-    def _empty(self) -> list[None]:
-        return [None] * len(self.columns)
+    def _kinds(self) -> dict[str, str]:
+        return {column.name: column.kind for column in self.columns}
+
+    @cached_property
+    def _coming(self) -> dict[tuple[Any, ...], Shape]:
+        """Shapes of events, by what they carry."""
+        return {}
+
+    @cached_property
+    def _stored(self) -> dict[tuple[bool, ...], Shape]:
+        """Shapes of whole rows, by which values are there."""
+        return {}
 
     def extended(self, columns: Iterable[Column]) -> tuple[Column, ...]:
         """Give the columns that are new here; one that changed its kind is refused."""
-        known = {column.name: column.kind for column in self.columns}
+        known = self._kinds
         new = []
         for column in columns:
             if column.name not in known:
@@ -174,34 +186,76 @@ class Layout:
                 )
         return tuple(new)
 
-    def row(self, event: Event, number: int) -> Row:
+    def row(self, event: Event, number: int) -> tuple[Shape, Row]:
         """Give an event as a row under its session's number; refuse what the columns cannot hold."""
-        if event.seq >= SEQ_END:
-            raise StoreError(f"expected seq below {SEQ_END}, found {event.seq} in session {event.session_id}")
-        server = event.server_ts
-        window, player, raw = event.window_id, event.player_id, event.raw
+        try:
+            return self._row(event, number)
+        except (Unready, struct.error, UnicodeEncodeError):
+            return self._row(self._converted(event), number)
+
+    def _row(self, event: Event, number: int) -> tuple[Shape, Row]:
+        columns = event.columns
+        server, window, player, raw = event.server_ts, event.window_id, event.player_id, event.raw
         values: list[Any] = [
             number << SEQ_BITS | event.seq,
             to_micros(event.ts),
-            None if server is None else to_micros(server),
             event.source,
             event.doc_type,
             event.direction,
-            plain(event.event_name),
-            None if window is None else plain(window),
-            None if player is None else plain(player),
-            *self._empty,
+            event.event_name,
+            *columns.values(),
         ]
-        places = self._places
+        if server is not None:
+            values.append(to_micros(server))
+        values += [text for text in (window, player, raw) if text is not None]
+        carried = (tuple(columns), server is None, window is None, player is None, raw is None)
+        shape = self._coming.get(carried) or self._new_shape(carried)
+        if tuple(map(type, columns.values())) != shape.types or event.seq >= SEQ_END:
+            raise Unready
+        total = sum(shape.numbers(values))
+        if total != total:  # NaN, or infinities of both signs  # noqa: PLR0124
+            raise Unready
+        values.append(shape.checksum(values))
+        return shape, tuple(values)
+
+    def _new_shape(self, carried: tuple[Any, ...]) -> Shape:
+        names, *absent = carried
+        if any(name not in self._kinds for name in names):
+            raise Unready
+        optional = [
+            name for name, gone in zip(("server_ts", "window_id", "player_id", "raw"), absent, strict=True) if not gone
+        ]
+        present = ("id", "ts", "source", "doc_type", "direction", "event_name", *names, *optional)
+        shape = Shape(self._packed, present, tuple(PYTHON_TYPES[self._kinds[name]] for name in names))
+        return self._coming.setdefault(carried, shape)
+
+    def _converted(self, event: Event) -> Event:
+        """Give an event whose values fit as they are, or say which one does not."""
+        if event.seq >= SEQ_END:
+            raise StoreError(f"expected seq below {SEQ_END}, found {event.seq} in session {event.session_id}")
+        columns: dict[str, Value] = {}
         for name, value in event.columns.items():
             if value is not None:
                 try:
-                    place, way_in = places[name]
-                    values[place] = way_in(value)
+                    columns[name] = _WAY_IN[self._kinds[name]](value)
                 except (KeyError, ValueError, OverflowError) as error:
                     raise _unfit(event, name, value, error) from error
-        raw = None if raw is None else plain(raw)
-        return (*values, raw, checksum(values, raw))
+        texts: dict[str, Any] = {name: plain(text) for name in _TEXTS if (text := getattr(event, name)) is not None}
+        return replace(event, columns=columns, **texts)
+
+    def intact(self, row: Row) -> bool:
+        """Tell whether a whole row is as it was written."""
+        there = tuple(value is not None for value in row)
+        values = [value for value in row[:-1] if value is not None]
+        try:
+            shape = self._stored.get(there) or self._stored_shape(there)
+            return bool(shape.checksum(values) == row[-1])
+        except (struct.error, TypeError, UnicodeError):
+            return False
+
+    def _stored_shape(self, there: tuple[bool, ...]) -> Shape:
+        present = [name for name, is_there in zip(self.names[:-1], there[:-1], strict=True) if is_there]
+        return self._stored.setdefault(there, Shape(self._packed, present))
 
     def event(self, row: Row, session_id: str) -> Event:
         """Give a row as the event that it was made of."""

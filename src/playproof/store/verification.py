@@ -18,7 +18,7 @@ from playproof.errors import StoreError
 from playproof.store.compaction import check_part, live_parts, set_rows_aside
 from playproof.store.log import EventLog, log_names, log_path
 from playproof.store.parts import Part, PartFiles
-from playproof.store.rows import Row, intact, split_id
+from playproof.store.rows import Row, split_id
 from playproof.store.schema import connect_reader, read_layout
 
 Kind = Literal["log", "row", "part", "missing", "foreign"]
@@ -68,7 +68,8 @@ def _verify_log(home: Path, name: str, files: PartFiles) -> Verification:
             reader.execute("BEGIN")
             manifest = live_parts(reader, name)
             sessions = dict(reader.execute("SELECT number, session_id FROM sessions").fetchall())
-            rows = [row for row in reader.execute(read_layout(reader).select) if not intact(row)]
+            layout = read_layout(reader)
+            rows = [row for row in reader.execute(layout.select) if not layout.intact(row)]
             (count,) = reader.execute("SELECT count(*) FROM events").fetchone()
             structure = [text for (text,) in reader.execute("PRAGMA quick_check") if text != "ok"]
     except sqlite3.DatabaseError as error:
