@@ -28,7 +28,9 @@ from playproof.game import load_game, resolve
 from playproof.game.importing import Row, Setting
 from playproof.games.crash import legacy
 from playproof.games.crash.rounds import Rounds
-from playproof.record.importing import LIMITS, Import, Limits, Report, salvage
+from playproof.record.archives import LIMITS, Limits
+from playproof.record.importing import Import, Report
+from playproof.record.rows import salvage
 from playproof.store import EventStore
 
 GAME_ID = "20251029-b9466781d3e64c27"
@@ -651,6 +653,15 @@ def test_what_the_store_refuses_is_reported_and_the_rest_goes_on(tmp_path: Path)
     assert told(report) == [("a.jsonl", None, "the store refused it: another body")]
     assert [event for event in log.sorted() if event.window_id == GAME_ID] == before
     assert any(event.window_id == OTHER_ID for event in log.sorted())
+
+
+def test_a_log_that_refuses_at_once_is_reported_too(tmp_path: Path) -> None:
+    class Refusing(MemoryLog):
+        def submit(self, events: Sequence[Event]) -> Future[None]:
+            raise StoreError("it is in another log")
+
+    report = run(write(tmp_path / "a.jsonl", whole(4)), log=Refusing())
+    assert told(report) == [("a.jsonl", None, "the store refused it: it is in another log")]
 
 
 def test_a_log_that_failed_is_an_error(tmp_path: Path) -> None:

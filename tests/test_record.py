@@ -243,6 +243,14 @@ def test_an_interruption_is_told_with_the_ticks_around_it() -> None:
     assert json.loads(last.raw or "")["after"] is None
 
 
+def test_names_that_a_feed_makes_up_are_bounded() -> None:
+    one = recorder(MemoryLog(keep=False))
+    for number in range(2_000):
+        one.take(Frame(at(0), f'42["made-up-{number}",{{}}]'))
+    assert len(one.counts.names) < 600
+    assert sum(one.counts.names.values()) == 2_000
+
+
 def test_large_frames_are_refused_and_counted() -> None:
     log = MemoryLog()
     one = recorder(log)

@@ -349,6 +349,28 @@ def test_bytes_that_are_no_frames_do_not_stop_the_feed(server: RunningServer, lo
     assert sum(e.event_name == REFUSED for e in stored(home, "ada")) == 1
 
 
+def test_a_flood_does_not_keep_the_recorder_from_answering(log: EventLog, home: Path) -> None:
+    async def flood(client: ServerConnection) -> None:
+        await client.send('0{"sid":"x","upgrades":[],"pingInterval":25000,"pingTimeout":20000}')
+        await client.recv()
+        await client.send('40{"sid":"y"}')
+        await asyncio.sleep(0.2)
+        for text in ["2", *(f'42["chat",{{"n":{n}}}]' for n in range(3000))]:
+            await client.send(text)
+        await client.wait_closed()
+
+    async def work() -> None:
+        async with serve(flood, "127.0.0.1", 0, compression=None) as server:
+            url = f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
+            ada = Recording(url, log, "ada")
+            await ada.until(lambda: ada.count("chat") == 3000)
+            await ada.end()
+
+    run(work())
+    names = [e.event_name for e in stored(home, "ada")]
+    assert names.index("pong") - names.index("ping") < 100
+
+
 def test_a_lost_player_comes_back_as_the_same(server: RunningServer, log: EventLog) -> None:
     async def work() -> None:
         async with proxied(server.url) as proxy:

@@ -6,7 +6,6 @@ next batch; buffered Parquet is not, and is named so. Leaves out: the network an
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import statistics
@@ -415,7 +414,6 @@ def _measure_scans(root: Path, results: list[Result], goals: list[Goal]) -> None
     for name, ours, theirs in scans(home, bare):
         results += [Result(f"scan of {name}, store", ours, "rows/s"), Result(f"scan of {name}, bare", theirs, "rows/s")]
         goals.append(Goal.at_least(f"scan of {name} over the bare scan", ours / theirs, SCAN_GOAL))
-    with contextlib.suppress(IndexError):
-        start = time.perf_counter()
-        EventStore(home).query("SELECT sum(price) FROM game_tick")
-        results.append(Result("the same sum by SQL", SCANNED / (time.perf_counter() - start), "rows/s"))
+    start = time.perf_counter()
+    EventStore(home).query("SELECT sum(price) FROM game_tick")
+    results.append(Result("scan of one column by SQL, store", SCANNED / (time.perf_counter() - start), "rows/s"))

@@ -221,7 +221,6 @@ class BrowserFeed:
             "Network.webSocketFrameReceived": lambda told: self._heard(told, "received"),
             "Network.webSocketFrameSent": lambda told: self._heard(told, "sent"),
             "Network.webSocketClosed": self._closed,
-            "Page.frameNavigated": self._navigated,
             "Runtime.bindingCalled": lambda told: self._called(session, told),
         }
         for name, listener in listeners.items():
@@ -240,7 +239,9 @@ class BrowserFeed:
         from playwright.async_api import Error
 
         ends: list[asyncio.Future[Any]] = [asyncio.create_task(stop.wait())]
-        page.on("close", lambda _: stop.set())
+        for ending in ("close", "crash"):
+            page.on(ending, lambda _: stop.set())
+        page.context.browser.on("disconnected", lambda _: stop.set())
         pump = asyncio.create_task(self._pump())
         try:
             if not page.url.startswith(self.url):
@@ -305,15 +306,6 @@ class BrowserFeed:
         self._addresses.pop(told["requestId"], None)
         self._put(told["timestamp"], _Lost(told["requestId"], "the page's socket was closed"))
 
-    def _navigated(self, told: dict[str, Any]) -> None:
-        if "parentId" not in told["frame"] and self._held is not None:
-            self._put(self._now(), _Lost(None, "the page was loaded again"))
-
-    def _now(self) -> float:
-        """Give the present as a monotonic second of the browser's clock, as far as it is known here."""
-        clock = self._page_clock
-        return clock.zero + (self.clock() - clock.start).total_seconds() if clock.start else 0.0
-
     def _called(self, session: Any, told: dict[str, Any]) -> None:
         """Take a message of the watching script; a page cannot call it, but what it says is checked all the same."""
         if told["name"] != BINDING:
@@ -326,7 +318,7 @@ class BrowserFeed:
             return
         if message.get("hello"):
             if message.get("top"):
-                task = asyncio.ensure_future(self._compare(session, message["origin"]))
+                task = asyncio.ensure_future(self._compare(session, message["origin"], message["now"]))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         else:
@@ -353,14 +345,16 @@ class BrowserFeed:
         self._page_clock.zero = metrics["Timestamp"]
         self._page_clock.start = before + (self.clock() - before) / 2
 
-    async def _compare(self, session: Any, origin: float) -> None:
-        """Compare the clock by which the page counts with the browser's."""
+    async def _compare(self, session: Any, origin: float, now: float) -> None:
+        """Compare the clock by which a new document counts with the browser's; what was heard before is over."""
         metrics = await _metrics(session)
-        if metrics.get("NavigationStart"):
-            self._page_clock.offset_ms = origin - metrics["NavigationStart"] * 1000
-            early, self._early = self._early, []
-            for message in early:
-                self._pressed(message)
+        if not metrics.get("NavigationStart"):
+            return
+        self._page_clock.offset_ms = origin - metrics["NavigationStart"] * 1000
+        self._put((origin + now - self._page_clock.offset_ms) / 1000, _Lost(None, "the page was loaded again"))
+        early, self._early = self._early, []
+        for message in early:
+            self._pressed(message)
 
 
 async def _metrics(session: Any) -> dict[str, float]:

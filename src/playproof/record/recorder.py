@@ -42,6 +42,9 @@ MAX_WAITING = 20_000
 """Events that may wait for their commit before `take` waits for the store."""
 LISTENER_QUEUE = 10_000
 EVERYTHING = "*"
+MAX_NAMES = 500
+"""Names of events that are counted apart: a feed may make up as many as it likes."""
+OTHERS = f"{NOTE}others"
 
 START, STOP, GAP, REFUSED = f"{NOTE}start", f"{NOTE}stop", f"{NOTE}gap", f"{NOTE}refused"
 MARK, REDO, DISCARD = f"{NOTE}mark", f"{NOTE}redo", f"{NOTE}discard"
@@ -86,7 +89,8 @@ class Counts:
     def add(self, event: Event) -> None:
         """Count an event."""
         self.docs[event.doc_type] += 1
-        self.names[event.event_name] += 1
+        known = event.event_name in self.names or len(self.names) < MAX_NAMES
+        self.names[event.event_name if known else OTHERS] += 1
         self.gaps += event.doc_type == "gap"
         self.presses += event.doc_type == "button_event"
         if event.doc_type == "game_tick" and event.window_id and event.window_id not in self._recent:

@@ -66,6 +66,7 @@ def tapped(tap: Tap) -> type[aiohttp.ClientWebSocketResponse]:
                 tap(message.data, "received")
                 if message.type == WSMsgType.TEXT and message.data[:2].startswith(_KEEPS_ALIVE):
                     return message
+                await asyncio.sleep(0)  # messages that lie ready do not suspend, and pings must be answered
 
         async def send_str(self, data: str, compress: int | None = None) -> None:
             tap(data, "sent")

@@ -68,5 +68,6 @@
   }, { capture: true, passive: true });
 
   addEventListener("pagehide", finish, { capture: true });
-  send({ hello: true, origin: performance.timeOrigin, top: globalThis === globalThis.top });
+  const { timeOrigin: origin } = performance;
+  send({ hello: true, origin, now: performance.now(), top: globalThis === globalThis.top });
 })(CONFIG);

@@ -162,7 +162,7 @@ def encode(table: pa.Table) -> pa.Buffer:
 
 
 def _encodings(table: pa.Table) -> tuple[list[str], dict[str, str]]:
-    """Choose: a dictionary where values repeat, differences for whole numbers, bytes apart for other numbers."""
+    """Choose: a dictionary where values repeat, differences for other whole numbers, the rest plain."""
     repeated: list[str] = []
     encodings = {}
     for field in table.schema:
@@ -171,7 +171,7 @@ def _encodings(table: pa.Table) -> tuple[list[str], dict[str, str]]:
         elif pa.types.is_string(field.type) or _repeats(table[field.name]):
             repeated.append(field.name)
         else:
-            encodings[field.name] = "BYTE_STREAM_SPLIT" if field.type == pa.float64() else "DELTA_BINARY_PACKED"
+            encodings[field.name] = "PLAIN" if field.type == pa.float64() else "DELTA_BINARY_PACKED"
     return repeated, encodings
 
 
