@@ -38,7 +38,7 @@ def read_outcome(events: Sequence[Event]) -> Outcome | None:
     told: dict[str, Value] = {
         "rug_tick": rug_tick,
         "rug_price": rugs[rug_tick],
-        "peak": max(rugs[rug_tick], *(prices[tick] for tick in range(rug_tick))),
+        "peak": max([rugs[rug_tick], *(prices[tick] for tick in range(rug_tick))]),
         "ended_by_rug": True,
     }
     return Outcome(events[0].window_id or "", told | _revealed(events))
