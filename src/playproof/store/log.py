@@ -286,9 +286,8 @@ class EventLog:
 
     def _contradiction(self, identity: int) -> StoreError:
         number, seq = split_id(identity)
-        return StoreError(
-            f"expected event {self.session_names()[number]}/{seq} as it is stored, found another body; give a new fact a new seq"
-        )
+        event_id = f"{self.session_names()[number]}/{seq}"
+        return StoreError(f"expected event {event_id} as it is stored, found another body; give a new fact a new seq")
 
     def _refuse_if_unable(self) -> None:
         if self._failure is not None:
