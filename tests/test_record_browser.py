@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -418,6 +419,19 @@ def test_a_browser_that_is_not_there_is_said_so(home: Path) -> None:
         record(home, "http://127.0.0.1:1/", MAP, nothing, attach="http://127.0.0.1:9")
     with pytest.raises(ConfigError, match="expected to open"):
         record(home, "http://127.0.0.1:1/", MAP, nothing)
+
+
+def test_a_page_that_dies_ends_the_recording(home: Path) -> None:
+    async def die(page: Any) -> None:
+        with contextlib.suppress(Exception):
+            await page.goto("chrome://crash", timeout=3000)
+        await asyncio.sleep(30)
+
+    with RunningServer(ServeConfig(port=0, seed=SEED, manual=True)) as server:
+        started = time.monotonic()
+        record(home, server.url, MAP, die)
+        assert time.monotonic() - started < 20
+    assert stored(home)[-1].event_name == "record.stop"
 
 
 def test_ctrl_c_ends_the_command_cleanly(home: Path) -> None:

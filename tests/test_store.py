@@ -720,3 +720,29 @@ def test_wrong_commands_say_why(home: Path, words: Sequence[str]) -> None:
     answer = CliRunner().invoke(app, list(words))
     assert isinstance(answer.exception, PlayproofError)
     assert "expected" in str(answer.exception)
+
+
+def test_the_bench_reports_every_goal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from playproof.bench import load, store
+
+    for name, value in {
+        "ROUNDS": 1,
+        "ROUND_EVENTS": {1: 2, 100: 100, 1000: 1000},
+        "ACK_SECONDS": 0.1,
+        "SCANNED": 4000,
+        "PART": 2000,
+        "BUTTONS": 500,
+        "REPEATS": 1,
+    }.items():
+        monkeypatch.setattr(store, name, value)
+    report = load("store")()
+    assert [goal["name"].split(",")[0] for goal in report["goals"]] == [
+        *["rate over bare SQLite"] * 3,
+        "ack p99 over one fdatasync's p99",
+        "bytes per compacted tick",
+        "bytes per compacted button event",
+        "scan of one column over the bare scan",
+        "scan of all columns over the bare scan",
+    ]
+    assert all(result["value"] > 0 for result in report["results"])
+    assert not list(home.iterdir())

@@ -174,8 +174,7 @@ class BrowserFeed:
             browser = await self._browser(driver)
             try:
                 page = await self._page(browser)
-                await self._watch(page)
-                await self._record(page, stop)
+                await self._record(page, await self._watch(page), stop)
             finally:
                 with contextlib.suppress(Error):
                     await browser.close()
@@ -213,8 +212,8 @@ class BrowserFeed:
         context = await browser.new_context(**({} if self.headless else {"no_viewport": True}))
         return await context.new_page()
 
-    async def _watch(self, page: Any) -> None:
-        """Listen to the page before it is opened, so that its first frame is heard."""
+    async def _watch(self, page: Any) -> Any:
+        """Listen to the page before it is opened, so that its first frame is heard; give the session that does."""
         session = await page.context.new_cdp_session(page)
         listeners: Mapping[str, Callable[[dict[str, Any]], None]] = {
             "Network.webSocketCreated": self._created,
@@ -233,14 +232,16 @@ class BrowserFeed:
         await session.send("Runtime.addBinding", {"name": BINDING, "executionContextName": WORLD})
         script = {"source": watching_script(self.page_map), "worldName": WORLD, "runImmediately": True}
         await session.send("Page.addScriptToEvaluateOnNewDocument", script)
+        await session.send("Inspector.enable")
+        return session
 
-    async def _record(self, page: Any, stop: asyncio.Event) -> None:
+    async def _record(self, page: Any, session: Any, stop: asyncio.Event) -> None:
         """Open the page, and record what is heard until the end."""
         from playwright.async_api import Error
 
         ends: list[asyncio.Future[Any]] = [asyncio.create_task(stop.wait())]
-        for ending in ("close", "crash"):
-            page.on(ending, lambda _: stop.set())
+        page.on("close", lambda _: stop.set())
+        session.on("Inspector.targetCrashed", lambda _: stop.set())
         page.context.browser.on("disconnected", lambda _: stop.set())
         pump = asyncio.create_task(self._pump())
         try:

@@ -72,6 +72,7 @@ class EventLog:
         self._sessions.update(
             (name, number) for number, name in connection.execute("SELECT number, session_id FROM sessions")
         )
+        self._next_number = max(self._sessions.values(), default=0) + 1
         self._known.forget()
         self._writer = threading.Thread(target=self._write_submitted, name=f"log {name}", daemon=True)
         self._writer.start()
@@ -194,9 +195,10 @@ class EventLog:
                 raise StoreError(
                     f"expected session {event.session_id!r} in one log alone, found it in {other!r}; append it there"
                 )
-        number = max(self._sessions.values(), default=0) + 1
+        number = self._next_number
         if number >= SESSIONS_END:
             raise StoreError(f"expected fewer than {SESSIONS_END} sessions in one log; record into another log")
+        self._next_number += 1
         self._sessions[event.session_id] = number
         self._unsaved.append((number, event.session_id))
         return number
@@ -284,10 +286,8 @@ class EventLog:
 
     def _contradiction(self, identity: int) -> StoreError:
         number, seq = split_id(identity)
-        session = next(name for name, known in self._sessions.items() if known == number)
-        return StoreError(
-            f"expected event {session}/{seq} as it is stored, found another body; give a new fact a new seq"
-        )
+        event_id = f"{self.session_names()[number]}/{seq}"
+        return StoreError(f"expected event {event_id} as it is stored, found another body; give a new fact a new seq")
 
     def _refuse_if_unable(self) -> None:
         if self._failure is not None:
