@@ -328,6 +328,26 @@ def test_text_that_utf8_cannot_hold_is_kept_as_its_escape(home: Path) -> None:
 # Readers beside a writer.
 
 
+def test_a_new_log_never_needs_a_rollback_journal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer killed right after its log took its place leaves one that readers can open."""
+
+    class Killed(BaseException):
+        pass
+
+    def die(path: Path) -> sqlite3.Connection:
+        if path.suffix == ".db":
+            raise Killed
+        return schema.connect(path)
+
+    monkeypatch.setattr("playproof.store.log.connect", die)
+    with pytest.raises(Killed):
+        EventLog.open(home, COLUMNS)
+    path = home / "log" / "main.db"
+    assert path.read_bytes()[18:20] == b"\2\2", "not in WAL mode"
+    assert sorted(each.name for each in path.parent.iterdir()) == ["main.db", "main.lock"]
+    assert stored(home) == 0
+
+
 def test_readers_see_all_of_a_commit_or_none(home: Path) -> None:
     done = threading.Event()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 
 from playproof.errors import StoreError
 from playproof.store import EventLog, verify
-from store_proofs import COLUMNS, acknowledged, kills, numbered, stored, strace
+from store_proofs import COLUMNS, Killer, acknowledged, kills, numbered, stored, strace
 
 needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 
@@ -31,6 +32,15 @@ def test_100_writers_killed_at_random_times_lose_and_double_nothing(tmp_path: Pa
     assert compacted, "no compaction took place"
     for home in tmp_path.glob("home-*"):
         assert verify(home).damage == ()
+
+
+def test_writers_killed_while_they_make_their_log_leave_one_that_can_be_read(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    with Killer(tmp_path) as killer:
+        for number in range(40):
+            folder = f"home-{number}"
+            told = killer.kill_one(folder, 0, rng.randrange(2**32), rng.uniform(0, 0.03))
+            assert stored(tmp_path / folder) >= told
 
 
 @needs_strace

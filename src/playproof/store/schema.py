@@ -48,13 +48,16 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (create_tables,)
 
 
 def create(path: Path) -> None:
-    """Make a new log's file with its tables, beside its place, so that no reader meets a half-made one."""
+    """Make a new log's file with its tables, beside its place, so that no reader meets a half-made one.
+
+    It is in WAL mode before it takes its place: turned to it later, a kill could leave a rollback journal, which
+    readers may not undo.
+    """
     unfinished = path.with_suffix(".new")
-    for name in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
-        name.unlink(missing_ok=True)
-    connection = sqlite3.connect(unfinished, isolation_level=None)
+    for ending in ("", "-journal", "-wal", "-shm"):
+        unfinished.with_name(unfinished.name + ending).unlink(missing_ok=True)
+    connection = connect(unfinished)
     try:
-        connection.execute("PRAGMA synchronous = FULL")
         migrate(connection)
     finally:
         connection.close()
