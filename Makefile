@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-EXTRAS := train,browser,bench,dev
+EXTRAS := train,browser,bench,postgres,minari,ray,llm,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 PRESSES := SELECT window_id, tick, round(price, 4) AS price, button_id, bet_amount / 1e9 AS bet, sequence_id, \

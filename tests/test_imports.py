@@ -53,8 +53,8 @@ GAMES = ("crash", "arena")
 TORCH_ALLOWED = ("train", "policies", "datasets.export_torch")
 OPTIONAL = (
     *("torch", "stable_baselines3", "sb3_contrib", "lightgbm", "sklearn", "scipy", "arch", "safetensors", "onnx"),
-    *("onnxruntime", "optuna", "tensorboard", "transformers", "peft", "gguf", "openai", "playwright", "sqlalchemy"),
-    *("alembic", "psycopg", "ray", "jinja2", "gym_trading_env", "gym_anytrading", "pandas", "hypothesis", "pytest"),
+    *("onnxruntime", "optuna", "tensorboard", "transformers", "peft", "gguf", "openai", "playwright"),
+    *("psycopg", "minari", "ray", "jinja2", "gym_trading_env", "gym_anytrading", "pandas", "hypothesis", "pytest"),
     *("mypy", "pgserver", "httpx", "build", "hatchling", "ruff"),
 )
 NOT_BASE = ("policies", "train", "judge", "rewards", "validate", "models", "serve", "dashboard", "evaluate")
