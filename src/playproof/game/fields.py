@@ -8,7 +8,9 @@ Leaves out: finding games (load), sitting at them (play) and checking them (cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from playproof.game.importing import Importer
+    from playproof.game.lanes import MakeLanes, Tape
+    from playproof.game.rewarding import Components, Probes
 
     Row: TypeAlias = NDArray[np.float32]
     Mask: TypeAlias = NDArray[np.bool_]
@@ -164,6 +168,8 @@ class Feature:
     """How it is computed from them."""
     fill: float
     """What stands in the row while it is unknown."""
+    scale: str = "linear:1"
+    """How networks see it: a rule of playproof.policies.scaling; a change of it is a new `Game.scaling`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +232,9 @@ class ActionSet:
     """For decisions in text: read one. It takes anything, and rejects rather than raises."""
     examples: tuple[str, ...] = ()
     """For decisions in text: some that are understood."""
+    possible: Lazy[Callable[[Any, tuple[str, ...]], Any]] | None = None
+    """From rows (n, features) and the features' names tell which choices can have an effect as far as a row tells,
+    the heads side by side, (n, sum of heads); None: any may."""
 
     def holds(self, action: object) -> bool:
         """Tell whether an action is one of this set."""
@@ -373,8 +382,8 @@ class Episode:
         return self.steps[-1].after.opened - self.steps[0].before.opened if self.steps else 0
 
 
-Component = Callable[[Sequence[Step], Outcome], Sequence[float]]
-"""One term of a reward: a value for each step, from steps and outcome alone."""
+OverSteps = Callable[[Sequence[Step], Outcome], Sequence[float]]
+"""One component of a reward: a value for each step, from steps and outcome alone."""
 
 
 @dataclass(frozen=True)
@@ -384,11 +393,22 @@ class Reward:
     name: str
     version: str
     doc: str
-    components: Mapping[str, Lazy[Component]]
+    components: Mapping[str, Lazy[OverSteps]]
 
     def compute(self, steps: Sequence[Step], outcome: Outcome) -> dict[str, tuple[float, ...]]:
         """Give each component's values, one for each step."""
         return {name: tuple(resolve(part)(steps, outcome)) for name, part in self.components.items()}
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """Give what makes this reward another than others."""
+        return {"name": self.name, "version": self.version, "components": list(self.components)}
+
+    @property
+    def hash(self) -> str:
+        """Hash the identity, in canonical JSON."""
+        text = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -467,6 +487,16 @@ class Game:
     """Id of the Gymnasium environment."""
     importers: Mapping[str, Lazy[Importer]] = field(default_factory=lambda: _EMPTY)
     """Old recordings that can be imported, by the name of their kind."""
+    scaling: str = "1"
+    """Version of the features' scales; networks made with another are refused."""
+    lanes: Lazy[MakeLanes] | None = None
+    """Make many players at once, each at a table of their own; None where worlds cannot be simulated."""
+    tape: Lazy[Callable[[Iterable[tuple[str, Sequence[Event]]]], Tape]] | None = None
+    """Lay recorded windows, each its id and events, on a tape that lanes play again."""
+    reward_components: Lazy[Components] | None = None
+    """What rewards can be put together from by a configuration; None: only the rewards listed."""
+    probes: Lazy[Probes] | None = None
+    """Windows made up to try rewards on; None: the sample's are used, and what needs others is not checked."""
 
     def decode(self, frames: Sequence[Frame]) -> tuple[tuple[Fact, ...], ...]:
         """Read a recording's frames from its beginning; give the facts of each frame."""

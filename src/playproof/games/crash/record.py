@@ -96,4 +96,6 @@ def game() -> Game:
         commands=f"{_HERE}.commands:app",
         environment="playproof/Crash-v1",
         importers={"legacy": f"{_HERE}.legacy:IMPORTER", "capture": f"{_HERE}.captures:IMPORTER"},
+        lanes=f"{_HERE}.many:make_lanes",
+        tape=f"{_HERE}.many:tape_of",
     )

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.games.crash.baselines import WAIT, VectorPolicy, make_baseline
-from playproof.games.crash.env import CrashVectorEnv
+from playproof.game.lanes import BatchPolicy, LaneTerms, play_lanes
+from playproof.games.crash.baselines import make_baseline
+from playproof.games.crash.many import make_lanes
 from playproof.money import UNIT
 
-LANES = 500
+LANES = 512
+STREAM = int.from_bytes(b"tournament")
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Score:
     name: str
     rounds: int
     positions: int
+    """Positions opened and sidebets placed."""
     staked: float
     pnl: float
     roi: float
@@ -56,31 +59,13 @@ def score(name: str, pnl: NDArray[np.float64], staked: NDArray[np.float64], coun
     return Score(name, len(pnl), positions, total, float(pnl.sum()), roi, spread, decisions, no_effect)
 
 
-def play(name: str, policy: VectorPolicy, world: str, rounds: int, seed: int) -> Score:
-    """Play a policy over rounds 0 to n of so many lanes that every lane plays equally many."""
-    lanes = min(LANES, rounds)
-    envs = CrashVectorEnv(lanes, world=world)
-    obs, _ = envs.reset(seed=seed)
-    state = policy.start(lanes, np.random.default_rng(seed))
-    left = np.full(lanes, rounds // lanes) + (np.arange(lanes) < rounds % lanes)
-    pnl: list[NDArray[np.float64]] = []
-    staked: list[NDArray[np.float64]] = []
-    positions = decisions = no_effect = 0
-    while left.any():
-        actions = policy.act(obs, state)
-        obs, _, terminated, _, infos = envs.step(actions)
-        playing = left > 0
-        decisions += int((playing & (actions[:, 0] != WAIT)).sum())
-        if terminated.any():
-            over = np.flatnonzero(terminated & playing)
-            final = infos["final_info"]
-            pnl.append((final["cash"][over] - UNIT) / UNIT)
-            staked.append(final["total_invested"][over] / UNIT)
-            positions += int(final["positions_opened"][over].sum())
-            no_effect += int(final["no_effect_actions"][over].sum())
-            left[over] -= 1
-            policy.begin(state, terminated)
-    return score(name, np.concatenate(pnl), np.concatenate(staked), (positions, decisions, no_effect))
+def play(name: str, policy: BatchPolicy, world: str, rounds: int, seed: int) -> Score:
+    """Play a policy over so many rounds of a world, without a reserved stake."""
+    lanes = make_lanes(LaneTerms(world, (STREAM, seed)), min(LANES, rounds))
+    played = play_lanes(lanes, policy, rounds, np.random.default_rng([STREAM, seed, 1]))
+    decisions = int(played.decisions[:, 1:].sum())
+    counts = (int(played.opened.sum()), decisions, int(played.no_effect.sum()))
+    return score(name, played.pnl / UNIT, played.staked / UNIT, counts)
 
 
 def tournament(names: Sequence[str], world: str, rounds: int, seed: int) -> list[Score]:

@@ -1,0 +1,137 @@
+"""Play a policy over many windows of a world, or over recorded ones, and note what came of each, in money.
+
+The windows depend on source, seed and number alone: every policy that is played with the same ones
+faces the same windows, and their profits can be compared in pairs.
+Leaves out: weighing the profits (evidence), and games without lanes (score.play_windows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from playproof.errors import ConfigError, ContractError, InputError
+from playproof.evaluate.score import Score
+from playproof.game import Game, first, lookup, resolve
+from playproof.game.lanes import BatchPolicy, Lanes, LaneTerms, Played, Tape, play_lanes
+
+LANES = 512
+"""Lanes that are played at once; part of which windows a seed gives, hence fixed."""
+STREAM = int.from_bytes(b"rollout")
+"""Keeps the windows of rollouts apart from those of training with the same seed."""
+
+
+@dataclass(frozen=True)
+class RolloutOptions:
+    """What a rollout can be asked for beyond its money; None is the game's own default."""
+
+    observation: str | None = None
+    actions: str | None = None
+    clock: str | None = None
+    reward: Any = None
+    """Name of a reward, or the reward itself: its sum is noted beside the money."""
+    delay: int = 0
+    """Steps between choosing an action and its being carried out: latency; 1 is one tick of slippage."""
+    game: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What only this game can be asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout(Played):
+    """What one policy did in each of n windows; money in the smallest unit."""
+
+    name: str
+    windows: tuple[str, ...]
+    stake: int | None
+    """Reserved for each window before it began; None: nothing was."""
+    choices: tuple[str, ...]
+    """Names of the columns of `decisions`."""
+
+    def score(self) -> Score:
+        """Give the profits as scores weigh them; refused where no stake was reserved."""
+        if self.stake is None:
+            raise InputError("expected a rollout with a reserved stake, found one without; give rollout a stake")
+        return Score(self.name, self.windows, tuple(self.pnl.tolist()), tuple(self.opened.tolist()), self.stake)
+
+    @property
+    def mix(self) -> dict[str, float]:
+        """Give the share of each choice of the first head among all steps."""
+        total = max(1, int(self.steps.sum()))
+        return {name: float(count) / total for name, count in zip(self.choices, self.decisions.sum(0), strict=True)}
+
+    def summary(self) -> dict[str, Any]:
+        """Give the figures that logs show; money in the smallest unit."""
+        n = len(self)
+        acted = int(self.decisions.sum() - self.decisions[:, self.choices.index("WAIT")].sum())
+        told: dict[str, Any] = {
+            "windows": n,
+            "pnl": float(self.pnl.mean()),
+            "pnl_se": float(self.pnl.std(ddof=1) / np.sqrt(n)) if n > 1 else None,
+            "roi": float(self.pnl.sum() / (self.stake * n)) if self.stake else None,
+            "positions": int(self.opened.sum()),
+            "staked": float(self.staked.mean()),
+            "in_market": float(self.in_market.sum() / max(1, self.steps.sum())),
+            "no_effect": float(self.no_effect.sum() / acted) if acted else 0.0,
+            "reward": float(self.reward.mean()),
+            "mix": self.mix,
+        }
+        return told | {"components": {name: float(part.mean()) for name, part in self.components.items()}}
+
+
+def make_lanes(game: Game, terms: LaneTerms, count: int) -> Lanes:
+    """Make a game's lanes, or say that it has none."""
+    if game.lanes is None:
+        raise ContractError(f"expected game {game.name!r} to have lanes, found none; score it with play_windows")
+    return resolve(game.lanes)(terms, count)
+
+
+def rollout(
+    game: Game,
+    player: BatchPolicy,
+    source: str | Tape,
+    rounds: int | None,
+    seed: int,
+    *,
+    stake: int | None,
+    balance: int | None = None,
+    name: str = "policy",
+    options: RolloutOptions = RolloutOptions(),  # noqa: B008  (frozen)
+    progress: Callable[[int], None] | None = None,
+) -> Rollout:
+    """Play a batch policy over windows of a world or a tape, each with a fresh balance and stake.
+
+    `rounds` None plays a tape once. The policy's own random numbers come from the seed too.
+    """
+    taped = not isinstance(source, str)
+    if rounds is None and not taped:
+        raise ConfigError("expected a number of rounds to play in a world, found None")
+    windows = len(source) if rounds is None else rounds
+    if windows < 1 or (taped and windows > len(source)):
+        raise ConfigError(f"expected 1 to {len(source) if taped else 'any number of'} rounds, found {windows}")
+    actions = lookup(game.actions, options.actions or first(game.actions), "action set")
+    terms = LaneTerms(
+        source,
+        (STREAM, seed),
+        options.observation,
+        options.actions,
+        options.reward,
+        options.clock,
+        balance,
+        stake,
+        options.game,
+    )
+    lanes = make_lanes(game, terms, min(LANES, windows))
+    wait = actions.wait if isinstance(actions.wait, tuple) else ()
+    rng = np.random.default_rng([STREAM, seed, 1])
+    played = play_lanes(lanes, player, windows, rng, delay=options.delay, wait=wait, progress=progress)
+    names = source.windows[:windows] if not isinstance(source, str) else _names(source, seed, windows)
+    return Rollout(**vars(played), name=name, windows=names, stake=stake, choices=actions.heads[0])
+
+
+def _names(world: str, seed: int, windows: int) -> tuple[str, ...]:
+    """Name simulated windows; the same name is the same window."""
+    return tuple(f"{world}-{seed}-{min(LANES, windows)}-{number}" for number in range(windows))

@@ -1,0 +1,251 @@
+"""Playing many windows at once: what a game's lanes are, and the loop that plays a policy on them.
+
+A lane is one player at a table of their own; a game that can be simulated gives them as
+`Game.lanes`. Lane i of n plays windows i, i + n, i + 2 n ... of its terms, whatever is done in them,
+so that every policy faces the same windows. Leaves out: scores (evaluate) and learning (train).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows: TypeAlias = NDArray[np.float32]
+Actions: TypeAlias = NDArray[np.int64]
+Ints: TypeAlias = NDArray[np.int64]
+Chosen: TypeAlias = NDArray[np.bool_]
+Rng: TypeAlias = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Recorded windows that lanes can play again."""
+
+    windows: tuple[str, ...]
+    rounds: Any
+    """The windows in the game's own form, in the same order."""
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+
+@dataclass(frozen=True)
+class LaneTerms:
+    """On which terms lanes are made; None is the game's own default."""
+
+    source: str | Tape
+    """A world's name, or recorded windows."""
+    seed: tuple[int, ...]
+    """Different tuples give different windows. On a tape the windows are given and the seed draws what it lacks."""
+    observation: str | None = None
+    actions: str | None = None
+    reward: Any = None
+    """Name of a reward, or the reward itself."""
+    clock: str | None = None
+    balance: int | None = None
+    """Money that a player sits down with in each window, in the smallest unit."""
+    stake: int | None = None
+    """Reserved for each window: an order by which more could be lost is refused. None: nothing is."""
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What only this game can be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The windows that ended in one step; each field has one entry for each, m in all."""
+
+    lanes: Ints
+    rows: Rows
+    """Last observations, (m, features)."""
+    truncated: Chosen
+    pnl: Ints
+    """Change in equity over the window, in the smallest unit."""
+    opened: Ints
+    """Positions opened, bets included."""
+    staked: Ints
+    """Money paid in."""
+    no_effect: Ints
+    """Decisions other than WAIT that changed nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What one step of n lanes gave. A lane whose window ended stands in its next one."""
+
+    rows: Rows
+    """Observations, (n, features)."""
+    rewards: NDArray[np.float64]
+    held: Chosen
+    """Was a position held while time passed?"""
+    ended: Ended
+    components: Mapping[str, NDArray[np.float64]] = field(default_factory=lambda: MappingProxyType({}))
+    """The rewards by component, where the lanes tell them."""
+
+
+class Lanes(Protocol):
+    """Many players at once, each at a table of their own."""
+
+    @property
+    def count(self) -> int:
+        """Give how many lanes there are."""
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """Give how many choices each head of the action set has."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Name the places of a row."""
+
+    def start(self) -> Rows:
+        """Seat a player in the first window of every lane; give the observations."""
+
+    def step(self, actions: Actions) -> Moved:
+        """Take an action in every lane, (n, heads)."""
+
+    def masks(self) -> Chosen:
+        """Tell which choices can have an effect now, the heads side by side, (n, sum of heads)."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Give the whole state as the arrays it lives in; writing into them restores it."""
+
+
+class BatchPolicy(Protocol):
+    """One way to choose in many lanes at once."""
+
+    def start(self, lanes: int, rng: Rng) -> Any:
+        """Give what the policy remembers of so many lanes, before their first row."""
+
+    def begin(self, state: Any, chosen: Chosen) -> None:
+        """Forget what is remembered of the chosen lanes: they begin a window."""
+
+    def act(self, obs: Rows, state: Any) -> Actions:
+        """Choose for rows (n, features) an action a lane, (n, heads); remembers in `state`."""
+
+
+@runtime_checkable
+class MaskedPolicy(Protocol):
+    """A batch policy that also wants to be told which choices can have an effect."""
+
+    def act_masked(self, obs: Rows, masks: Chosen, state: Any) -> Actions:
+        """Choose for rows (n, features) and masks (n, sum of heads)."""
+
+
+MakeLanes: TypeAlias = Callable[[LaneTerms, int], Lanes]
+"""Make so many lanes on some terms."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """What came of n windows, in their order; money in the smallest unit."""
+
+    pnl: Ints
+    opened: Ints
+    staked: Ints
+    decisions: Ints
+    """How often each choice of the first head was taken, (n, choices)."""
+    no_effect: Ints
+    in_market: Ints
+    """Steps in which time passed over an open position."""
+    steps: Ints
+    reward: NDArray[np.float64]
+    components: Mapping[str, NDArray[np.float64]]
+
+    def __len__(self) -> int:
+        return len(self.pnl)
+
+
+class _Tally:
+    """Counts by lane while windows run, and by window once they have ended."""
+
+    def __init__(self, lanes: Lanes, windows: int) -> None:
+        n, choices = lanes.count, lanes.heads[0]
+        self.windows = windows
+        self.round = np.zeros(n, np.int64)
+        self.running: dict[str, NDArray[Any]] = {name: np.zeros(n, np.int64) for name in ("steps", "in_market")}
+        self.running |= {"decisions": np.zeros((n, choices), np.int64), "reward": np.zeros(n)}
+        self.done: dict[str, NDArray[Any]] = {
+            name: np.zeros((windows, *value.shape[1:]), value.dtype) for name, value in self.running.items()
+        }
+        self.done |= {name: np.zeros(windows, np.int64) for name in ("pnl", "opened", "staked", "no_effect")}
+        self.parts: dict[str, NDArray[np.float64]] = {}
+        self.parts_done: dict[str, NDArray[np.float64]] = {}
+        self.left = windows
+
+    def take(self, actions: Actions, moved: Moved) -> None:
+        """Count one step, and note the windows that ended in it."""
+        n = len(actions)
+        self.running["steps"] += 1
+        self.running["in_market"] += moved.held
+        self.running["reward"] += moved.rewards
+        self.running["decisions"][np.arange(n), actions[:, 0]] += 1
+        for name, values in moved.components.items():
+            self.parts_done.setdefault(name, np.zeros(self.windows))
+            self.parts.setdefault(name, np.zeros(n))[:] += values
+        if len(moved.ended.lanes):
+            self._close(moved.ended, n)
+
+    def _close(self, ended: Ended, n: int) -> None:
+        lanes = ended.lanes
+        numbers = self.round[lanes] * n + lanes
+        wanted = numbers < self.windows
+        numbers, kept = numbers[wanted], lanes[wanted]
+        for name, running in self.running.items():
+            self.done[name][numbers] = running[kept]
+            running[lanes] = 0
+        for name, part in self.parts.items():
+            self.parts_done[name][numbers] = part[kept]
+            part[lanes] = 0.0
+        for name in ("pnl", "opened", "staked", "no_effect"):
+            self.done[name][numbers] = getattr(ended, name)[wanted]
+        self.round[lanes] += 1
+        self.left -= len(numbers)
+
+
+def _choose(player: BatchPolicy, rows: Rows, lanes: Lanes, state: Any) -> Actions:
+    """Ask the policy, with masks if it wants them."""
+    if isinstance(player, MaskedPolicy):
+        return player.act_masked(rows, lanes.masks(), state)
+    return player.act(rows, state)
+
+
+def play_lanes(
+    lanes: Lanes,
+    player: BatchPolicy,
+    windows: int,
+    rng: Rng,
+    *,
+    delay: int = 0,
+    wait: tuple[int, ...] = (),
+    progress: Callable[[int], None] | None = None,
+) -> Played:
+    """Play a policy over the first windows of some lanes; every lane plays equally many, or one more.
+
+    With a delay an action is carried out so many steps after it was chosen; until the first one, and in
+    place of those left over from the window before, `wait` is. `progress` is told how many windows ended.
+    """
+    rows = lanes.start()
+    state = player.start(lanes.count, rng)
+    tally = _Tally(lanes, windows)
+    queue = [np.tile(np.asarray(wait, np.int64), (lanes.count, 1)) for _ in range(delay)]
+    while tally.left:
+        queue.append(np.array(_choose(player, rows, lanes, state), np.int64))
+        actions = queue.pop(0)
+        moved = lanes.step(actions)
+        before = tally.left
+        tally.take(actions, moved)
+        rows = moved.rows
+        if len(moved.ended.lanes):
+            chosen = np.zeros(lanes.count, np.bool_)
+            chosen[moved.ended.lanes] = True
+            player.begin(state, chosen)
+            for late in queue:
+                late[chosen] = wait
+            if progress is not None:
+                progress(before - tally.left)
+    return Played(**tally.done, components=tally.parts_done)

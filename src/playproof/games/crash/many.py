@@ -1,0 +1,163 @@
+"""Many players of the crash game at once, as the stages know them: the lanes of the Game record.
+
+Leaves out: how lanes move (lanes, kernel). Keys of lanes are hashed from the terms' seed, so that
+different seeds share no round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.errors import InputError
+from playproof.events import Event
+from playproof.game.lanes import Actions, Chosen, Ended, LaneTerms, Moved, Rows, Tape
+from playproof.games.crash import columns as c
+from playproof.games.crash import kernel
+from playproof.games.crash.features import OBSERVATIONS
+from playproof.games.crash.lanes import COMPILED_SETS, Lanes, Settings, make_tape
+from playproof.games.crash.protocol import Phase
+
+_FACT = {name: place for place, name in enumerate(kernel.FACTS)}
+_KEEPS = kernel.F_BET | kernel.F_NO_EFFECT
+
+
+class CrashLanes:
+    """Lanes of one round an episode, each round with a fresh balance."""
+
+    def __init__(self, terms: LaneTerms, count: int) -> None:
+        self.settings = to_settings(terms)
+        self._seed = terms.seed
+        self._lanes = Lanes(self.settings, count)
+        self._all = np.ones(count, np.bool_)
+        self._open = np.zeros(count, np.bool_)
+        self._bets = np.zeros(count, np.int64)
+
+    @property
+    def count(self) -> int:
+        """Give how many lanes there are."""
+        return self._lanes.count
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """Give how many choices each head of the action set has."""
+        return self.settings.heads
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Name the places of a row."""
+        return OBSERVATIONS[self.settings.observation].features
+
+    def start(self) -> Rows:
+        """Seat a player in round 0 of every lane."""
+        keys = np.random.SeedSequence(self._seed).generate_state(self.count, np.uint64)
+        self._lanes.seed(keys.tolist(), self._all)
+        self._open[:] = False
+        self._bets[:] = 0
+        rows: Rows = self._lanes.reset(self._all)[0]
+        return rows
+
+    def step(self, actions: Actions) -> Moved:
+        """Take an action in every lane."""
+        taken = np.ascontiguousarray(actions, np.int64)
+        rows, rewards, _, truncated, facts, ended = self._lanes.step(taken)
+        held = (facts[:, _FACT["position_qty"]] > 0) & (facts[:, _FACT["tick"]] > 0)
+        held &= (facts[:, _FACT["flags"]] & kernel.F_ADVANCED) != 0
+        last = self._lanes.final_facts[: len(ended)]
+        held[ended] = self._held_to_the_end(taken[ended], last, ended)
+        self._open[:] = facts[:, _FACT["position_qty"]] > 0
+        flags = facts[:, _FACT["flags"]]
+        flags[ended] = last[:, _FACT["flags"]]
+        self._bets += (flags & kernel.F_BET) != 0
+        moved = Moved(rows, rewards, held, self._ended(ended.copy(), last, truncated[ended]))
+        self._bets[ended] = 0
+        return moved
+
+    def _held_to_the_end(self, actions: Actions, last: NDArray[Any], ended: NDArray[Any]) -> Chosen:
+        """Tell where a position stood at the rug; one sold in part on the last tick counts as sold."""
+        flags = last[:, _FACT["flags"]]
+        kept = self._open[ended] & ((actions[:, 0] == 0) | ((flags & _KEEPS) != 0))
+        held: Chosen = ((flags & kernel.F_BOUGHT) != 0) | kept
+        return held
+
+    def _ended(self, ended: NDArray[Any], last: NDArray[Any], truncated: Chosen) -> Ended:
+        return Ended(
+            ended,
+            self._lanes.final_obs[: len(ended)].copy(),
+            truncated,
+            last[:, _FACT["equity"]] - self.settings.balance,
+            last[:, _FACT["positions_opened"]] + self._bets[ended],
+            last[:, _FACT["total_invested"]].copy(),
+            last[:, _FACT["no_effect_actions"]].copy(),
+        )
+
+    def masks(self) -> Chosen:
+        """Tell which choices can have an effect now."""
+        found: Chosen = self._lanes.masks()
+        return found
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Give the whole state as the arrays it lives in."""
+        lanes = self._lanes
+        state = {"lanes": lanes.lanes, "states": lanes.states, "sites": lanes.sites, "lots": lanes.lots}
+        return state | {"open": self._open, "bets": self._bets}
+
+
+def to_settings(terms: LaneTerms) -> Settings:
+    """Read the terms as settings of the environment."""
+    asked: dict[str, Any] = {
+        "observation": terms.observation,
+        "actions": terms.actions,
+        "reward": terms.reward,
+        "clock": terms.clock,
+        "balance": terms.balance,
+        "stake": terms.stake,
+    }
+    if isinstance(terms.source, str):
+        asked["world"] = terms.source
+    else:
+        asked["tape"] = terms.source.rounds
+    settings = Settings(**{name: value for name, value in asked.items() if value is not None}, **terms.options)
+    if settings.observation not in COMPILED_SETS or settings.rounds != 1:
+        raise InputError(
+            f"expected observation {' or '.join(COMPILED_SETS)} and one round an episode for many lanes, "
+            f"found {settings.observation} and {settings.rounds}"
+        )
+    return settings
+
+
+def make_lanes(terms: LaneTerms, count: int) -> CrashLanes:
+    """Make the lanes of the Game record."""
+    return CrashLanes(terms, count)
+
+
+def tape_of(windows: Iterable[tuple[str, Sequence[Event]]]) -> Tape:
+    """Lay recorded rounds on a tape; each must have been received tick by tick, from 0 to the rug."""
+    names, rounds, countdowns = [], [], []
+    for name, events in windows:
+        prices, timers = _ticks(name, events)
+        names.append(name)
+        rounds.append(prices)
+        countdowns.append(timers)
+    return Tape(tuple(names), make_tape(rounds, names, countdowns))
+
+
+def _ticks(name: str, events: Sequence[Event]) -> tuple[list[float], list[int]]:
+    """Read a round's prices by tick, the rug's last, and the countdown shown with each."""
+    seen: dict[int, tuple[float, int]] = {}
+    rugs: dict[int, float] = {}
+    for event in events:
+        told: Any = event.columns
+        if event.event_name not in (c.TICK, c.LATE_TICK):
+            continue
+        if told.get("game_phase") == Phase.ACTIVE:
+            seen.setdefault(told["tick"], (told["price"], int(told.get("cooldown_timer_ms") or 0) // 250))
+        elif told.get("game_phase") == Phase.RUGGED:
+            rugs[told["tick"]] = told["price"]
+    end = min(rugs, default=0)
+    if not end or any(tick not in seen for tick in range(end)):
+        raise InputError(f"expected round {name} from tick 0 to its rug, found {len(seen)} ticks; leave it out")
+    return [*(seen[tick][0] for tick in range(end)), rugs[end]], [*(seen[tick][1] for tick in range(end)), 0]
