@@ -99,8 +99,9 @@ class Notes:
 
     def act(self, action: Action) -> tuple[Fact, ...]:
         """Carry out the choice of the decision point noted last."""
+        before = self.ledger.standing()
         told = self.ledger.act(action)
-        self.chosen.append((action, bool(told)))
+        self.chosen.append((action, self.ledger.standing() != before))
         self.facts.extend(told)
         return told
 

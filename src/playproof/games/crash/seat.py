@@ -5,7 +5,8 @@ three sets out at the last tick seen; both give the facts that the game's server
 Leaves out: rounding and limits, which are the ledger's.
 
 Every step is a tick: an action's bet head is applied before its main head, and adjusting takes its
-tick like everything else. An order that the ledger refuses changes nothing and nothing is told.
+tick like everything else. Of an order that the ledger refuses the press alone is told: the button was pressed,
+and nothing changed.
 A round of which the rug was not seen is settled, when the next one begins, as if it had come on the
 next tick, at the price that the world's rule makes of the prices seen.
 """
@@ -44,16 +45,17 @@ class CrashLedger:
 
     def __init__(self, terms: Terms) -> None:
         lookup(ACTIONS, terms.actions, "action set")
-        self.terms = terms
+        self.terms, self.trades = terms, terms.actions == "trader"
         self.world = get_world(terms.world or next(iter(WORLDS)))
         cash = UNIT if terms.cash is None else terms.cash
         self.ledger = Ledger(cash, self.world.payout, Limits(self.world.open_cost, terms.stake))
         self.bet, self.share = MIN_BET, FULL_SHARE
         self.opened = 0
         self.window: str | None = None
-        self.phase, self.tick, self.price, self.low = Phase.COOLDOWN, 0, 1.0, 1.0
+        self.phase, self.tick, self.price, self.low, self.peak = Phase.COOLDOWN, 0, 1.0, 1.0, 1.0
         self.skips = False
         self._seated = False
+        self.counts = dict.fromkeys(("bought", "sold", "sidebet_staked", "sidebet_paid", "caught"), 0)
 
     @property
     def total(self) -> int:
@@ -62,8 +64,20 @@ class CrashLedger:
 
     def standing(self) -> Standing:
         """Give where the player stands: lots at the last price, an open sidebet at 0."""
-        stake = self.ledger.open_stake
-        return Standing(self.ledger.cash, self.ledger.equity(self.price), self.opened, {"sidebet_stake": stake})
+        book = self.ledger
+        facts: dict[str, Value] = {
+            "qty": book.qty,
+            "cost": book.cost,
+            "sidebet_stake": book.open_stake,
+            "price": self.price,
+            "low": self.low,
+            "peak": self.peak,
+            "tick": self.tick,
+            "phase": int(self.phase),
+            **self.counts,
+        }
+        facts |= {"skips": self.skips} if self.trades else {"bet_amount": self.bet, "sell_share": self.share}
+        return Standing(book.cash, book.equity(self.price), self.opened, facts)
 
     def see(self, event: Event) -> Facts:
         """Take what the world did."""
@@ -77,10 +91,12 @@ class CrashLedger:
     def _begin(self, window: str) -> Facts:
         """Begin a round; the first time the player sits down."""
         if self.ledger.lots or self.ledger.sidebet:
-            self.ledger.rug(self.tick + 1, rug_price(self.world, self.price, self.low))
+            self.counts["caught"] += self.ledger.cost
+            paid = self.ledger.rug(self.tick + 1, rug_price(self.world, self.price, self.low))[1]
+            self.counts["sidebet_paid"] += paid
         self.ledger.start_round()
         self.window, self.share, self.skips = window, FULL_SHARE, False
-        self.phase, self.tick, self.price, self.low = Phase.COOLDOWN, 0, 1.0, 1.0
+        self.phase, self.tick, self.price, self.low, self.peak = Phase.COOLDOWN, 0, 1.0, 1.0, 1.0
         seated = () if self._seated else (c.fact(c.SEAT, {}, window),)
         self._seated = True
         return (*seated, self._player())
@@ -94,14 +110,16 @@ class CrashLedger:
         self.phase = Phase(phase) if phase in tuple(Phase) else Phase.COOLDOWN
         if self.phase is Phase.RUGGED:
             return self._settle()
-        self.low = min(self.low, self.price)
+        self.low, self.peak = min(self.low, self.price), max(self.peak, self.price)
         lost = self.ledger.pass_tick(tick) if self.phase is Phase.ACTIVE else None
         return (self._settled(lost.stake, 0), self._player()) if lost else ()
 
     def _settle(self) -> Facts:
         """Sell everything at the rug price and settle the sidebet."""
         qty, stake = self.ledger.qty, self.ledger.open_stake
+        self.counts["caught"] += self.ledger.cost
         sold, paid = self.ledger.rug(self.tick, self.price)
+        self.counts["sidebet_paid"] += paid
         told = [self._fill("sell", qty, sold, forced=True)] if qty else []
         told += [self._settled(stake, paid)] if stake else []
         return (*told, self._player()) if told else ()
@@ -109,7 +127,7 @@ class CrashLedger:
     def act(self, action: Action) -> Facts:
         """Carry an action out at the last tick seen."""
         assert isinstance(action, tuple)
-        if self.terms.actions == "trader":
+        if self.trades:
             return self._act_trader(TRADER_MAIN[action[0]], SIZES[action[1]], TENTHS[action[2]])
         share = SHARES[action[2]] if self.terms.actions == "buttons-share" else SHARES[0]
         adjustments = self._adjust(BETS[action[1]], share)
@@ -140,33 +158,39 @@ class CrashLedger:
         return tuple(told)
 
     def _order(self, button: str, amount: int, percent: int) -> Facts:
-        """Place an order; nothing if it is refused."""
+        """Press the button of an order; if it is refused that is all that happens."""
         orders: Mapping[str, Callable[[], Fact]] = {
             "BUY": lambda: self._buy(amount),
             "SELL": lambda: self._sell(percent),
             "SIDEBET": lambda: self._bet(amount),
         }
         allowed = (Phase.ACTIVE,) if button == "SELL" else (Phase.PRESALE, Phase.ACTIVE)
-        if button not in orders or self.skips or self.phase not in allowed:
+        if button not in orders:
             return ()
+        if self.skips or self.phase not in allowed:
+            return (self._press(button),)
         try:
             filled = orders[button]()
         except RefusedOrder:
-            return ()
+            return (self._press(button),)
         return (self._press(button), self._player(), filled)
 
     def _buy(self, amount: int) -> Fact:
         flat = not self.ledger.lots
         qty = self.ledger.buy(amount, self.price)
         self.opened += flat
+        self.counts["bought"] += amount
         return self._fill("buy", qty, amount)
 
     def _sell(self, percent: int) -> Fact:
-        return self._fill("sell", *self.ledger.sell(percent, self.price))
+        qty, amount = self.ledger.sell(percent, self.price)
+        self.counts["sold"] += amount
+        return self._fill("sell", qty, amount)
 
     def _bet(self, amount: int) -> Fact:
         placed = self.ledger.bet(amount, self.tick)
         self.opened += 1
+        self.counts["sidebet_staked"] += amount
         told: dict[str, Value] = {
             **self._here(),
             "sidebet_type": "placed",
@@ -184,7 +208,7 @@ class CrashLedger:
             **self._here(),
             "button_id": button,
             "button_category": CATEGORIES[button],
-            "bet_amount": None if self.terms.actions == "trader" else self.bet,
+            "bet_amount": None if self.trades else self.bet,
             "sell_share": self.share,
         }
         return c.fact(c.PRESS, told, self.window)
