@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from playproof.game.importing import Importer
+    from playproof.game.laid import Batch
     from playproof.game.lanes import MakeLanes, Tape
     from playproof.game.rewarding import Components, Probes
 
@@ -340,6 +341,35 @@ class Outcome:
     values: Mapping[str, Value]
 
 
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What the recording of a window lacks."""
+
+    reason: str
+    ended: bool = False
+    """Was the window's end seen? Then its episodes end there; else they are only cut."""
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """How a recorded player's choices find their decision points, and his ledger its money."""
+
+    anchors: Callable[[Event], bool]
+    """Tell whether a choice made after an event of the world belongs to it; decision points are among them."""
+    ends: Callable[[Event], bool]
+    """Tell whether an event of the world ends the window: choices after it are no steps."""
+    updates: Callable[[Event], bool]
+    """Tell whether an own event tells the player's whole state."""
+    lack: Callable[[Sequence[Event]], Lack]
+    """Say what a window of which there is no outcome lacks."""
+    terms: Callable[[Sequence[Event], Terms], Terms]
+    """Give the terms on which a session's player sat down, as its events tell them."""
+    hear: Callable[[Any, Event], bool]
+    """Let the ledger take an own event before its choice is carried out; what is told stands.
+
+    Tells whether it was other money than the ledger held."""
+
+
 @dataclass(frozen=True)
 class Episode:
     """One player's way through one window."""
@@ -361,6 +391,14 @@ class Episode:
     """What the ledger told the player, in order."""
     outcome: Outcome | None
     """None if the recording does not hold the whole window."""
+    lack: Lack | None = None
+    """What its recording lacks; None if nothing."""
+    corrected: int = 0
+    """How often the money that was told differed from the ledger's, which then took what was told."""
+    late: int = 0
+    """Choices after the window's end, which are no steps."""
+    ages: tuple[tuple[int, int], ...] = ()
+    """For each step how old the player's told state was: ticks and microseconds; -1 if it was never told."""
 
     def __post_init__(self) -> None:
         for found, what, expected in (
@@ -487,6 +525,10 @@ class Game:
     """Id of the Gymnasium environment."""
     importers: Mapping[str, Lazy[Importer]] = field(default_factory=lambda: _EMPTY)
     """Old recordings that can be imported, by the name of their kind."""
+    recordings: Lazy[Recordings] | None = None
+    """How recorded play is read; None: choices belong to decision points, and money is the ledger's alone."""
+    batch: Lazy[Batch] | None = None
+    """Lays whole sessions out at once, as data sets are built from stored parts."""
     scaling: str = "1"
     """Version of the features' scales; networks made with another are refused."""
     lanes: Lazy[MakeLanes] | None = None
