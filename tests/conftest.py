@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from playproof.chromium import find_chromium
+from postgres import Postgres, running_postgres
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -42,6 +44,13 @@ def chromium() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return path
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """Give a running PostgreSQL, the same to all tests of a session; `new()` makes an empty schema in it."""
+    with running_postgres() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,48 @@
+"""The relational tables: agents, trajectories, outcomes, judgements, training, trials; SQLite, or PostgreSQL by URL.
+
+`connect` opens them, `upgrade` brings them to this package's version, `check` tells how they stand, `writing` gives a
+transaction. Leaves out: what is recorded and how it is grouped.
+"""
+
+from __future__ import annotations
+
+from playproof.store.tables.engine import connect, database_url, opened, shown_url, writing
+from playproof.store.tables.records import (
+    Agent,
+    Judgement,
+    LlmCall,
+    MarketOutcome,
+    Record,
+    Request,
+    Step,
+    TrainedModel,
+    TrainingBatch,
+    Trajectory,
+    Trial,
+    metadata,
+)
+from playproof.store.tables.versions import Standing, check, ready, upgrade
+
+__all__ = [
+    "Agent",
+    "Judgement",
+    "LlmCall",
+    "MarketOutcome",
+    "Record",
+    "Request",
+    "Standing",
+    "Step",
+    "TrainedModel",
+    "TrainingBatch",
+    "Trajectory",
+    "Trial",
+    "check",
+    "connect",
+    "database_url",
+    "metadata",
+    "opened",
+    "ready",
+    "shown_url",
+    "upgrade",
+    "writing",
+]

@@ -1,0 +1,1 @@
+"""One module a migration, chained by `down_revision`."""
