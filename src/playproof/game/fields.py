@@ -432,6 +432,9 @@ class Reward:
     version: str
     doc: str
     components: Mapping[str, Lazy[OverSteps]]
+    benchmark: str | None = None
+    """The component that is the same whatever the player does, such as minus the return of holding; all others
+    give 0 for an episode of WAIT."""
 
     def compute(self, steps: Sequence[Step], outcome: Outcome) -> dict[str, tuple[float, ...]]:
         """Give each component's values, one for each step."""

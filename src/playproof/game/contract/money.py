@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -96,13 +96,14 @@ class Audit:
 
 
 def check_rewards(case: Case) -> Iterator[str]:
-    """Rewards give one finite value for each step, the same every time; an episode of WAIT earns 0."""
+    """Rewards give one finite value for each step, the same every time; an episode of WAIT earns 0 beside the benchmark."""
     for name in case.game.actions:
         idle, busy = _idle(case, name), _busy(case, name)
         for episode in (*idle, *busy):
             yield from (f"{name}: {what}" for what in _misrewarded(case.game, episode))
         for episode in idle:
             yield from (f"{name}: {what}" for what in _unearned(case.game, episode))
+        yield from (f"{name}: {what}" for what in _bent(case.game, idle, busy))
 
 
 def _idle(case: Case, actions: str) -> list[Episode]:
@@ -136,8 +137,22 @@ def _unearned(game: Game, episode: Episode) -> Iterator[str]:
         return
     for reward in game.rewards.values():
         for part, values in reward.compute(episode.steps, episode.outcome).items():
-            if any(values):
+            if any(values) and part != reward.benchmark:
                 yield f"{reward.name}.{part}: expected 0 for an episode of {WAIT}, found other values"
+
+
+def _bent(game: Game, idle: Sequence[Episode], busy: Sequence[Episode]) -> Iterator[str]:
+    """Tell which benchmarks are no component, or change with what the player does."""
+    for reward in game.rewards.values():
+        if reward.benchmark is not None and reward.benchmark not in reward.components:
+            yield f"{reward.name}: expected the benchmark to be a component, found {reward.benchmark!r}"
+            continue
+        for one, other in zip(idle, busy, strict=True):
+            if reward.benchmark is None or one.outcome is None or other.outcome is None:
+                continue
+            parts = [reward.compute(it.steps, it.outcome)[reward.benchmark] for it in (one, other) if it.outcome]
+            if sum(parts[0]) != sum(parts[1]):
+                yield f"{reward.name}: expected the same benchmark whatever is done, found it changed by actions"
 
 
 def check_labels(case: Case) -> Iterator[str]:
