@@ -65,6 +65,10 @@ LANE = np.dtype(
         ("invested", "i8"),
         ("staked", "i8"),  # everything ever paid in, over all rounds and episodes
         ("paid", "i8"),  # everything ever paid out
+        ("sidebet_staked", "i8"),  # of what was paid in
+        ("sidebet_paid", "i8"),  # of what was paid out
+        ("sold", "i8"),  # of what was paid out, the player's own sales
+        ("caught", "i8"),  # cost of all lots that a rug sold
         ("granted", "i8"),  # balances handed out at the start of episodes
         ("equity", "i8"),
         ("bet", "i8"),
@@ -98,6 +102,17 @@ LANE = np.dtype(
 LOTS = np.dtype([("qty", "i8", (MAX_LOTS,)), ("cost", "i8", (MAX_LOTS,))], align=True)
 """A ring of lots. A record like the others: arrays handed to inner functions are counted, records are not."""
 
+MOMENT = np.dtype(
+    [
+        *((name, "i8") for name in ("equity", "cash", "qty", "cost", "sidebet_stake")),
+        *((name, "f8") for name in ("price", "low", "peak")),
+        *((name, "i8") for name in ("tick", "phase", "opened")),
+        *((name, "i8") for name in ("bought", "sold", "sidebet_staked", "sidebet_paid", "caught")),
+    ],
+    align=True,
+)
+"""What rewards read of a lane before and after a step."""
+
 SITE = np.dtype(
     [
         ("peaks", "f8", (RING,)),
@@ -127,6 +142,7 @@ CONFIG = np.dtype(
             "observation",
             "taped",  # rounds on the tape, 0 for the counter-based stream
             "stride",  # lanes share the tape in turn
+            "watched",  # are moments written for a reward that the kernel does not compute?
         )
     ],
     align=True,
@@ -466,7 +482,9 @@ def sell(lane: Any, lots: Any, percent: int) -> bool:
     if qty == 0:
         return False
     take_lots(lane, lots, qty)
-    pay_out(lane, proceeds(qty, lane.price))
+    amount = proceeds(qty, lane.price)
+    lane.sold += amount
+    pay_out(lane, amount)
     return True
 
 
@@ -477,6 +495,7 @@ def bet(lane: Any, cfg: Any, amount: int) -> bool:
         return False
     lane.side_stake = amount
     lane.side_end = lane.tick + SIDEBET_TICKS
+    lane.sidebet_staked += amount
     pay_in(lane, amount)
     return True
 
@@ -487,6 +506,7 @@ def settle_rug(lane: Any, lots: Any, cfg: Any) -> None:
     lane.flags |= F_RUG
     if lane.qty > 0:
         qty = lane.qty
+        lane.caught += lane.cost
         take_lots(lane, lots, qty)
         pay_out(lane, proceeds(qty, lane.price))
         lane.flags |= F_SOLD
@@ -494,7 +514,9 @@ def settle_rug(lane: Any, lots: Any, cfg: Any) -> None:
         if lane.tick <= lane.side_end:
             whole = lane.side_stake // cfg.payout_denominator
             rest = lane.side_stake % cfg.payout_denominator
-            pay_out(lane, whole * cfg.payout_numerator + rest * cfg.payout_numerator // cfg.payout_denominator)
+            amount = whole * cfg.payout_numerator + rest * cfg.payout_numerator // cfg.payout_denominator
+            lane.sidebet_paid += amount
+            pay_out(lane, amount)
             lane.flags |= F_WON
         else:
             lane.flags |= F_LOST
@@ -586,12 +608,12 @@ def next_tick(lane: Any, lots: Any, cfg: Any, tape_price: float, tape_countdown:
             price = counter_moved(cfg.world, lane.price_key, tick, lane.price, lane.countdown)
             lane.countdown = next_countdown(cfg.world, lane.world_key, tick, lane.countdown)
             lane.price = price
-            lane.low = min(lane.low, price)
             over = tick >= MAX_TICKS
     if over:
         lane.phase = RUGGED
         settle_rug(lane, lots, cfg)
     else:
+        lane.low = min(lane.low, lane.price)
         lane.peak = max(lane.peak, lane.price)
         if lane.side_stake > 0 and tick >= lane.side_end:
             lane.side_stake = 0
@@ -633,7 +655,7 @@ def step_lane(
     third: Any,
 ) -> float:
     """Take one action in one lane; give the reward `minimal`."""
-    tick, price = lane.tick, lane.price
+    tick, price, wealth = lane.tick, lane.price, lane.equity + lane.side_stake
     if cfg.actions == TRADER:
         act_trader(lane, s, lots, cfg, main, SIZES[second], 10 * third)
         waits = False
@@ -657,7 +679,8 @@ def step_lane(
     if equity + lane.side_stake < MIN_BET:
         lane.flags |= F_BANKRUPT
         lane.done = TERMINATED
-        reward += BANKRUPTCY
+        if wealth >= MIN_BET:
+            reward += BANKRUPTCY
     return reward
 
 
@@ -680,6 +703,27 @@ def tell_facts(lane: Any, facts: Array, row: int) -> None:
     facts[row, 13] = lane.opened
     facts[row, 14] = lane.no_effects
     facts[row, 15] = lane.invested
+
+
+@inlined
+def tell_moment(lane: Any, moment: Any) -> None:
+    """Write what rewards read of a lane."""
+    moment.equity = lane.equity
+    moment.cash = lane.cash
+    moment.qty = lane.qty
+    moment.cost = lane.cost
+    moment.sidebet_stake = lane.side_stake
+    moment.price = lane.price
+    moment.low = lane.low
+    moment.peak = lane.peak
+    moment.tick = lane.tick
+    moment.phase = lane.phase
+    moment.opened = lane.opened
+    moment.bought = lane.staked - lane.sidebet_staked
+    moment.sold = lane.sold
+    moment.sidebet_staked = lane.sidebet_staked
+    moment.sidebet_paid = lane.sidebet_paid
+    moment.caught = lane.caught
 
 
 @inlined
@@ -749,12 +793,13 @@ def pointer_to(dtype: Any) -> Callable[[int], Any]:
 
 _lane_at, _state_at, _site_at = pointer_to(LANE), pointer_to(fold.STATE), pointer_to(SITE)
 _lots_at, _config_at, _tape_at, _tape_rounds_at = map(pointer_to, (LOTS, CONFIG, TAPE, TAPE_ROUND))
-LANES, STATES, SITES, ALL_LOTS, CONFIGS, TAPE_ROUNDS, TAPE_TICKS = range(7)
+_moment_at = pointer_to(MOMENT)
+LANES, STATES, SITES, ALL_LOTS, CONFIGS, TAPE_ROUNDS, TAPE_TICKS, BEFORE, AFTER = range(9)
 """Places in a table of addresses."""
 
 
 def addresses(*arrays: Array) -> Array:
-    """Give where arrays stand: lanes, states, sites, lots, config, tape rounds, tape ticks."""
+    """Give where arrays stand: lanes, states, sites, lots, config, tape rounds, tape ticks, moments."""
     return np.array([array.__array_interface__["data"][0] for array in arrays], np.int64)
 
 
@@ -774,6 +819,8 @@ def step_row(
     row: int, lane: Any, s: Any, site: Any, lots: Any, cfg: Any, at: Array, main: Any, second: Any, third: Any
 ) -> Any:
     """Take one action in one lane, on the tape if there is one; give the reward."""
+    if cfg.watched > 0:
+        tell_moment(lane, carray(_moment_at(at[BEFORE]), row + 1)[row])
     tape_price, tape_countdown = 0.0, np.int64(0)
     if cfg.taped > 0:
         here = lane.tape_start + min(lane.tick + 1, lane.last_tick)
@@ -783,6 +830,8 @@ def step_row(
     reward = step_lane(lane, s, site, lots, cfg, tape_price, tape_countdown, main, second, third)
     if cfg.taped > 0 and lane.tick == 0:
         load_tape(lane, row, cfg, carray(_tape_rounds_at(at[TAPE_ROUNDS]), cfg.taped))
+    if cfg.watched > 0:
+        tell_moment(lane, carray(_moment_at(at[AFTER]), row + 1)[row])
     return reward
 
 

@@ -6,18 +6,23 @@ Leaves out: Gymnasium (env). One object serves both the single environment and t
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, InputError, UnknownName
+from playproof.game import Reward
+from playproof.game.rewarding import CLIP, Composed, Facts, Values, total
 from playproof.games.crash import fold, kernel
 from playproof.games.crash.fair import MASK, MAX_TICKS, id_hash
 from playproof.games.crash.ledger import MAX_MONEY, MIN_BET
-from playproof.games.crash.rewards import check_reward
+from playproof.games.crash.reward_components import to_facts
+from playproof.games.crash.rewards import is_minimal, to_reward
 from playproof.games.crash.worlds import get_world
 from playproof.money import UNIT
 
@@ -90,7 +95,8 @@ class Settings:
     world: str = "published"
     observation: ObservationName = "policy"
     actions: ActionsName = "buttons"
-    reward: str = "minimal"
+    reward: str | Path | Mapping[str, Any] | Reward = "minimal"
+    """Name, configuration, file, "module:attribute" or the reward itself."""
     rounds: int = 1
     """Rounds of a session; with more than one the bankroll is carried over and the end truncates."""
     clock: ClockName = "tick"
@@ -105,7 +111,7 @@ class Settings:
     """Recorded rounds to play in place of the world's own."""
 
     def __post_init__(self) -> None:
-        check_reward(self.reward)
+        object.__setattr__(self, "reward", to_reward(self.reward))
         get_world(self.world)
         if self.rounds < 1:
             raise ConfigError(f"expected rounds >= 1, found {self.rounds}")
@@ -130,7 +136,13 @@ class Settings:
         config["observation"] = COMPILED_SETS.get(self.observation, (kernel.POLICY, 0))[0]
         config["taped"] = len(self.tape) if self.tape is not None else 0
         config["stride"] = lanes
+        config["watched"] = not is_minimal(self.paying)
         return config
+
+    @property
+    def paying(self) -> Composed:
+        """Give the reward as it was found."""
+        return to_reward(self.reward)
 
     @property
     def heads(self) -> tuple[int, ...]:
@@ -158,9 +170,57 @@ class Pool:
         return array
 
 
+_FLAGS = kernel.FACTS.index("flags")
 _POOLED = 4
 _UNHELD = 3
 """References to an array that only its pool holds: the list, the loop and the question."""
+
+
+class Purse:
+    """Pay a reward that the kernel does not compute, from the moments that it writes before and after a step.
+
+    `memory` holds what rewards remember of each lane: lowest wealth, highest equity, tick of entry.
+    """
+
+    def __init__(self, settings: Settings, count: int) -> None:
+        self.reward = settings.paying
+        self.before, self.after = np.zeros(count, kernel.MOMENT), np.zeros(count, kernel.MOMENT)
+        self.memory = np.zeros((3, count), np.int64)
+        self._balance = settings.balance
+        self._trader = settings.actions == "trader"
+        self.paid: dict[str, Values] = {}
+
+    def begin(self, chosen: Array) -> None:
+        """Forget the chosen lanes: a player sits down with a fresh balance."""
+        self.memory[:2, chosen] = self._balance
+        self.memory[2, chosen] = 0
+
+    def pay(self, actions: Array, flags: Array, terminated: Array) -> Values:
+        """Give each lane's reward for the step it has just taken; its components stand in `paid`."""
+        self.paid = self.reward.pay(self._facts(actions, flags, terminated))
+        return total(self.paid)
+
+    def _facts(self, actions: Array, flags: Array, terminated: Array) -> Facts:
+        before, after = self.before, self.after
+        lowest, highest, entry = self.memory.copy()
+        more = {
+            "main": actions[:, 0],
+            "effect": partial(self._effect, actions, flags),
+            "terminated": terminated,
+            "lowest": lowest,
+            "highest": highest,
+            "held": lambda: np.where(before["qty"] > 0, before["tick"] - entry, 0),
+        }
+        np.minimum(lowest, after["equity"] + after["sidebet_stake"], out=self.memory[0])
+        np.maximum(highest, after["equity"], out=self.memory[1])
+        np.copyto(self.memory[2], before["tick"], where=(before["qty"] == 0) & (after["qty"] > 0))
+        return to_facts(before, after, more)
+
+    def _effect(self, actions: Array, flags: Array) -> Array:
+        """Tell which actions changed anything; WAIT alone changes nothing."""
+        asked = actions[:, 0] != 0 if self._trader else (actions != 0).any(axis=1)
+        changed: Array = asked & ((flags & (kernel.F_NO_EFFECT | kernel.F_ADJUSTED)) != kernel.F_NO_EFFECT)
+        return changed
 
 
 class Lanes:
@@ -182,8 +242,13 @@ class Lanes:
         self.final_obs = np.zeros((count, self.width), np.float32)
         self.final_facts = np.zeros((count, len(kernel.FACTS)), np.int64)
         self._ended = np.zeros(count, np.int64)
+        self.clip = settings.paying.clip
+        self.clipped = 0
+        """Steps so far whose reward was clipped."""
+        self.purse = Purse(settings, count) if self.config["watched"][0] else None
+        moments = (self.purse.before, self.purse.after) if self.purse else (self.lanes, self.lanes)
         self._addresses = kernel.addresses(
-            self.lanes, self.states, self.sites, self.lots, self.config, self.tape_rounds, self.tape
+            self.lanes, self.states, self.sites, self.lots, self.config, self.tape_rounds, self.tape, *moments
         )
 
     def seed(self, seeds: Sequence[int], chosen: Array, first_round: int = 0) -> None:
@@ -195,6 +260,8 @@ class Lanes:
         """Start a new episode in the chosen lanes; give observations and facts of all."""
         obs, facts = self._obs.take(), self._facts.take()
         kernel.reset(self.lanes, self.states, self.sites, self.config, self.tape_rounds, chosen, obs, facts)
+        if self.purse is not None:
+            self.purse.begin(chosen)
         return obs, facts
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
@@ -221,7 +288,28 @@ class Lanes:
         )
         if finished < 0:
             self._refuse(actions)
-        return obs, rewards, terminated, truncated, facts, self._ended[:finished]
+        ended = self._ended[:finished]
+        if self.purse is not None:
+            flags = facts[:, _FLAGS].copy()
+            flags[ended] = self.final_facts[:finished, _FLAGS]
+            rewards = self._pay(self.purse, actions, flags, terminated)
+            self.purse.begin(ended)
+        elif self.clip is not None:
+            rewards = self._clip(rewards)
+        return obs, rewards, terminated, truncated, facts, ended
+
+    def _pay(self, purse: Purse, actions: Array, flags: Array, terminated: Array) -> Array:
+        """Pay what the kernel does not compute, and count what was clipped."""
+        rewards = purse.pay(actions, flags, terminated)
+        if self.clip is not None:
+            self.clipped += int(np.count_nonzero(purse.paid[CLIP]))
+        return rewards
+
+    def _clip(self, rewards: Array) -> Array:
+        """Clip what the kernel paid, and count it."""
+        clip = float(self.clip or 0.0)
+        self.clipped += int(np.count_nonzero(np.abs(rewards) > clip))
+        return np.clip(rewards, -clip, clip)
 
     def _refuse(self, actions: Array) -> None:
         """Say which action is not one of the action set."""
@@ -259,4 +347,10 @@ class OneLane(Lanes):
         )
         if done < 0:
             self._refuse(np.atleast_2d(np.asarray(action)))
+        if self.purse is not None:
+            taken = np.array([action], np.int64).reshape(1, -1)
+            over = np.array([done == kernel.TERMINATED])
+            self._reward[:] = self._pay(self.purse, taken, self._facts_one[:, _FLAGS], over)
+        elif self.clip is not None:
+            self._reward[:] = self._clip(self._reward)
         return self._row.copy(), self._reward.item(), done, self._told.tolist()

@@ -1,6 +1,6 @@
-"""What a round came to, and what is computed from it: reward components, label, ceiling.
+"""What a round came to, and what is computed from it: label, ceiling.
 
-Leaves out: theory beyond the ceiling (theory).
+Leaves out: rewards (reward_components), theory beyond the ceiling (theory).
 """
 
 from __future__ import annotations
@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from playproof.events import Event, Value
-from playproof.game import Outcome, Standing, Step
+from playproof.game import Outcome
 from playproof.games.crash import columns as c
-from playproof.games.crash.ledger import MIN_BET, SIDEBET_TICKS
+from playproof.games.crash.ledger import SIDEBET_TICKS
 from playproof.games.crash.protocol import Phase
 from playproof.games.crash.worlds import get_world
-from playproof.money import from_units
-
-BANKRUPTCY = -10.0
 
 
 def read_outcome(events: Sequence[Event]) -> Outcome | None:
@@ -59,24 +56,6 @@ def rug_within_40(outcome: Outcome, event: Event) -> float | None:
     if not isinstance(rug_tick, int) or not isinstance(tick, int):
         return None
     return float(rug_tick <= tick + SIDEBET_TICKS)
-
-
-def financial(steps: Sequence[Step], outcome: Outcome) -> list[float]:  # noqa: ARG001
-    """Give the change in marked equity of each step, in coins; an open sidebet counts 0 until it is settled."""
-    return [from_units(step.after.equity - step.before.equity) for step in steps]
-
-
-def is_bankrupt(standing: Standing) -> bool:
-    """Tell whether cash, open lots and open sidebet together are less than the smallest bet."""
-    stake = standing.facts.get("sidebet_stake", 0)
-    return standing.equity + (stake if isinstance(stake, int) else 0) < MIN_BET
-
-
-def bankruptcy(steps: Sequence[Step], outcome: Outcome) -> list[float]:  # noqa: ARG001
-    """Give -10 on the step that bankrupts the player, once; one who starts bankrupt pays nothing."""
-    broke = [is_bankrupt(step.after) and not is_bankrupt(step.before) for step in steps]
-    first = broke.index(True) if True in broke else len(steps)
-    return [BANKRUPTCY if number == first else 0.0 for number in range(len(steps))]
 
 
 def ceiling(world: str) -> float | None:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from typing import TypeVar
 
 from playproof.game import Baseline, Column, Game, Label, Reward, Windows
 from playproof.games.crash.actions import ACTIONS
 from playproof.games.crash.columns import COLUMNS, MONEY
-from playproof.games.crash.features import FEATURES, OBSERVATIONS
+from playproof.games.crash.features import FEATURES, OBSERVATIONS, SCALING
 from playproof.games.crash.ledger import SIDEBET_TICKS
 from playproof.games.crash.windows import EXAMPLES, parse_window
 from playproof.games.crash.worlds import WORLDS
 
+T = TypeVar("T")
 _HERE = "playproof.games.crash"
 
 OUTCOMES = (
@@ -29,17 +31,17 @@ OUTCOMES = (
 )
 
 
-class Table(Mapping[str, Baseline]):
+class Table(Mapping[str, T]):
     """A table that is made when somebody looks at it."""
 
-    def __init__(self, make: Callable[[], Mapping[str, Baseline]]) -> None:
+    def __init__(self, make: Callable[[], Mapping[str, T]]) -> None:
         self._make = make
 
     @cached_property
-    def _made(self) -> Mapping[str, Baseline]:
+    def _made(self) -> Mapping[str, T]:
         return self._make()
 
-    def __getitem__(self, name: str) -> Baseline:
+    def __getitem__(self, name: str) -> T:
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -53,6 +55,12 @@ def _baselines() -> Mapping[str, Baseline]:
     from playproof.games.crash.baselines import game_baselines
 
     return game_baselines()
+
+
+def _rewards() -> Mapping[str, Reward]:
+    from playproof.games.crash.rewards import REWARDS
+
+    return REWARDS
 
 
 def game() -> Game:
@@ -70,14 +78,7 @@ def game() -> Game:
         observations=OBSERVATIONS,
         actions=ACTIONS,
         ledger=f"{_HERE}.seat:CrashLedger",
-        rewards={
-            "minimal": Reward(
-                "minimal",
-                "1",
-                "change in marked equity after all costs, in coins, and -10 once at bankruptcy",
-                {"financial": f"{_HERE}.outcomes:financial", "bankruptcy": f"{_HERE}.outcomes:bankruptcy"},
-            )
-        },
+        rewards=Table(_rewards),
         labels={
             "rug_within_40": Label(
                 "rug_within_40",
@@ -96,6 +97,8 @@ def game() -> Game:
         commands=f"{_HERE}.commands:app",
         environment="playproof/Crash-v1",
         importers={"legacy": f"{_HERE}.legacy:IMPORTER", "capture": f"{_HERE}.captures:IMPORTER"},
+        reward_components=f"{_HERE}.reward_components:COMPONENTS",
+        scaling=SCALING,
         lanes=f"{_HERE}.many:make_lanes",
         tape=f"{_HERE}.many:tape_of",
     )

@@ -5,19 +5,49 @@
 | minimal | the change in marked equity after all costs, in coins, and -10 once at bankruptcy |
 
 An open sidebet counts 0 until it is settled. Bankrupt is who holds less than the smallest bet in
-cash, open lots and open sidebet together. The kernel computes `minimal` itself.
+cash, open lots and open sidebet together. The kernel computes `minimal` itself, bit for bit the same.
+Leaves out: the components (reward_components).
 """
 
 from __future__ import annotations
 
-from playproof.errors import UnknownName
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-REWARDS = {"minimal": "1"}
-"""Version by name; the first is the default."""
+from playproof.errors import ConfigError
+from playproof.game import Reward
+from playproof.game.rewarding import Composed, compose, find_reward
+from playproof.games.crash.reward_components import COMPONENTS
+
+MINIMAL = compose(
+    COMPONENTS,
+    {
+        "global": {
+            "enabled_components": ["financial", "bankruptcy"],
+            "doc": "change in marked equity after all costs, in coins, and -10 once at bankruptcy",
+        },
+        "financial": {"weight": 1.0},
+        "bankruptcy": {"penalty": -10.0, "threshold": 0.001},
+    },
+    "minimal",
+)
+
+REWARDS: Mapping[str, Reward] = {"minimal": MINIMAL}
+"""The rewards that the game lists; the first is the default."""
 
 
-def check_reward(name: str) -> str:
-    """Refuse a reward that there is not."""
-    if name not in REWARDS:
-        raise UnknownName("reward", name, REWARDS)
-    return name
+def to_reward(what: str | Path | Mapping[str, Any] | Reward) -> Composed:
+    """Give the reward that a name, a configuration, a file or a "module:attribute" stands for, as lanes pay it."""
+    reward = find_reward(REWARDS, COMPONENTS, what)
+    if not isinstance(reward, Composed):
+        raise ConfigError(
+            f"expected a reward made of components or of a function of facts, found {reward.name!r}, "
+            "which can be computed for recorded steps alone"
+        )
+    return reward
+
+
+def is_minimal(reward: Composed) -> bool:
+    """Tell whether the kernel's own reward is this one, a clip apart."""
+    return reward.parts == MINIMAL.parts

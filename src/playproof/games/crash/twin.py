@@ -98,7 +98,7 @@ class PlainEnv:
         self.execution = (0, 0.0)
         self.no_effects = 0
         self.adjustments = 0
-        self.equity = self.balance
+        self.equity = self.wealth = self.balance
         self._deal()
         return self.observe()
 
@@ -196,11 +196,13 @@ class PlainEnv:
         else:
             self.adjustments = 0
             terminated, truncated = self._advance()
+        wealth = self.wealth
         equity = self.ledger.equity(self.price)
+        self.wealth = equity + self.ledger.open_stake
         reward = (equity - self.equity) / 1e9
         self.equity = equity
-        if equity + self.ledger.open_stake < MIN_BET:
-            reward += BANKRUPTCY
+        if self.wealth < MIN_BET:
+            reward += BANKRUPTCY if wealth >= MIN_BET else 0.0
             terminated, truncated = True, False
         return self.observe(), reward, terminated, truncated
 

@@ -1,0 +1,23 @@
+"""Find a reward: by the game's name for it, in a file, or in Python.
+
+Leaves out: what a reward is made of (playproof.game.rewarding), and whether it can be exploited (checks, exploits).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from playproof.game import Game, Reward, first, resolve
+from playproof.game.rewarding import find_reward
+
+
+def load_reward(game: Game, what: str | Path | Mapping[str, Any] | Reward | None = None) -> Reward:
+    """Give the reward that a name, a configuration, a YAML or TOML file or "module:attribute" stands for.
+
+    None stands for the game's default. A Python file may stand in for the module ("rewards.py:mine"); what it
+    holds is a Reward, a configuration, or a function of facts.
+    """
+    components = None if game.reward_components is None else resolve(game.reward_components)
+    return find_reward(game.rewards, components, first(game.rewards) if what is None else what)
