@@ -207,11 +207,12 @@ class _Tally:
         self.left -= len(numbers)
 
 
-def _choose(player: BatchPolicy, rows: Rows, lanes: Lanes, state: Any) -> Actions:
-    """Ask the policy, with masks if it wants them."""
+def _chooser(player: BatchPolicy, lanes: Lanes) -> Callable[[Rows, Any], Actions]:
+    """Give the way to ask the policy, with masks if it wants them."""
     if isinstance(player, MaskedPolicy):
-        return player.act_masked(rows, lanes.masks(), state)
-    return player.act(rows, state)
+        masked = player
+        return lambda rows, state: masked.act_masked(rows, lanes.masks(), state)
+    return player.act
 
 
 def play_lanes(
@@ -231,10 +232,10 @@ def play_lanes(
     """
     rows = lanes.start()
     state = player.start(lanes.count, rng)
-    tally = _Tally(lanes, windows)
+    tally, choose = _Tally(lanes, windows), _chooser(player, lanes)
     queue = [np.tile(np.asarray(wait, np.int64), (lanes.count, 1)) for _ in range(delay)]
     while tally.left:
-        queue.append(np.array(_choose(player, rows, lanes, state), np.int64))
+        queue.append(np.array(choose(rows, state), np.int64))
         actions = queue.pop(0)
         moved = lanes.step(actions)
         before = tally.left

@@ -4,7 +4,30 @@
 """
 
 from playproof.game import Policy
+from playproof.policies.checkpoint import (
+    Card,
+    Checkpoint,
+    CheckpointRefused,
+    load_checkpoint,
+    load_policy,
+    save_checkpoint,
+)
+from playproof.policies.network import BatchPlayer, NetworkPolicy, Seat
 from playproof.policies.simple import Constant, Uniform
 from playproof.policies.table import TablePolicy
 
-__all__ = ["Constant", "Policy", "TablePolicy", "Uniform"]
+__all__ = [
+    "BatchPlayer",
+    "Card",
+    "Checkpoint",
+    "CheckpointRefused",
+    "Constant",
+    "NetworkPolicy",
+    "Policy",
+    "Seat",
+    "TablePolicy",
+    "Uniform",
+    "load_checkpoint",
+    "load_policy",
+    "save_checkpoint",
+]

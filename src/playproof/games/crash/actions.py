@@ -111,13 +111,17 @@ def _share(value: Value) -> int:
     return value if isinstance(value, int) else FULL_SHARE
 
 
+_POSSIBLE = "playproof.games.crash.possible"
 ACTIONS: Mapping[str, ActionSet] = {
-    "buttons": ActionSet((MAIN, BETS), (0, 0), recorded_buttons),
-    "buttons-share": ActionSet((MAIN, BETS, SHARES), (0, 0, 0), recorded_buttons_share),
+    "buttons": ActionSet((MAIN, BETS), (0, 0), recorded_buttons, possible=f"{_POSSIBLE}:buttons"),
+    "buttons-share": ActionSet(
+        (MAIN, BETS, SHARES), (0, 0, 0), recorded_buttons_share, possible=f"{_POSSIBLE}:buttons_share"
+    ),
     "trader": ActionSet(
         (TRADER_MAIN, tuple(show(size).rstrip("0") for size in SIZES), tuple(f"{share} %" for share in TENTHS)),
         (0, 0, 0),
         recorded_trader,
+        possible=f"{_POSSIBLE}:trader",
     ),
 }
 """The action sets, the default first."""

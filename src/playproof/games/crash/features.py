@@ -60,8 +60,92 @@ class Entry:
     @property
     def feature(self) -> Feature:
         """Give the row as the game's record holds it."""
-        return Feature(self.name, self.unit, self.source, self.how, self.fill)
+        return Feature(self.name, self.unit, self.source, self.how, self.fill, SCALES.get(self.name, "linear:1"))
 
+
+SCALING = "1"
+"""Version of SCALES; a changed scale is a new version, and networks of the old one are refused."""
+_MONEY = "over:balance:0.001:4"
+_VOLUME = "symlog:0.01:3"
+SCALES: Mapping[str, str] = {
+    "tick": "linear:138",
+    "price": "log",
+    "game_phase": "linear:2:1",
+    "cooldown_timer_ms": "symlog:250:2",
+    "connected_players": "linear:30:225",
+    "balance": "log:3",
+    "position_qty": _MONEY,
+    "avg_entry_price": "symlog:1:1",
+    "cumulative_pnl": "over:balance:0.01:2",
+    "total_invested": _MONEY,
+    "rugpool_amount": "linear:10",
+    "rugpool_threshold": "linear:10",
+    "instarug_count": "linear:10",
+    "average_multiplier": "log:1:1.5",
+    "count_2x": "linear:10:44",
+    "count_10x": "linear:5:8",
+    "count_50x": "linear:2",
+    "count_100x": "linear:2",
+    "highest_today": "log:2:6.3",
+    "price_velocity": "over:price:0.01:2",
+    "price_acceleration": "over:price:0.01:2",
+    "unrealized_pnl": "over:balance:0.01:2",
+    "position_pnl_pct": "symlog:0.01:2",
+    "time_in_position": "linear:40",
+    "ticks_since_last_action": "linear:138",
+    "bet_amount": _MONEY,
+    "execution_tick": "linear:138",
+    "execution_price": "symlog:1:1",
+    "client_timestamp": "symlog:1000:10",
+    "latency_ms": "symlog:100:2",
+    "players_in_game": "linear:10",
+    "players_with_positions": "linear:10",
+    "total_market_capital": _VOLUME,
+    "recent_buy_volume": _VOLUME,
+    "recent_sell_volume": _VOLUME,
+    "price_mean_40": "log",
+    "price_std_40": "over:price:0.01:2",
+    "price_min_40": "log",
+    "price_max_40": "log",
+    "volume_mean_40": _VOLUME,
+    "volume_std_40": _VOLUME,
+    "volume_min_40": _VOLUME,
+    "volume_max_40": _VOLUME,
+    "bankroll": "log:3",
+    "position_count": "linear:5",
+    "volatility_first_40": "linear:0.1",
+    "volatility_last_10": "linear:0.1",
+    "volatility_ratio": "log",
+    **{f"history_{back}_end_price": "symlog:0.01:2" for back in range(1, PAST_ROUNDS + 1)},
+    **{f"history_{back}_duration": "linear:138" for back in range(1, PAST_ROUNDS + 1)},
+    **{f"history_{back}_peak": "symlog:1:2" for back in range(1, PAST_ROUNDS + 1)},
+    **{f"lot_{place}_entry_price": "symlog:1:1" for place in range(1, LOTS + 1)},
+    **{f"lot_{place}_bet_size": "symlog:0.001:4" for place in range(1, LOTS + 1)},
+    **{f"lot_{place}_pnl_pct": "symlog:0.01:2" for place in range(1, LOTS + 1)},
+    "log_return_3": "linear:0.2",
+    "log_return_5": "linear:0.2",
+    "log_return_10": "linear:0.3",
+    "log_return_20": "linear:0.4",
+    "rsi_14": "linear:50:50",
+    "z_score_20": "linear:2",
+    "run_up_from_low": "symlog:0.1:2",
+    "ticks_since_peak": "linear:138",
+    "ticks_since_low": "linear:138",
+    "ticks_since_big_move": "linear:10",
+    "big_moves_10": "linear:3",
+    "rounds_in_session": "symlog:1:3",
+    "session_pnl": "symlog:0.01:2",
+    "win_streak": "linear:5",
+    "loss_streak": "linear:5",
+    "rounds_since_trade": "symlog:1:2",
+    "mean_peak_5": "symlog:1:2",
+    "mean_duration_5": "linear:138",
+    "ticks_in_sweet_spot": "linear:40",
+    "predicted_duration": "linear:138",
+    "ticks_until_sidebet": "linear:40",
+}
+"""How networks see a feature: prices as logarithms, ticks in half-lives, money as ratios of the balance. A countdown
+is curved so that its last tick and none are as far apart as its first ticks. What is not named is taken as it is."""
 
 SERVER = (
     Entry("tick", "ticks", STATE, "tick", "tickCount; 0 until the round is active, as on the feed"),
@@ -629,6 +713,7 @@ coins, prices are multipliers of the start price 1, time is in ticks of 250 ms. 
 A row holds what could be known at its moment: the leaderboard comes with the tick's own message, a
 trade stamped with a tick comes after it. No row holds anything of the round's outcome before the rug.
 What is not known yet holds its fill value and is told apart by the set's mask (`NEEDS`).
+Rows are raw; networks see them through the fixed scales (`playproof.policies.scaling`).
 Where a window reaches back before the round's start, or over missed ticks, it holds what was seen.
 
 ## Sets
@@ -695,11 +780,12 @@ def describe_group(group: str) -> str:
             row.source,
             row.how,
             f"{row.fill:.6g}",
+            f"`{SCALES.get(row.name, 'linear:1')}`",
             ", ".join(name for name, numbers in OBSERVATIONS.items() if row.name in numbers.features),
         )
         for row in GROUPS[group]
     )
-    return f"### {group}\n\n" + to_table(("name", "unit", "source", "how", "fill", "sets"), rows)
+    return f"### {group}\n\n" + to_table(("name", "unit", "source", "how", "fill", "scale", "sets"), rows)
 
 
 def to_markdown() -> str:

@@ -1,0 +1,58 @@
+"""Which choices of the crash game can have an effect, as far as an observation tells.
+
+For policies that act where nobody gives them masks. A row does not tell of an open sidebet, of a
+reserved stake or of a world's cap: choices that only those forbid count as possible.
+The environment's own masks (kernel.masks) know them and allow nothing that these do not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.games.crash.actions import ADJUSTMENTS, SIZES, TENTHS, TRADER_MAIN
+from playproof.money import UNIT
+
+Rows = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+_PRESALE, _ACTIVE = 1, 2
+_SMALLEST = 0.001
+_ROUNDING = 1e-6
+"""Float32 rows hold money to about this share of itself."""
+
+
+def _columns(rows: Rows, features: tuple[str, ...], *names: str) -> list[Rows]:
+    return [rows[:, features.index(name)] for name in names]
+
+
+def buttons(rows: Rows, features: tuple[str, ...], shares: int = 0) -> Mask:
+    """Tell it for the sets of buttons, (n, 4 + 9 + shares)."""
+    phase, balance, qty, bet = _columns(rows, features, "game_phase", "balance", "position_qty", "bet_amount")
+    open_phase = (phase == _PRESALE) | (phase == _ACTIVE)
+    out = np.ones((len(rows), 4 + 1 + len(ADJUSTMENTS) + shares), np.bool_)
+    affordable = (bet >= _SMALLEST * (1 - _ROUNDING)) & (bet <= balance * (1 + _ROUNDING))
+    out[:, 1] = out[:, 3] = open_phase & affordable
+    out[:, 2] = (phase == _ACTIVE) & (qty > 0)
+    for place, button in enumerate(ADJUSTMENTS, start=5):
+        if button in ("CLEAR", "HALF", "DOUBLE"):
+            out[:, place] = bet > 0
+    return out
+
+
+def buttons_share(rows: Rows, features: tuple[str, ...]) -> Mask:
+    """Tell it for `buttons-share`; a row does not tell the share, so that any may be pressed."""
+    return buttons(rows, features, shares=5)
+
+
+def trader(rows: Rows, features: tuple[str, ...]) -> Mask:
+    """Tell it for `trader`, (n, 8 + 9 + 11)."""
+    phase, balance, qty = _columns(rows, features, "game_phase", "balance", "position_qty")
+    open_phase = (phase == _PRESALE) | (phase == _ACTIVE)
+    out = np.ones((len(rows), len(TRADER_MAIN) + len(SIZES) + len(TENTHS)), np.bool_)
+    payable = balance[:, None] * (1 + _ROUNDING) >= np.array(SIZES)[None, :] / UNIT
+    out[:, 1] = out[:, 3] = out[:, 4] = open_phase & payable[:, 0]
+    out[:, 2] = out[:, 5] = out[:, 6] = (phase == _ACTIVE) & (qty > 0)
+    out[:, 7] = open_phase
+    out[:, len(TRADER_MAIN) + 1 : len(TRADER_MAIN) + len(SIZES)] = payable[:, 1:]
+    return out

@@ -1,0 +1,132 @@
+"""Fixed scaling of observations: rules in the feature table, the same for every network of a game.
+
+| rule | a feature x becomes |
+|---|---|
+| `linear:S` `linear:S:C` | (x - C) / S |
+| `log:S:C` | (ln(max(x, 10^-6)) - C) / S; `log` alone is `log:1:0` |
+| `symlog:U:S` | sign(x) ln(1 + |x| / U) / S |
+| `over:NAME:U:S` | the same of x / max(|NAME|, 10^-6), NAME being another feature of the row |
+
+All are cut at -10 and 10, so that no price can drown the others. Nothing is fitted to data: the rules
+are versioned with the game (`Game.scaling`) and are part of every exported model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.errors import ConfigError
+from playproof.game import Game, lookup
+
+Rows = NDArray[np.float32]
+
+FLOOR = 1e-6
+LIMIT = 10.0
+SCALING = "fixed"
+"""Name of this way to scale, as checkpoints state it."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Rules as columns of numbers, for rows of f features."""
+
+    names: tuple[str, ...]
+    rules: tuple[str, ...]
+    logs: NDArray[np.int64]
+    """Places of features of rule `log`."""
+    curves: NDArray[np.int64]
+    """Places of features of rules `symlog` and `over`."""
+    ratios: NDArray[np.int64]
+    """Places of features of rule `over`."""
+    divisors: NDArray[np.int64]
+    """Places of the features they are divided by."""
+    units: NDArray[np.float32]
+    """U of each curve, (curves,)."""
+    spreads: NDArray[np.float32]
+    """S, (f,)."""
+    centers: NDArray[np.float32]
+    """C, (f,)."""
+
+    def stacked(self, frames: int) -> Scaling:
+        """Give the scaling of rows that hold so many observations side by side."""
+        return self if frames == 1 else parse(self.names * frames, self.rules * frames, len(self.names))
+
+
+def parse(names: Sequence[str], rules: Sequence[str], period: int | None = None) -> Scaling:
+    """Read the rules of some features; with a period, frames of so many features lie side by side."""
+    return _parse(tuple(names), tuple(rules), period or len(names))
+
+
+@lru_cache(maxsize=64)
+def _parse(names: tuple[str, ...], rules: tuple[str, ...], period: int) -> Scaling:
+    logs, curves, ratios, divisors, units = [], [], [], [], []
+    spreads, centers = np.ones(len(names), np.float32), np.zeros(len(names), np.float32)
+    for place, (name, rule) in enumerate(zip(names, rules, strict=True)):
+        kind, *rest = rule.split(":")
+        try:
+            if kind == "over":
+                divisors.append(place // period * period + names[:period].index(rest.pop(0)))
+                ratios.append(place)
+            numbers = [float(text) for text in rest]
+            if kind in ("over", "symlog"):
+                curves.append(place)
+                unit, spreads[place] = numbers
+                units.append(unit)
+            elif kind in ("linear", "log"):
+                spreads[place], centers[place] = (*numbers, *(1.0, 0.0)[len(numbers) :])
+                logs += [place] * (kind == "log")
+            else:
+                raise ValueError(kind)
+            if spreads[place] <= 0 or (units and units[-1] <= 0):
+                raise ValueError(rule)
+        except (ValueError, IndexError):
+            raise ConfigError(
+                f"expected feature {name!r} to be scaled by linear:S[:C], log[:S[:C]], symlog:U:S or over:NAME:U:S "
+                f"with positive U and S, found {rule!r}"
+            ) from None
+    return Scaling(
+        names,
+        rules,
+        np.array(logs, np.int64),
+        np.array(curves, np.int64),
+        np.array(ratios, np.int64),
+        np.array(divisors, np.int64),
+        np.array(units, np.float32),
+        spreads,
+        centers,
+    )
+
+
+def scale_rows(rows: NDArray[np.floating], scaling: Scaling | Sequence[str], names: Sequence[str] = ()) -> Rows:
+    """Scale rows (n, f), or one row (f,); rules may be given as texts with the features' names."""
+    if not isinstance(scaling, Scaling):
+        scaling = parse(names or [str(place) for place in range(len(scaling))], scaling)
+    x = np.array(rows, np.float32)
+    if len(scaling.ratios):
+        x[..., scaling.ratios] /= np.maximum(np.abs(rows[..., scaling.divisors]), FLOOR)
+    if len(scaling.curves):
+        curved = x[..., scaling.curves]
+        x[..., scaling.curves] = np.copysign(np.log1p(np.abs(curved) / scaling.units), curved)
+    if len(scaling.logs):
+        x[..., scaling.logs] = np.log(np.maximum(x[..., scaling.logs], FLOOR))
+    x -= scaling.centers
+    x /= scaling.spreads
+    return np.clip(x, -LIMIT, LIMIT, out=x)
+
+
+def game_scaling(game: Game, features: Sequence[str]) -> Scaling:
+    """Give the scaling of some features as the game's table has it."""
+    table = {feature.name: feature for feature in game.features}
+    return parse(features, [lookup(table, name, "feature").scale for name in features])
+
+
+def feature_hash(features: Sequence[str], rules: Sequence[str]) -> str:
+    """Give the identity of a feature list: names, order and scales."""
+    text = "\n".join(f"{name}\t{rule}" for name, rule in zip(features, rules, strict=True))
+    return hashlib.sha256(text.encode()).hexdigest()
