@@ -1,0 +1,151 @@
+"""Selection: the published deflated Sharpe ratio, PBO against a plain loop, SPA's size beside the naive test's."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from playproof.errors import InputError
+from playproof.evaluate.selection import (
+    deflated_sharpe,
+    lucky_sharpe,
+    overfit_probability,
+    sharpe_probability,
+    superior_ability,
+)
+
+Floats = NDArray[np.float64]
+
+
+def best_of(policies: int, windows: int, rng: np.random.Generator) -> Floats:
+    """Returns of policies without edge that share a little of their luck: (windows, policies)."""
+    common = rng.normal(size=(windows, 1))
+    return 0.25 * common + rng.normal(size=(windows, policies))
+
+
+class TestDeflatedSharpe:
+    def test_the_published_example(self) -> None:
+        """Bailey and Lopez de Prado (2014): 100 trials, variance 1/2 a year, 5 years of days, Sharpe 2.5 a year."""
+        sharpe, days = 2.5 / math.sqrt(250), 1250
+        bar = lucky_sharpe(100, 1 / 2 / 250)
+        assert bar == pytest.approx(0.1132, abs=5e-5)
+        assert sharpe_probability(sharpe, bar, days, -3, 10) == pytest.approx(0.9004, abs=5e-5)
+
+    def test_fewer_trials_would_have_been_enough(self) -> None:
+        """The same paper: with 46 trials the same strategy reaches 0.9505."""
+        found = sharpe_probability(2.5 / math.sqrt(250), lucky_sharpe(46, 1 / 500), 1250, -3, 10)
+        assert found == pytest.approx(0.9505, abs=5e-5)
+
+    def test_the_bar_is_the_mean_best_of_lucky_trials(self) -> None:
+        best = np.random.default_rng(1).normal(scale=0.1, size=(20_000, 50)).max(axis=1)
+        assert lucky_sharpe(50, 0.01) == pytest.approx(best.mean(), rel=0.02)
+
+    def test_one_trial_is_not_deflated(self) -> None:
+        rng = np.random.default_rng(2)
+        returns = rng.normal(0.2, 1, size=400)
+        found = deflated_sharpe(returns, np.array([0.2]))
+        assert found.bar == 0
+        t = returns.mean() / returns.std(ddof=1) * math.sqrt(399)
+        assert found.probability == pytest.approx(stats.norm.cdf(t), abs=0.01)
+
+    def test_more_trials_leave_less(self) -> None:
+        rng = np.random.default_rng(3)
+        returns = rng.normal(0.2, 1, size=400)
+        few, many = (
+            deflated_sharpe(returns, np.r_[0.2, rng.normal(0, 0.05, size=count)]).probability for count in (3, 300)
+        )
+        assert few > 0.95 > many
+
+    def test_nothing_earned_is_no_skill(self) -> None:
+        assert deflated_sharpe(np.zeros(10), np.zeros(5)).probability == 0
+        with pytest.raises(InputError, match="at least one trial"):
+            lucky_sharpe(0, 1.0)
+
+
+def slow_overfit(returns: Floats, blocks: int) -> float:
+    """PBO as the paper tells it, loop by loop; ties at half ranks."""
+    parts = np.split(returns, np.linspace(0, len(returns), blocks + 1).astype(int)[1:-1])
+    below = 0
+    for members in combinations(range(blocks), blocks // 2):
+        inside = np.concatenate([parts[place] for place in members])
+        outside = np.concatenate([parts[place] for place in range(blocks) if place not in members])
+        best = int(np.argmax(inside.mean(axis=0) / inside.std(axis=0, ddof=1)))
+        rank = stats.rankdata(outside.mean(axis=0) / outside.std(axis=0, ddof=1))[best]
+        share = rank / (returns.shape[1] + 1)
+        below += math.log(share / (1 - share)) <= 0
+    return below / math.comb(blocks, blocks // 2)
+
+
+class TestOverfit:
+    @given(st.integers(0, 10_000), st.integers(2, 6), st.sampled_from([2, 4, 6]), st.integers(0, 5))
+    def test_it_is_that_of_a_plain_loop(self, seed: int, policies: int, blocks: int, extra: int) -> None:
+        returns = np.random.default_rng(seed).normal(size=(4 * blocks + extra, policies))
+        assert overfit_probability(returns, blocks).probability == slow_overfit(returns, blocks)
+
+    def test_luck_does_not_last_and_skill_does(self) -> None:
+        rng = np.random.default_rng(4)
+        luck = np.mean([overfit_probability(rng.normal(size=(320, 20)), 8).probability for _ in range(40)])
+        skill = rng.normal(size=(320, 20))
+        skill[:, 7] += 0.3
+        assert luck == pytest.approx(0.5, abs=0.1)
+        assert overfit_probability(skill).probability < 0.05
+
+    def test_too_little_is_refused(self) -> None:
+        with pytest.raises(InputError, match="even number of blocks"):
+            overfit_probability(np.zeros((10, 3)), 16)
+
+
+class TestSuperiorAbility:
+    def test_the_best_of_many_passes_a_naive_test_and_not_this_one(self) -> None:
+        rng = np.random.default_rng(5)
+        naive = spa = 0
+        runs, windows = 60, 150
+        for seed in range(runs):
+            returns = best_of(50, windows, rng)
+            t = returns.mean(axis=0) / returns.std(axis=0, ddof=1) * math.sqrt(windows)
+            naive += t.max() > stats.norm.isf(0.05)
+            spa += superior_ability(returns, seed, draws=100).p < 0.05
+        assert naive / runs > 0.75
+        assert spa / runs <= 0.12  # at most 7 of 60
+
+    @pytest.mark.torture
+    def test_the_sizes_at_full_count(self) -> None:
+        rng = np.random.default_rng(6)
+        naive = spa = 0
+        for seed in range(400):
+            returns = best_of(50, 300, rng)
+            t = returns.mean(axis=0) / returns.std(axis=0, ddof=1) * math.sqrt(300)
+            naive += t.max() > stats.norm.isf(0.05)
+            spa += superior_ability(returns, seed, draws=500).p < 0.05
+        assert 0.83 < naive / 400 < 0.93
+        assert spa / 400 < 0.075
+
+    def test_a_real_edge_among_many_is_found(self) -> None:
+        rng = np.random.default_rng(7)
+        returns = best_of(30, 400, rng)
+        returns[:, 11] += 0.35
+        found = superior_ability(returns, 1, draws=300)
+        assert found.p < 0.02
+        assert (found.policies, found.windows) == (30, 400)
+
+    def test_the_same_seed_gives_the_same_p(self) -> None:
+        returns = best_of(5, 100, np.random.default_rng(8))
+        assert superior_ability(returns, 3, draws=200) == superior_ability(returns, 3, draws=200)
+
+    def test_who_does_nothing_shows_nothing(self) -> None:
+        assert superior_ability(np.zeros((50, 3)), 1).p == 1.0
+        assert superior_ability(np.empty((0, 2)), 1).p == 1.0
+
+    def test_a_benchmark_may_be_given(self) -> None:
+        rng = np.random.default_rng(9)
+        market = rng.normal(0.5, 1, size=(300, 1))
+        returns = market + 0.3 * rng.normal(size=(300, 4))
+        assert superior_ability(returns, 1, draws=200).p < 0.05
+        assert superior_ability(returns, 1, benchmark=market[:, 0], draws=200).p > 0.05
