@@ -172,6 +172,11 @@ class CrashEnv(gymnasium.Env[Any, Any]):
         known = self._lanes.states["execution_price"][0] > 0.0
         return _CLIENT if known else (*_EXECUTION, *_CLIENT)
 
+    @property
+    def clipped_steps(self) -> int:
+        """Give how many steps so far had their reward clipped."""
+        return self._lanes.clipped
+
     def action_masks(self) -> Array:
         """Give which choices can have an effect now, the heads side by side."""
         mask: Array = self._lanes.masks()[0]
@@ -259,6 +264,11 @@ class CrashVectorEnv(VectorEnv[Any, Any, Any]):
         infos["_final_obs"] = over
         infos["final_info"] = FinalInfo(rows.copy(), self._lanes.final_facts[: len(rows)].copy(), self.num_envs)
         infos["_final_info"] = over
+
+    @property
+    def clipped_steps(self) -> int:
+        """Give how many steps so far had their reward clipped."""
+        return self._lanes.clipped
 
     def action_masks(self) -> Array:
         """Give which choices can have an effect now, shape (lanes, all heads side by side)."""

@@ -242,6 +242,7 @@ class Lanes:
         self.final_obs = np.zeros((count, self.width), np.float32)
         self.final_facts = np.zeros((count, len(kernel.FACTS)), np.int64)
         self._ended = np.zeros(count, np.int64)
+        self._finished = 0
         self.clip = settings.paying.clip
         self.clipped = 0
         """Steps so far whose reward was clipped."""
@@ -288,6 +289,7 @@ class Lanes:
         )
         if finished < 0:
             self._refuse(actions)
+        self._finished = finished
         ended = self._ended[:finished]
         if self.purse is not None:
             flags = facts[:, _FLAGS].copy()
@@ -297,6 +299,16 @@ class Lanes:
         elif self.clip is not None:
             rewards = self._clip(rewards)
         return obs, rewards, terminated, truncated, facts, ended
+
+    def components(self, rewards: Array) -> dict[str, Values]:
+        """Split the rewards of the last step into what each component paid, (lanes,) each."""
+        if self.purse is not None:
+            return self.purse.paid
+        broke = np.zeros(self.count)
+        ended = self._ended[: self._finished]
+        flags = self.final_facts[: self._finished, _FLAGS]
+        broke[ended] = np.where(flags & kernel.F_BANKRUPT, kernel.BANKRUPTCY, 0.0) * (self.settings.balance >= MIN_BET)
+        return {"financial": rewards - broke, "bankruptcy": broke}
 
     def _pay(self, purse: Purse, actions: Array, flags: Array, terminated: Array) -> Array:
         """Pay what the kernel does not compute, and count what was clipped."""

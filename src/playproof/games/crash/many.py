@@ -72,7 +72,8 @@ class CrashLanes:
         flags = facts[:, _FACT["flags"]]
         flags[ended] = last[:, _FACT["flags"]]
         self._bets += (flags & kernel.F_BET) != 0
-        moved = Moved(rows, rewards, held, self._ended(ended.copy(), last, truncated[ended]))
+        paid = self._lanes.components(rewards)
+        moved = Moved(rows, rewards, held, self._ended(ended.copy(), last, truncated[ended]), paid)
         self._bets[ended] = 0
         return moved
 
@@ -103,7 +104,8 @@ class CrashLanes:
         """Give the whole state as the arrays it lives in."""
         lanes = self._lanes
         state = {"lanes": lanes.lanes, "states": lanes.states, "sites": lanes.sites, "lots": lanes.lots}
-        return state | {"open": self._open, "bets": self._bets}
+        remembered = {} if lanes.purse is None else {"reward_memory": lanes.purse.memory}
+        return state | {"open": self._open, "bets": self._bets} | remembered
 
 
 def to_settings(terms: LaneTerms) -> Settings:

@@ -83,6 +83,11 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
     def close(self) -> None:
         """Let the arrays go."""
 
+    @property
+    def clipped_steps(self) -> int:
+        """Give how many steps so far had their reward clipped."""
+        return self._lanes.clipped
+
     def action_masks(self) -> Array:
         """Give which choices can have an effect now, shape (lanes, all heads side by side)."""
         return self._lanes.masks()
