@@ -1,5 +1,6 @@
 """Episodes: recorded events, cut by window and player, with every decision point in them."""
 
-from playproof.episodes.segment import LeftOut, Segmented, segment
+from playproof.episodes.segment import Segmented, segment, segment_session
+from playproof.game.laid import LeftOut
 
-__all__ = ["LeftOut", "Segmented", "segment"]
+__all__ = ["LeftOut", "Segmented", "segment", "segment_session"]

@@ -1,29 +1,31 @@
 """Cut recorded events into episodes: one player's way through one window, step by step.
 
-A step is a decision point. The recorded player's choice belongs to the last decision point received
-before it; a decision point without a choice is a step of WAIT; further choices at the same one are
-substeps. Money is what the game's ledger says of these choices. Nothing after a step changes it.
-Leaves out: sequences of presses, and the age of what is known.
+A step is a decision point. The recorded player's choice belongs to the last tick received before it, by the order of
+the recording, which is the page's own; a decision point without a choice is a step of WAIT; every choice is a step
+of its own, and further ones at the same point are substeps. Choices after the window's end are carried out and
+counted, but are no steps. Nothing after a step changes it, and nothing is filled in: what the player was told is
+carried forward, and each step says how old it is.
+
+Money is what the game's ledger says of these choices, from the terms that the session's own events tell. Where the
+recording then tells other money, what was told stands and the episode counts it as corrected.
+Windows that were not received whole are episodes too, marked with what they lack; they are left out unless asked for.
+Leaves out: laying episodes out as columns (game.laid), and whole sessions at once (a game's batch).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from playproof.errors import InputError
 from playproof.events import Event
-from playproof.game import Action, Episode, Game, Outcome, Terms, lookup, resolve
+from playproof.game import Action, Episode, Game, Lack, Outcome, Recordings, Terms, lookup, resolve
+from playproof.game.laid import NEVER, Ask, LeftOut
 from playproof.game.play import Notes, Seat, View, spans
 
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A window of a session that gave no episode, and why."""
-
-    session_id: str
-    window_id: str
-    reason: str
+NOT_WHOLE = "the window was not seen whole"
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -34,51 +36,83 @@ class Segmented:
     left_out: tuple[LeftOut, ...]
 
 
-def segment(game: Game, events: Iterable[Event], observation: str, actions: str) -> Segmented:
+def segment(
+    game: Game,
+    events: Iterable[Event],
+    observation: str,
+    actions: str,
+    *,
+    world: str | None = None,
+    include_incomplete: bool = False,
+    min_ticks: int = 0,
+) -> Segmented:
     """Cut events of any number of sessions into episodes, session by session in the order of their ids."""
+    ask = Ask(observation, actions, world, include_incomplete, min_ticks)
     sessions: dict[str, list[Event]] = {}
     for event in events:
         sessions.setdefault(event.session_id, []).append(event)
-    walks = [
-        _Walk(game, sorted(sessions[name], key=lambda event: event.seq), observation, actions)
-        for name in sorted(sessions)
-    ]
-    for walk in walks:
-        walk.run()
+    made = [segment_session(game, sessions[name], ask) for name in sorted(sessions)]
     return Segmented(
-        tuple(episode for walk in walks for episode in walk.episodes),
-        tuple(window for walk in walks for window in walk.left_out),
+        tuple(episode for each in made for episode in each.episodes),
+        tuple(window for each in made for window in each.left_out),
+    )
+
+
+def segment_session(game: Game, events: Iterable[Event], ask: Ask) -> Segmented:
+    """Cut one session's events, given in any order."""
+    walk = _Walk(game, sorted(events, key=lambda event: event.seq), ask)
+    walk.run()
+    return Segmented(tuple(walk.episodes), tuple(walk.left_out))
+
+
+def _plain(game: Game) -> Recordings:
+    """Give how recordings are read where a game says nothing of it."""
+    return Recordings(
+        anchors=resolve(game.decides),
+        ends=lambda _: False,
+        updates=lambda _: False,
+        lack=lambda _: Lack(NOT_WHOLE),
+        terms=lambda _, terms: terms,
+        hear=lambda _ledger, _event: False,
     )
 
 
 class _Walk:
     """One pass through one session's events."""
 
-    def __init__(self, game: Game, events: Sequence[Event], observation: str, actions: str) -> None:
+    def __init__(self, game: Game, events: Sequence[Event], ask: Ask) -> None:
         players = sorted({event.player_id for event in events if event.player_id is not None})
         if len(players) > 1:
             raise InputError(f"expected one player in session {events[0].session_id}, found {', '.join(players)}")
-        self.game, self.events = game, events
+        self.game, self.events, self.ask = game, events, ask
+        self.rules = resolve(game.recordings) if game.recordings is not None else _plain(game)
         self.player_id = players[0] if players else None
-        self.seat = Seat(observation, Terms(actions), self.player_id or "spectator", events[0].session_id)
-        self.actions = lookup(game.actions, actions, "action set")
+        terms = self.rules.terms(events, Terms(ask.actions, ask.world))
+        self.seat = Seat(ask.observation, terms, self.player_id or "spectator", events[0].session_id)
+        self.actions = lookup(game.actions, ask.actions, "action set")
         self.recorded, self.decides = resolve(self.actions.recorded), resolve(game.decides)
-        self.view, self.ledger = View(game, observation), resolve(game.ledger)(self.seat.terms)
-        self.outcomes: dict[str, Outcome | None] = {
-            window: resolve(game.outcome)(of) for window, of in spans(events).items()
-        }
-        self.notes: Notes | None = None
-        self.undecided = False
-        self.strays = 0
+        self.view, self.ledger = View(game, ask.observation), resolve(game.ledger)(terms)
+        self.spans = spans(events)
+        self.updated: Event | None = None
+        self.ticks = 0
         self.episodes: list[Episode] = []
         self.left_out: list[LeftOut] = []
+        self._open(None)
+
+    def _open(self, notes: Notes | None) -> None:
+        """Begin a window."""
+        self.notes = notes
+        self.undecided = self.over = False
+        self.anchor: Event | None = None
+        self.ages: list[tuple[int, int]] = []
+        self.strays = self.late = self.corrected = self.decided = 0
 
     def run(self) -> None:
         """Take every event."""
         for event in self.events:
-            if event.window_id in self.outcomes and (self.notes is None or self.notes.window_id != event.window_id):
+            if event.window_id in self.spans and (self.notes is None or self.notes.window_id != event.window_id):
                 self._close()
-                self.notes = Notes(self.game, event.window_id, self.seat, self.ledger, event)
+                self._open(Notes(self.game, event.window_id, self.seat, self.ledger, event))
             if event.player_id is None:
                 self._take_world(event)
             else:
@@ -90,26 +124,43 @@ class _Walk:
         if self.notes is None or event.window_id != self.notes.window_id:
             return
         self.notes.see(event)
+        self.anchor = event if self.rules.anchors(event) else self.anchor
+        self.over = self.over or self.rules.ends(event)
         if self.decides(event):
             self._wait_if_undecided()
-            self.notes.decide(event, self.view.look())
+            self.ticks += 1
+            self.decided += 1
+            self._decide(self.notes, event, event)
             self.undecided = True
 
     def _take_own(self, event: Event) -> None:
+        self.corrected += self.rules.hear(self.ledger, event)
         action = self.recorded(event)
-        if action is not None and self.notes is not None:
-            self._choose(self.notes, action)
+        if action is not None:
+            self._choose(action, event)
         self.view.apply(event)
+        if self.rules.updates(event):
+            self.updated, self.ticks = event, 0
 
-    def _choose(self, notes: Notes, action: Action) -> None:
-        """Give a choice to the last decision point, as a substep if it already has one."""
-        if not notes.decisions:
-            self.strays += 1
+    def _choose(self, action: Action, event: Event) -> None:
+        """Give a choice to the last tick received, as a substep if that already has one."""
+        if self.notes is None or self.anchor is None or self.over:
+            self.strays += self.notes is not None and self.anchor is None
+            self.late += self.over
+            self.ledger.act(action)
             return
         if not self.undecided:
-            notes.decide(notes.decisions[-1], self.view.look(), notes.substeps[-1] + 1)
-        notes.act(action)
+            same = bool(self.notes.decisions) and self.notes.decisions[-1] is self.anchor
+            self._decide(self.notes, self.anchor, event, self.notes.substeps[-1] + 1 if same else 0)
+        self.notes.act(action)
         self.undecided = False
+
+    def _decide(self, notes: Notes, anchor: Event, now: Event, substep: int = 0) -> None:
+        age = (NEVER, NEVER)
+        if self.updated is not None:
+            age = (self.ticks, (now.ts - self.updated.ts) // _MICROSECOND)
+        self.ages.append(age)
+        notes.decide(anchor, self.view.look(), substep)
 
     def _wait_if_undecided(self) -> None:
         if self.undecided and self.notes is not None:
@@ -121,18 +172,28 @@ class _Walk:
         if self.notes is None:
             return
         self._wait_if_undecided()
-        outcome = self.outcomes.pop(self.notes.window_id)
-        reason = (
-            "the window was not seen whole"
-            if outcome is None
-            else f"{self.strays} choices came before the first decision point"
-            if self.strays
-            else "there is no decision point"
-            if not self.notes.decisions
-            else None
-        )
-        if reason is None:
-            self.episodes.append(self.notes.close(self.view.look(), outcome, self.player_id))
-        else:
+        events = self.spans.pop(self.notes.window_id)
+        outcome: Outcome | None = resolve(self.game.outcome)(events)
+        lack = self.rules.lack(events) if outcome is None else None
+        reason = self._reason(lack)
+        if reason is not None:
             self.left_out.append(LeftOut(self.seat.session_id, self.notes.window_id, reason))
-        self.notes, self.strays = None, 0
+            return
+        cut = lack is not None and not lack.ended
+        episode = self.notes.close(self.view.look(), outcome, self.player_id, "truncated" if cut else None)
+        self.episodes.append(
+            replace(episode, lack=lack, corrected=self.corrected, late=self.late, ages=tuple(self.ages))
+        )
+
+    def _reason(self, lack: Lack | None) -> str | None:
+        """Say why the open window gives no episode, None if it does."""
+        assert self.notes is not None
+        if lack is not None and not self.ask.include_incomplete:
+            return lack.reason
+        if self.strays:
+            return f"{self.strays} choices came before the first decision point"
+        if not self.notes.decisions:
+            return "there is no decision point"
+        if self.decided < self.ask.min_ticks:
+            return f"it has {self.decided} decision points, less than {self.ask.min_ticks}"
+        return None

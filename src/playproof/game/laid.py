@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import ContractError
 from playproof.events import Value
-from playproof.game.fields import Episode, Game, Lack, Numbers, Outcome, Standing, Step, resolve
+from playproof.game.fields import Episode, Game, Lack, Numbers, Outcome, Reward, Standing, Step, resolve
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ class Laid:
     entries: tuple[Entry, ...]
     observations: NDArray[np.float32]  # (features, rows)
     missing: NDArray[np.bool_]  # (features, rows)
-    standings: Mapping[str, NDArray[np.int64]]  # each (rows,): cash, equity, opened, then the ledger's further facts
+    standings: Mapping[str, NDArray[Any]]  # each (rows,): cash, equity, opened, then the ledger's further facts
     actions: NDArray[np.int16]  # (heads, steps)
     substeps: NDArray[np.int16]  # (steps,)
     effects: NDArray[np.bool_]  # (steps,)
@@ -102,11 +102,11 @@ class Laid:
         final[np.cumsum(self.lengths + 1) - 1] = True
         return final
 
-    def before(self, name: str) -> NDArray[np.int64]:
+    def before(self, name: str) -> NDArray[Any]:
         """Give what stood before each step."""
         return self.standings[name][~self.is_final()]
 
-    def after(self, name: str) -> NDArray[np.int64]:
+    def after(self, name: str) -> NDArray[Any]:
         """Give what stood after each step."""
         first = np.zeros(self.rows, np.bool_)
         first[np.cumsum(self.lengths + 1) - self.lengths - 1] = True
@@ -162,8 +162,10 @@ class Batch:
     """Columns of stored events that it reads, beside the envelope."""
     doc_types: Callable[[str], tuple[str, ...]]
     """Give the types of events that an observation set needs."""
-    lay: Callable[[pa.Table, Ask], Laid]
-    """Lay one session out: its events in their order."""
+    lay: Callable[[Mapping[str, pa.Table], Ask], Laid]
+    """Lay one session out: its events by type, each in their order."""
+    pay: Callable[[Laid, Reward], dict[str, NDArray[Any]] | None]
+    """Give what a reward's components pay for all steps at once; None if it takes only records of steps."""
 
 
 def lay(game: Game, session_id: str, episodes: Sequence[Episode], left_out: Sequence[LeftOut], ask: Ask) -> Laid:
@@ -180,7 +182,7 @@ def lay(game: Game, session_id: str, episodes: Sequence[Episode], left_out: Sequ
         entries=tuple(map(_entry, episodes)),
         observations=_columns([row for it in episodes for row in it.observations], len(kind.features), np.float32),
         missing=_columns([mask for it in episodes for mask in it.missing], len(kind.features), np.bool_),
-        standings={name: np.array(of, np.int64) for name, of in _money(standings).items()},
+        standings={name: np.array(of) for name, of in _money(standings).items()},
         actions=_columns([step.action for step in steps], heads, np.int16),
         substeps=np.array([step.substep for step in steps], np.int16),
         effects=np.array([step.effect for step in steps], np.bool_),
@@ -215,15 +217,20 @@ def _standings(episode: Episode) -> list[Standing]:
     return [*(step.before for step in episode.steps), episode.steps[-1].after]
 
 
-def _money(standings: Sequence[Standing]) -> dict[str, list[int]]:
-    """Give a ledger's columns: where the money stands, and further facts that are whole numbers."""
-    told: dict[str, list[int]] = {
+def _money(standings: Sequence[Standing]) -> dict[str, list[Any]]:
+    """Give a ledger's columns: where the money stands, and the further facts that are numbers."""
+    told: dict[str, list[Any]] = {
         "cash": [it.cash for it in standings],
         "equity": [it.equity for it in standings],
         "opened": [it.opened for it in standings],
     }
     names = standings[0].facts if standings else ()
-    return told | {name: [int(it.facts[name] or 0) for it in standings] for name in names}
+    columns = {name: [it.facts[name] for it in standings] for name in names}
+    return told | {
+        name: [int(it) if isinstance(it, bool) else it for it in column]
+        for name, column in columns.items()
+        if all(isinstance(it, int | float) for it in column)
+    }
 
 
 def _labels(game: Game, episodes: Sequence[Episode]) -> dict[str, list[float]]:

@@ -17,6 +17,7 @@ from playproof.errors import ContractError
 from playproof.events import Event
 from playproof.game.fields import (
     Action,
+    End,
     Episode,
     Fact,
     Fold,
@@ -111,8 +112,14 @@ class Notes:
         self.facts.extend(told)
         return told
 
-    def close(self, look: tuple[Observation, Mask | None], outcome: Outcome | None, player_id: str | None) -> Episode:
-        """Make the record of the episode, with the observation after its last step."""
+    def close(
+        self,
+        look: tuple[Observation, Mask | None],
+        outcome: Outcome | None,
+        player_id: str | None,
+        end: End | None = None,
+    ) -> Episode:
+        """Make the record of the episode, with the observation after its last step; it ends as the game's windows do."""
         standings = [*self.before, self.ledger.standing()]
         last = len(self.chosen) - 1
         steps = tuple(
@@ -123,7 +130,7 @@ class Notes:
                 effect,
                 standings[number],
                 standings[number + 1],
-                self.game.windows.end if number == last else None,
+                (end or self.game.windows.end) if number == last else None,
             )
             for number, (action, effect) in enumerate(self.chosen)
         )

@@ -13,7 +13,9 @@ next tick, at the price that the world's rule makes of the prices seen.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from playproof.errors import RefusedOrder
 from playproof.events import Event, Value
@@ -32,12 +34,51 @@ from playproof.games.crash.actions import (
     TRADER_MAIN,
     adjusted,
 )
-from playproof.games.crash.ledger import MIN_BET, Ledger, Limits
+from playproof.games.crash.ledger import MIN_BET, SIDEBET_TICKS, Ledger, Limits, Lot, Sidebet
 from playproof.games.crash.protocol import COIN, Phase
 from playproof.games.crash.worlds import WORLDS, get_world, rug_price
 from playproof.money import UNIT
 
 Facts = tuple[Fact, ...]
+
+
+@dataclass
+class Heard:
+    """What a recording has told of its player's money, until it is clear that all of it is told."""
+
+    bet: int | None = None
+    """What stood in the bet field at the choice that is carried out next."""
+    share: int | None = None
+    cash: int | None = None
+    qty: int | None = None
+    avg_cost: int = 0
+    stake: int | None = None
+    end_tick: int = 0
+    orders: int = 0
+    """Orders that were sent and not answered: what is told meanwhile may be from before them."""
+    pressed: bool = False
+    """An action button was pressed whose order was not sent yet."""
+    told: bool = False
+    """Was money told since the last order was sent?"""
+    filled: bool = False
+    """Did the ledger carry the last order out?"""
+    granted: bool = False
+    """Was money asked for?"""
+
+    def note_choice(self, told: Mapping[str, Value]) -> None:
+        """Take what stood in the bet field and as share when a choice was made."""
+        bet, share = told.get("bet_amount", told.get("order_amount")), told.get("sell_share", told.get("order_share"))
+        self.bet = bet if isinstance(bet, int) else None
+        self.share = share if isinstance(share, int) else None
+
+    def note_player(self, told: Mapping[str, Value]) -> None:
+        """Take the player's own money."""
+        self.cash, self.qty, self.stake = (_int(told.get(name)) for name in ("cash", "position_qty", "sidebet_stake"))
+        self.avg_cost, self.end_tick = _int(told.get("avg_cost")) or 0, _int(told.get("sidebet_end_tick")) or 0
+
+
+def _int(value: Value) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 class CrashLedger:
@@ -55,6 +96,7 @@ class CrashLedger:
         self.phase, self.tick, self.price, self.low, self.peak = Phase.COOLDOWN, 0, 1.0, 1.0, 1.0
         self.skips = False
         self._seated = False
+        self.heard = Heard()
         self.counts = dict.fromkeys(("bought", "sold", "sidebet_staked", "sidebet_paid", "caught"), 0)
 
     @property
@@ -96,6 +138,7 @@ class CrashLedger:
             self.counts["sidebet_paid"] += paid
         self.ledger.start_round()
         self.window, self.share, self.skips = window, FULL_SHARE, False
+        self.heard.orders, self.heard.pressed = 0, False
         self.phase, self.tick, self.price, self.low, self.peak = Phase.COOLDOWN, 0, 1.0, 1.0, 1.0
         seated = () if self._seated else (c.fact(c.SEAT, {}, window),)
         self._seated = True
@@ -107,6 +150,7 @@ class CrashLedger:
         if not (isinstance(tick, int) and isinstance(price, int | float) and isinstance(phase, int)):
             return ()
         self.tick, self.price = tick, float(price)
+        self.heard.pressed = False
         self.phase = Phase(phase) if phase in tuple(Phase) else Phase.COOLDOWN
         if self.phase is Phase.RUGGED:
             return self._settle()
@@ -124,14 +168,62 @@ class CrashLedger:
         told += [self._settled(stake, paid)] if stake else []
         return (*told, self._player()) if told else ()
 
+    def hear(self, event: Event) -> bool:
+        """Take an own recorded fact before its choice is carried out; tell whether it is other money than is held.
+
+        What is told while an order is under way may be from before it, and is looked at when the order is answered.
+        """
+        told, heard = event.columns, self.heard
+        if event.event_name == c.PRESS:
+            heard.note_choice(told)
+            heard.pressed = told.get("button_category") == "action"
+        elif event.event_name == c.ORDER:
+            if "sequence_id" not in told:
+                heard.note_choice(told)
+            heard.pressed, heard.told, heard.orders = False, False, heard.orders + 1
+            heard.granted = heard.granted or told.get("order_kind") == "TOP_UP"
+        elif event.event_name == c.ACK:
+            heard.orders = max(0, heard.orders - 1)
+            undone = told.get("success") is False and heard.filled
+            return heard.orders == 0 and (heard.told or undone) and self._take_told()
+        elif event.event_name == c.PLAYER:
+            heard.note_player(told)
+            heard.told = True
+            return heard.orders == 0 and not heard.pressed and self._take_told()
+        return False
+
+    def _take_told(self) -> bool:
+        """Hold what was told; tell whether that is other money, and was not asked for."""
+        book, heard = self.ledger, self.heard
+        heard.filled = False
+        same = True
+        if heard.cash is not None and heard.cash != book.cash:
+            book.house += book.cash - heard.cash
+            book.cash, same = heard.cash, False
+        if heard.qty is not None and heard.qty != book.qty:
+            book.lots = deque([Lot(heard.qty, heard.qty * heard.avg_cost // UNIT)] if heard.qty else [])
+            same = False
+        if heard.stake is not None and heard.stake != book.open_stake:
+            start = heard.end_tick - SIDEBET_TICKS
+            book.sidebet = Sidebet(heard.stake, start, heard.end_tick) if heard.stake else None
+            same = False
+        granted, heard.granted = heard.granted, False
+        return not same and not granted
+
     def act(self, action: Action) -> Facts:
         """Carry an action out at the last tick seen."""
         assert isinstance(action, tuple)
+        bet, share = self.heard.bet, self.heard.share
+        self.heard.bet = self.heard.share = None
         if self.trades:
-            return self._act_trader(TRADER_MAIN[action[0]], SIZES[action[1]], TENTHS[action[2]])
-        share = SHARES[action[2]] if self.terms.actions == "buttons-share" else SHARES[0]
-        adjustments = self._adjust(BETS[action[1]], share)
-        percent = self.share if self.terms.actions == "buttons-share" else FULL_SHARE
+            size, percent = SIZES[action[1]] if bet is None else bet, TENTHS[action[2]] if share is None else share
+            return self._act_trader(TRADER_MAIN[action[0]], size, percent)
+        adjustments = self._adjust(
+            BETS[action[1]], SHARES[action[2]] if self.terms.actions == "buttons-share" else SHARES[0]
+        )
+        self.bet = self.bet if bet is None else bet
+        self.share = self.share if share is None else share
+        percent = self.share if self.terms.actions == "buttons-share" or share is not None else FULL_SHARE
         return adjustments + self._order(MAIN[action[0]], self.bet, percent)
 
     def _act_trader(self, main: str, size: int, percent: int) -> Facts:
@@ -167,12 +259,14 @@ class CrashLedger:
         allowed = (Phase.ACTIVE,) if button == "SELL" else (Phase.PRESALE, Phase.ACTIVE)
         if button not in orders:
             return ()
+        self.heard.filled = False
         if self.skips or self.phase not in allowed:
             return (self._press(button),)
         try:
             filled = orders[button]()
         except RefusedOrder:
             return (self._press(button),)
+        self.heard.filled = True
         return (self._press(button), self._player(), filled)
 
     def _buy(self, amount: int) -> Fact:

@@ -1,0 +1,581 @@
+"""Lay whole recorded sessions of the crash game out at once: the compiled way from stored columns to a data set's rows.
+
+The same values as event by event (`episodes.segment` over `known` and `seat`), which is the slow, obvious twin: ticks
+are read from their columns as they are stored, everything else from rows of `known.ROW`, both are merged by seq, and
+one compiled pass folds, keeps the player's money and writes what was seen at each step.
+Leaves out: reading parts (datasets), the features (fold) and the roundings (kernel).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from playproof.errors import InputError
+from playproof.game import Reward
+from playproof.game.laid import Ask, Batch, Entry, Laid, LeftOut
+from playproof.game.rewarding import Composed
+from playproof.games.crash import columns as c
+from playproof.games.crash import features, known
+from playproof.games.crash.actions import (
+    ACTIONS,
+    ADJUSTMENTS,
+    BETS,
+    CATEGORIES,
+    FULL_SHARE,
+    MAIN,
+    ORDERS,
+    PERCENTAGES,
+    SHARES,
+    SIZES,
+    TENTHS,
+    TRADER_MAIN,
+)
+from playproof.games.crash.batch_walk import (
+    D_ACK,
+    D_NONE,
+    D_ORDER,
+    D_PLAYER,
+    D_PRESS,
+    D_PRESS_ACTION,
+    D_REFUSED,
+    D_TOP_UP,
+    FLOAT_FACTS,
+    INT_FACTS,
+    WALK,
+    WINDOW,
+    segmented,
+    survey,
+    walk,
+)
+from playproof.games.crash.fair import id_hash
+from playproof.games.crash.fold import ACTIVE, PRESALE
+from playproof.games.crash.kernel import BUTTONS, BUTTONS_SHARE, LANE, LOTS, TRADER
+from playproof.games.crash.lanes import Settings
+from playproof.games.crash.ledger import MIN_BET
+from playproof.games.crash.protocol import COIN
+from playproof.games.crash.recorded import name_lack
+from playproof.games.crash.reward_components import to_facts
+from playproof.money import UNIT
+
+Array = NDArray[Any]
+
+TICKS = "game_tick"
+WORLD_TYPES = ("game_tick", "server_state", "complete_game", "system_event", "gap")
+OWN_TYPES = ("button_event", "player_action")
+TRADE_TYPES = ("ws_event",)
+_TEXTS = (
+    *("button_id", "button_category", "order_kind", "trade_type", "coin", "sidebet_type", "trade_id"),
+    *("server_seed", "server_seed_hash", "game_version"),
+)
+_FLAGS = ("forced", "sequence_id", "order_amount", "order_share", "sell_share", "ended_by_rug")
+_SEEDS = ("server_seed", "server_seed_hash", "game_version")
+_CODES = {"buttons": BUTTONS, "buttons-share": BUTTONS_SHARE, "trader": TRADER}
+_NAMES = {c.TICK: 1, c.LATE_TICK: 2, c.ROUND: 3}
+LIGHT = ("policy", "recorded")
+"""Observation sets that need no history."""
+
+
+def doc_types(observation: str) -> tuple[str, ...]:
+    """Give the types of events that an observation set is made of; others' trades are only for two of them."""
+    return WORLD_TYPES + OWN_TYPES + (() if observation in LIGHT else TRADE_TYPES)
+
+
+class Columns:
+    """The columns of one table as arrays; what is missing is filled, and what is there can be asked."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table, self.rows = table, table.num_rows
+        self._valid: dict[str, Array | None] = {}
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def has(self, name: str) -> bool:
+        """Tell whether a column holds anything."""
+        at = self.table.schema.get_field_index(name)
+        return at >= 0 and self.table.column(at).null_count < self.rows
+
+    def valid(self, name: str) -> Array:
+        """Tell where a column holds a value."""
+        if not self.has(name):
+            return np.zeros(self.rows, np.bool_)
+        column = self.table[name]
+        if column.null_count == 0:
+            return np.ones(self.rows, np.bool_)
+        return np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+
+    def numbers(self, name: str, dtype: Any = np.int64, fill: float = 0) -> Array:
+        """Give a column of numbers, `fill` where there is none."""
+        if not self.has(name):
+            return np.full(self.rows, fill, dtype)
+        column = self.table[name]
+        if column.null_count:
+            column = pc.fill_null(column, pa.scalar(fill).cast(column.type))
+        return np.asarray(column.combine_chunks().to_numpy(zero_copy_only=False)).astype(dtype, copy=False)
+
+    def times(self, name: str) -> Array:
+        """Give a column of times as microseconds."""
+        return self.table[name].combine_chunks().cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+    def codes(self, name: str) -> tuple[Array, list[str]]:
+        """Give a text column as places in a list of its texts, -1 where there is none."""
+        if not self.has(name):
+            return np.full(self.rows, -1, np.int64), []
+        column = self.table[name].combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks)
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        places = pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+        return places, column.dictionary.to_pylist()
+
+    def mapped(self, name: str, table: Mapping[str, int], missing: int = 0) -> Array:
+        """Give a text column as the numbers of a table, `missing` for other texts and where there is none."""
+        places, texts = self.codes(name)
+        of = np.array([*(table.get(text, missing) for text in texts), missing], np.int64)
+        return of[places]
+
+
+def read_kinds(found: Columns) -> Array:
+    """Give the kind of row that each event becomes (`known.encode`)."""
+    kinds = found.mapped("event_name", {name: shape.kind for name, shape in known.SHAPES.items()})
+    for name, shape in known.SHAPES.items():
+        chosen = kinds == shape.kind
+        if shape.needs and chosen.any():
+            whole = np.logical_and.reduce([found.valid(need) for need in shape.needs])
+            kinds[found.mapped("event_name", {name: 1}).astype(bool) & ~whole] = known.NOTHING
+    if (orders := found.mapped("event_name", {c.ORDER: 1}).astype(bool)).any():
+        kinds[orders & found.valid("sequence_id")] = known.NOTHING
+    if (kinds == known.BET).any():
+        kinds[(kinds == known.BET) & (found.mapped("sidebet_type", {"placed": 1}) == 0)] = known.NOTHING
+    return kinds
+
+
+def read_told(found: Columns, kinds: Array) -> Array:
+    """Give which groups of columns each row has."""
+    told = np.zeros(len(found), np.int64)
+    allowed: dict[str, list[int]] = {}
+    for shape in known.SHAPES.values():
+        for group in shape.groups:
+            allowed.setdefault(group, []).append(shape.kind)
+    for group, columns in known._GROUPS.items():
+        if all(found.has(name) for name in columns):
+            there = np.logical_and.reduce([found.valid(name) for name in columns])
+            if not (len(allowed[group]) == 1 and (kinds == allowed[group][0]).all()):
+                there &= np.isin(kinds, allowed[group])
+            told[there] |= known._BITS[group]
+    return told
+
+
+def read_rows(found: Columns, hashes: Array) -> Array:
+    """Give events as rows of `known.ROW`."""
+    kinds = read_kinds(found)
+    rows = np.zeros(len(found), known.ROW)
+    rows["kind"], rows["told"], rows["id_hash"] = kinds, read_told(found, kinds), hashes
+    for name in known._COLUMNS:
+        if found.has(name):
+            rows[name] = found.numbers(name, known.ROW[name])
+    side = found.mapped("trade_type", {"buy": 1, "sell": 2})
+    rows["is_buy"] = side == 1
+    rows["is_counted"] = (side > 0) & (found.mapped("coin", {COIN: 1}, 0).astype(bool) | ~found.valid("coin"))
+    rows["is_forced"] = found.numbers("forced", np.bool_) if found.has("forced") else 0
+    rows["is_action"] = _buttons(found, {name: kind == "action" for name, kind in CATEGORIES.items()})
+    places, texts = found.codes("trade_id")
+    if (kinds == known.ACK).any():
+        rows["trade_hash"] = np.array([*(known._hash(text) for text in texts), known._hash("")])[places]
+    return rows
+
+
+def _buttons(found: Columns, table: Mapping[str, int], missing: int = 0) -> Array:
+    """Give the button pressed, or else the order sent, as the number of a table."""
+    pressed = found.mapped("button_id", table, missing)
+    return np.where(found.valid("button_id"), pressed, found.mapped("order_kind", table, missing))
+
+
+def read_deeds(found: Columns) -> Array:
+    """Give what each own event means for the ledger (`CrashLedger.hear`)."""
+    names = found.mapped("event_name", {c.PRESS: 1, c.ORDER: 2, c.ACK: 3, c.PLAYER: 4})
+    deeds = np.full(len(found), D_NONE, np.int64)
+    action = found.mapped("button_category", {"action": 1}) == 1
+    deeds[names == 1] = np.where(action, D_PRESS_ACTION, D_PRESS)[names == 1]
+    deeds[names == 2] = np.where(found.mapped("order_kind", {"TOP_UP": 1}) == 1, D_TOP_UP, D_ORDER)[names == 2]
+    refused = found.valid("success") & (found.numbers("success", np.bool_) == 0)
+    deeds[names == 3] = np.where(refused, D_REFUSED, D_ACK)[names == 3]
+    deeds[names == 4] = D_PLAYER
+    return deeds
+
+
+def read_actions(found: Columns, actions: str) -> Array:
+    """Give each event's choice as an index for each head, -1 in the first if it is none (`ActionSet.recorded`)."""
+    heads = len(ACTIONS[actions].heads)
+    taken = np.zeros((len(found), heads), np.int64)
+    names = found.mapped("event_name", {c.PRESS: 1, c.ORDER: 2})
+    alone = (names == 2) & ~found.valid("sequence_id")
+    chooses = (names == 1) | alone
+    order = _buttons(found, {name: MAIN.index(name) for name in ORDERS})
+    share = np.where(alone, found.numbers("order_share", fill=FULL_SHARE), found.numbers("sell_share", fill=FULL_SHARE))
+    if actions == "trader":
+        main = np.array([0, *(TRADER_MAIN.index(name) for name in ("BUY_MAIN", "SELL_MAIN", "BUY_SIDE"))])[order]
+        partial_sell = (order == MAIN.index("SELL")) & (share < FULL_SHARE)
+        amount = np.where(
+            found.valid("bet_amount"), found.numbers("bet_amount"), found.numbers("order_amount", fill=-1)
+        )
+        amount = np.where(amount < 0, SIZES[0], amount)
+        taken[:, 0] = np.where(partial_sell, TRADER_MAIN.index("PARTIAL_SELL"), main)
+        taken[:, 1] = np.where(partial_sell, 0, _nearest(SIZES, amount))
+        taken[:, 2] = np.where(partial_sell, _nearest(TENTHS, share), 0)
+        chooses &= order > 0
+    else:
+        adjust = _buttons(found, {name: BETS.index(name) for name in ADJUSTMENTS})
+        percent = _buttons(found, {name: SHARES.index(name) for name in PERCENTAGES})
+        taken[:, 0], taken[:, 1] = order, adjust
+        if actions == "buttons-share":
+            sold = alone & (order == MAIN.index("SELL"))
+            taken[:, 2] = np.where(sold, 1 + _nearest(tuple(PERCENTAGES.values()), share), percent)
+        chooses &= (order > 0) | (adjust > 0) | (percent > 0)
+    taken[~chooses] = 0
+    taken[~chooses, 0] = -1
+    return taken
+
+
+def _nearest(choices: Sequence[int], wanted: Array) -> Array:
+    return np.abs(np.asarray(choices, np.int64)[:, None] - wanted[None, :]).argmin(axis=0)
+
+
+@dataclass(frozen=True)
+class Session:
+    """One session's events, ready for the compiled pass."""
+
+    session_id: str
+    player_id: str | None
+    ticks: Columns
+    others: Columns
+    windows: tuple[str, ...]
+    tick_windows: Array
+    other_windows: Array
+
+
+def read_session(tables: Mapping[str, pa.Table]) -> Session:
+    """Bring a session's tables into the order of the recording: ticks, and everything else."""
+    ticks = _ordered([tables[TICKS]] if TICKS in tables else [], next(iter(tables.values())))
+    others = _ordered([table for name, table in tables.items() if name != TICKS], next(iter(tables.values())))
+    (places, texts), (other_places, other_texts) = ticks.codes("window_id"), others.codes("window_id")
+    windows = {text: place for place, text in enumerate(dict.fromkeys([*texts, *other_texts]))}
+    players = sorted({text for found in (ticks, others) for text in _used(*found.codes("player_id"))})
+    session_id = _used(*(ticks if len(ticks) else others).codes("session_id"))[0]
+    if len(players) > 1:
+        raise InputError(f"expected one player in session {session_id}, found {', '.join(players)}")
+    return Session(
+        session_id=session_id,
+        player_id=players[0] if players else None,
+        ticks=ticks,
+        others=others,
+        windows=tuple(windows),
+        tick_windows=np.array([*(windows[text] for text in texts), -1], np.int64)[places],
+        other_windows=np.array([*(windows[text] for text in other_texts), -1], np.int64)[other_places],
+    )
+
+
+def _used(places: Array, texts: Sequence[str]) -> list[str]:
+    return [texts[place] for place in np.unique(places[places >= 0]).tolist()]
+
+
+def _ordered(tables: Sequence[pa.Table], shape: pa.Table) -> Columns:
+    table = pa.concat_tables(tables) if tables else shape.slice(0, 0)
+    seqs = table["seq"].combine_chunks().to_numpy(zero_copy_only=False)
+    if len(seqs) > 1 and (np.diff(seqs) <= 0).any():
+        table = table.take(pa.array(np.argsort(seqs, kind="stable")))
+    return Columns(table.combine_chunks())
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What is known of each window once all its ticks were read."""
+
+    rug_tick: Array
+    rug_price: Array
+    peak: Array
+    is_whole: Array
+    is_rugged: Array
+    first_tick: Array
+
+
+def survey_windows(session: Session) -> Whole:
+    """Find where each window rugged, and whether every tick before it was received (`outcomes.read_outcome`)."""
+    ticks, count = session.ticks, len(session.windows)
+    known_tick = ticks.valid("tick")
+    values = (ticks.numbers("tick"), ticks.numbers("price", np.float64), ticks.numbers("game_phase", fill=-1))
+    priced = known_tick & ticks.valid("price")
+    out = np.zeros(count, WINDOW)
+    survey(session.tick_windows, known_tick, priced, *values, out)
+    whole = (out["rug_tick"] >= 0) & (out["expected"] == out["rug_tick"]) & (out["odd"] == 0)
+    for window in np.flatnonzero((out["odd"] != 0) & (out["rug_tick"] >= 0)).tolist():
+        mine = (session.tick_windows == window) & priced & (values[2] == ACTIVE)
+        prices = dict(zip(values[0][mine].tolist(), values[1][mine].tolist(), strict=True))
+        rug_tick = int(out["rug_tick"][window])
+        whole[window] = all(tick in prices for tick in range(rug_tick))
+        if whole[window]:
+            out["peak"][window] = max([prices[tick] for tick in range(rug_tick)], default=0.0)
+    peak = np.maximum(out["peak"], out["rug_price"])
+    return Whole(out["rug_tick"], out["rug_price"], peak, whole, out["rugged"] != 0, out["first"])
+
+
+def revealed(session: Session) -> list[dict[str, str | None]]:
+    """Give what was published of each window's seed (`outcomes.read_outcome`)."""
+    found: list[dict[str, str | None]] = [dict.fromkeys(_SEEDS) for _ in session.windows]
+    others = session.others
+    chosen = np.flatnonzero(others.mapped("event_name", {c.ROUND: 1, c.COMPLETE: 1}) * (session.other_windows >= 0))
+    if not len(chosen):
+        return found
+    table = others.table.select([name for name in _SEEDS if others.has(name)]).take(pa.array(chosen))
+    for window, row in zip(session.other_windows[chosen].tolist(), table.to_pylist(), strict=True):
+        found[window] |= {name: value for name, value in row.items() if value is not None}
+    return found
+
+
+def lay(tables: Mapping[str, pa.Table], ask: Ask) -> Laid:
+    """Lay one session out: its events by doc_type."""
+    session = read_session(tables)
+    whole = survey_windows(session)
+    walked = Walked(session, whole, ask)
+    return walked.laid()
+
+
+class Walked:
+    """One compiled pass through one session."""
+
+    def __init__(self, session: Session, whole: Whole, ask: Ask) -> None:
+        self.session, self.whole, self.ask = session, whole, ask
+        ticks, others, count = session.ticks, session.others, len(session.windows)
+        phases = ticks.numbers("game_phase", fill=-1)
+        is_tick = ticks.mapped("event_name", _NAMES)
+        own = others.valid("player_id")
+        actions = read_actions(others, ask.actions)
+        actions[~own, 0] = -1
+        decisions = int(((is_tick == 1) & ((phases == PRESALE) | (phases == ACTIVE))).sum())
+        steps = decisions + int((actions[:, 0] >= 0).sum())
+        rows = steps + count
+        width = len(features.OBSERVATIONS[ask.observation].features)
+        heads = len(ACTIONS[ask.actions].heads)
+        self.out = np.empty((width, rows), np.float32)
+        self.missing = np.empty((width, rows), np.bool_)
+        self.ints = np.zeros((len(INT_FACTS), rows), np.int64)
+        self.floats = np.zeros((len(FLOAT_FACTS), rows), np.float64)
+        self.actions = np.zeros((heads, steps), np.int16)
+        self.substeps = np.zeros(steps, np.int16)
+        self.effects = np.zeros(steps, np.bool_)
+        self.age_ticks = np.zeros(steps, np.int32)
+        self.age_us = np.zeros(steps, np.int64)
+        self.labels = np.zeros(steps, np.float64)
+        self.windows = np.zeros(count, WINDOW)
+        self.windows["rug_tick"] = np.where(whole.is_whole, whole.rug_tick, -1)
+        self.windows["include"] = whole.is_whole | ask.include_incomplete
+        self.order = np.full(count, -1, np.int64)
+        self._run(phases, is_tick, own, actions)
+
+    def _run(self, phases: Array, is_tick: Array, own: Array, actions: Array) -> None:
+        session, ask = self.session, self.ask
+        ticks, others = session.ticks, session.others
+        hashes = np.array([*map(id_hash, session.windows), id_hash("")])
+        kinds = read_kinds(ticks)
+        empty = np.zeros(0, np.int64)
+
+        def shown(name: str, dtype: Any = np.int64) -> Array:
+            return ticks.numbers(name, dtype) if ticks.has(name) else empty.astype(dtype)
+
+        state = known.Known()
+        lane, lots = self._seat()
+        config = Settings(world=ask.world or "published", actions=ask.actions).to_record(1)  # type: ignore[arg-type]
+        walked = np.zeros(1, WALK)
+        walked["window"], walked["min_ticks"], walked["player"] = -1, ask.min_ticks, session.player_id is not None
+        alone = others.valid("sequence_id")
+        choice_bet = np.where(
+            others.valid("bet_amount"), others.numbers("bet_amount", fill=-1), others.numbers("order_amount", fill=-1)
+        )
+        choice_share = np.where(
+            others.valid("sell_share"), others.numbers("sell_share", fill=-1), others.numbers("order_share", fill=-1)
+        )
+        told = np.stack(
+            [
+                read_deeds(others),
+                choice_bet,
+                choice_share,
+                alone,
+                others.numbers("cash", fill=-1),
+                others.numbers("position_qty", fill=-1),
+                others.numbers("avg_cost"),
+                others.numbers("sidebet_stake", fill=-1),
+                others.numbers("sidebet_end_tick"),
+            ]
+        )
+        priced = ticks.valid("tick") & ticks.valid("price") & ticks.valid("game_phase")
+        self.count = walk(
+            (state.states, state.histories, state.books, state.lots),
+            (lane, lots, config),
+            walked,
+            self.windows,
+            hashes,
+            (
+                *(ticks.numbers("seq"), ticks.times("ts"), session.tick_windows, is_tick, kinds, priced),
+                *(ticks.numbers("tick"), ticks.numbers("price", np.float64), phases),
+                *(shown("cooldown_timer_ms"), read_told(ticks, kinds), shown("connected_players")),
+                *(shown("rugpool_amount", np.float64), shown("rugpool_threshold"), shown("instarug_count")),
+                *(shown("average_multiplier", np.float64), shown("count_2x"), shown("count_10x"), shown("count_50x")),
+                *(shown("count_100x"), shown("highest_today", np.float64), shown("players_in_game")),
+                *(shown("players_with_positions"), shown("total_market_capital")),
+            ),
+            (
+                *(others.numbers("seq"), others.times("ts"), session.other_windows, own),
+                *(others.mapped("event_name", _NAMES), read_rows(others, hashes[session.other_windows])),
+                *(actions, told),
+            ),
+            known.SETS.index(ask.observation),
+            ask.observation not in LIGHT,
+            (self.out.T, self.missing.T, self.ints, self.floats),
+            (self.actions.T, self.substeps, self.effects, self.age_ticks, self.age_us, self.labels),
+            self.order,
+        )
+        self.walked = walked[0]
+
+    def _seat(self) -> tuple[Array, Array]:
+        """Give the player's money as he was first heard of."""
+        others = self.session.others
+        told = others.numbers("cash", fill=-1)[(others.mapped("event_name", {c.PLAYER: 1}) == 1)]
+        first = told[told >= 0]
+        lane, lots = np.zeros(1, LANE), np.zeros(1, LOTS)
+        lane["cash"] = lane["round_cash"] = lane["granted"] = lane["equity"] = int(first[0]) if len(first) else UNIT
+        lane["bet"], lane["share"], lane["price"], lane["low"], lane["peak"] = MIN_BET, FULL_SHARE, 1.0, 1.0, 1.0
+        return lane, lots
+
+    def laid(self) -> Laid:
+        """Give what was written."""
+        steps, rows = int(self.walked["step"]), int(self.walked["row"])
+        opened = self.order[: self.count]
+        kept = [int(window) for window in opened if self.windows["reason"][window] == 0]
+        names = INT_FACTS if self.ask.actions != "trader" else (*INT_FACTS[:-2], "skips")
+        facts = {name: self.ints[place, :rows] for place, name in enumerate(INT_FACTS) if name in names}
+        facts |= {name: self.floats[place, :rows] for place, name in enumerate(FLOAT_FACTS)}
+        if "skips" in names:
+            facts["skips"] = np.zeros(rows, np.int64)
+        seeds = revealed(self.session)
+        return Laid(
+            session_id=self.session.session_id,
+            features=features.OBSERVATIONS[self.ask.observation].features,
+            entries=tuple(self._entry(window, seeds[window]) for window in kept),
+            observations=self.out[:, :rows],
+            missing=self.missing[:, :rows],
+            standings=facts,
+            actions=self.actions[:, :steps],
+            substeps=self.substeps[:steps],
+            effects=self.effects[:steps],
+            age_ticks=self.age_ticks[:steps],
+            age_us=self.age_us[:steps],
+            labels={"rug_within_40": self.labels[:steps]},
+            left_out=tuple(self._left_out(int(window)) for window in opened if self.windows["reason"][window]),
+        )
+
+    def _entry(self, window: int, seeds: Mapping[str, str | None]) -> Entry:
+        whole, record = self.whole, self.windows[window]
+        is_whole = bool(whole.is_whole[window])
+        lack = None if is_whole else name_lack(*self._lack(window))
+        outcome = {
+            "rug_tick": int(whole.rug_tick[window]),
+            "rug_price": float(whole.rug_price[window]),
+            "peak": float(whole.peak[window]),
+            "ended_by_rug": True,
+            **seeds,
+        }
+        return Entry(
+            window_id=self.session.windows[window],
+            player_id=self.session.player_id,
+            start_us=int(record["start_us"]),
+            steps=int(record["steps"]),
+            end="terminated" if lack is None or lack.ended else "truncated",
+            lack=lack,
+            corrected=int(record["corrected"]),
+            late=int(record["late"]),
+            outcome=outcome if is_whole else None,
+        )
+
+    def _lack(self, window: int) -> tuple[bool, int | None]:
+        first = int(self.whole.first_tick[window])
+        return bool(self.whole.is_rugged[window]), None if first < 0 else first
+
+    def _left_out(self, window: int) -> LeftOut:
+        record = self.windows[window]
+        reasons = {
+            1: "" if self.whole.is_whole[window] else name_lack(*self._lack(window)).reason,
+            2: f"{record['strays']} choices came before the first decision point",
+            3: "there is no decision point",
+            4: f"it has {record['decided']} decision points, less than {self.ask.min_ticks}",
+        }
+        return LeftOut(self.session.session_id, self.session.windows[window], reasons[int(record["reason"])])
+
+
+def pay(laid: Laid, reward: Reward) -> dict[str, Array] | None:
+    """Give what a reward's components pay for all steps at once; None if it takes only records of steps."""
+    if not isinstance(reward, Composed):
+        return None
+    lengths = laid.lengths
+    final = laid.is_final()
+    first = np.zeros(laid.rows, np.bool_)
+    first[np.cumsum(lengths + 1) - lengths - 1] = True
+
+    before = _Side(laid, ~final)
+    after = _Side(laid, ~first)
+    ended = np.zeros(len(laid.substeps), np.bool_)
+    ended[np.cumsum(lengths) - 1] = [entry.end == "terminated" for entry in laid.entries]
+    more = {
+        "main": laid.actions[0].astype(np.int64),
+        "effect": laid.effects,
+        "terminated": ended,
+        "lowest": partial(_so_far, before, lengths, "lowest"),
+        "highest": partial(_so_far, before, lengths, "highest"),
+        "held": partial(_so_far, before, lengths, "held"),
+    }
+    return reward.pay(to_facts(before, after, more))
+
+
+class _Side(dict[str, Array]):
+    """What stood before, or after, each step; read when asked for."""
+
+    def __init__(self, laid: Laid, chosen: Array) -> None:
+        self._laid, self._chosen = laid, chosen
+
+    def __missing__(self, name: str) -> Array:
+        self[name] = found = self._laid.standings[name][self._chosen]
+        return found
+
+
+def _so_far(before: _Side, lengths: Array, what: str) -> Array:
+    """Give what is remembered within an episode (`reward_components.lay_out`)."""
+    out = np.zeros(len(before["equity"]), np.int64)
+    code = ("lowest", "highest", "held").index(what)
+    segmented(before["equity"], before["sidebet_stake"], before["qty"], before["tick"], lengths, code, out)
+    return out
+
+
+BATCH = Batch(
+    columns=tuple(
+        dict.fromkeys(
+            [
+                *(name for name in known._COLUMNS),
+                *(name for group in known._GROUPS.values() for name in group),
+                *("tick", "price", "game_phase", "cooldown_timer_ms"),
+                *_TEXTS,
+                *_FLAGS,
+            ]
+        )
+    ),
+    doc_types=doc_types,
+    lay=lay,
+    pay=pay,
+)
