@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import playproof.game as surface
-from playproof.errors import ConfigError, ContractError, DecodeError, UnknownName
+from playproof.errors import ConfigError, ContractError, UnknownName
 from playproof.events import Event
 from playproof.game import (
     WAIT,
@@ -52,9 +51,6 @@ from playproof.game import (
 from playproof.game.contract import CLAUSES
 from playproof.game.play import Seat, play
 from playproof.games import arena
-from playproof.games.arena.actions import ORDERS, read_decision
-from playproof.games.arena.ledger import FEE_FLOOR, PerpLedger
-from playproof.games.arena.windows import parse_window, window_id
 from playproof.money import UNIT
 from playproof.policies import Constant, Uniform
 from playproof.testing import coin
@@ -779,188 +775,11 @@ def test_strategies_say_which_extra_they_need() -> None:
     assert "pip install 'playproof[dev]'" in done.stderr
 
 
-# The arena.
+# The arena; its own rules are tested beside it.
 
 
 def test_the_arena_keeps_the_contract() -> None:
     check_game(load_game("arena"))
-
-
-def test_window_ids_carry_the_zone() -> None:
-    assert parse_window("2025-01-15T10:00") == parse_window("2025-01-15T10:00Z")
-    assert parse_window("2025-01-15T10:00Z").start == datetime(2025, 1, 15, 10, tzinfo=UTC)
-    for text in (
-        "2025-01-15T10:30Z",
-        "2025-01-15T10:00+02:00",
-        "2025-01-15 10:00Z",
-        "2025-01-15T10:00ZZ",
-        "２025-01-15T10:00Z",
-    ):
-        with pytest.raises(DecodeError, match="such as 2025-01-15T10:00Z"):
-            parse_window(text)
-    with pytest.raises(DecodeError, match="without a zone"):
-        window_id(datetime(2025, 1, 15, 10))  # noqa: DTZ001
-
-
-@given(st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1)), st.integers(-14 * 60, 14 * 60))  # noqa: DTZ001
-def test_a_moment_is_inside_its_hour_in_every_zone(moment: datetime, minutes: int) -> None:
-    from datetime import timezone
-
-    aware = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
-    window = parse_window(window_id(aware))
-    assert window.start is not None
-    assert window.start <= aware < window.start + timedelta(hours=1)
-
-
-def test_windows_do_not_depend_on_the_local_zone() -> None:
-    code = (
-        "from playproof.games.arena.windows import *; from datetime import datetime, UTC;"
-        "print(window_id(datetime(2025, 1, 15, 10, 59, tzinfo=UTC)), parse_window('2025-01-15T10:00').start)"
-    )
-    env = {**os.environ, "TZ": "Asia/Kolkata"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
-    assert done.stdout.strip() == "2025-01-15T10:00Z 2025-01-15 10:00:00+00:00"
-
-
-def trade(**parts: Any) -> str:
-    return json.dumps({"action": "trade", "trade": {"type": "perp", "market": "ACME", "action": "open_long", **parts}})
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "amount"),
-    [
-        ('{"action":"hold","reasoning":"flat"}', "WAIT", None),
-        (trade(amount=100), "OPEN_LONG", 100 * UNIT),
-        (trade(amount=0.5, action="open_short"), "OPEN_SHORT", UNIT // 2),
-        (trade(action="close"), "CLOSE", None),
-        (trade(type="prediction", action="buy_no", amount=1, forecast=0.25), "BUY_NO", UNIT),
-        ('{"action":"create_post","post":{"text":"hi"}}', "CREATE_POST", None),
-    ],
-)
-def test_decisions_are_read(text: str, kind: str, amount: int | None) -> None:
-    choice = read_decision(text)
-    assert (choice.kind, choice.arguments.get("amount"), choice.rejected) == (kind, amount, None)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "hold",
-        '["action"]',
-        '{"action":"all in"}',
-        '{"action":"trade"}',
-        '{"action":"create_post","post":{"text":""}}',
-        trade(),
-        trade(amount=0),
-        trade(amount=-5),
-        trade(amount="100"),
-        trade(amount=True),
-        trade(amount=float("nan")),
-        trade(amount=float("inf")),
-        trade(amount=10**30),
-        trade(amount=1e-12),
-        trade(amount=1, forecast=1.5),
-        trade(amount=1, market="../etc"),
-        trade(amount=1, action="buy_yes"),
-        trade(amount=1, type="option"),
-        '{"action":"hold","reasoning":"' + "x" * 30_000 + '"}',
-    ],
-)
-def test_what_is_no_decision_is_rejected_and_waits(text: str) -> None:
-    choice = read_decision(text)
-    assert choice.kind == WAIT
-    assert choice.rejected
-
-
-@given(
-    st.text()
-    | st.recursive(
-        st.none() | st.floats() | st.text(),
-        lambda it: st.dictionaries(
-            st.sampled_from(["action", "trade", "post", "type", "market", "amount", "text"]), it
-        ),
-    ).map(json.dumps)
-)
-def test_reading_a_decision_never_raises(text: str) -> None:
-    choice = read_decision(text)
-    assert choice.rejected is not None or choice.kind in load_game("arena").actions["decision"].heads[0]
-
-
-def priced(price: float) -> Event:
-    fact = Fact("price", "game_tick", {"tick": 0, "market": "ACME", "price": int(price * UNIT)}, "2025-01-15T10:00Z")
-    return fact.event(datetime(2025, 1, 15, 10, tzinfo=UTC), "s", 0)
-
-
-def perp(*prices: float, text: str) -> PerpLedger:
-    ledger = PerpLedger(Terms("decision"))
-    ledger.see(priced(prices[0]))
-    ledger.act(text)
-    for price in prices[1:]:
-        ledger.see(priced(price))
-    return ledger
-
-
-def test_a_perp_pays_what_it_should() -> None:
-    ledger = perp(100, 110, text=trade(amount=500))
-    assert ledger.standing().equity == (10_000 - 0.5 + 50 - 0.5) * UNIT
-    ledger.act(trade(action="close"))
-    assert ledger.cash == ledger.standing().equity == 10_049 * UNIT
-    short = perp(100, 110, text=trade(amount=500, action="open_short"))
-    assert short.standing().equity == 9_949 * UNIT
-
-
-def test_the_smallest_fee_and_the_smallest_size() -> None:
-    assert perp(100, text=trade(amount=10)).cash == 10_000 * UNIT - 10 * UNIT - FEE_FLOOR
-    assert perp(100, text=trade(amount=9.99)).opened == 0
-
-
-def test_a_short_is_liquidated_when_nine_tenths_are_lost() -> None:
-    assert perp(100, 189.9, text=trade(amount=500, action="open_short")).position is not None
-    ledger = perp(100, 190, text=trade(amount=500, action="open_short"))
-    assert ledger.position is None
-    assert ledger.standing().equity == ledger.cash == (10_000 - 500 - 0.5) * UNIT
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 10**6), st.sampled_from(["open_long", "open_short", "close"]), st.integers(1, 12_000)),
-        max_size=40,
-    )
-)
-def test_the_perp_conserves_money(moves: list[tuple[int, str, int]]) -> None:
-    ledger = PerpLedger(Terms("decision"))
-    for price, action, amount in moves:
-        ledger.see(priced(price / 100))
-        ledger.act(trade(action=action, amount=amount))
-        assert ledger.total == 10_000 * UNIT
-        assert ledger.cash >= 0
-
-
-@given(st.integers(100, 10**9), st.sampled_from(["open_long", "open_short"]), st.integers(10, 9_000))
-def test_a_round_trip_at_one_price_only_costs(cents: int, action: str, amount: int) -> None:
-    ledger = perp(cents / 100, text=trade(action=action, amount=amount))
-    ledger.act(trade(action="close"))
-    assert ledger.cash <= 10_000 * UNIT - 2 * FEE_FLOOR
-
-
-def test_hostile_posts_stay_data() -> None:
-    game = load_game("arena")
-    from playproof.game.play import View
-
-    view = View(game, "messages")
-    for event in sample_events(game):
-        view.apply(event)
-        system, user = view.look()[0]
-        assert isinstance(system, Message)
-        assert isinstance(user, Message)
-        assert "ignore your task" not in system.content
-        assert set(json.loads(user.content)) == {"minute", "portfolio", "market", "headlines", "posts"}
-    assert json.loads(user.content)["posts"][-1]["text"].startswith("ignore your task")
-    assert len(user.content) < 1_200
-
-
-def test_orders_are_those_of_decisions() -> None:
-    assert [order.upper() for order in ORDERS["perp"]] == list(load_game("arena").actions["orders"].heads[0][1:])
 
 
 # The pages.

@@ -1,10 +1,11 @@
 """What an agent decides: one JSON object, read without ever raising.
 
 {"action": "trade" | "hold" | "create_post",
- "trade": {"type": "prediction" | "perp", "market": id, "action": ..., "amount": n, "forecast": p?},
+ "trade": {"type": "prediction" | "perp", "market": id, "action": ..., "amount": n, "leverage": l?, "forecast": p?},
  "post": {"text": s}, "reasoning": s}
 
-Leaves out: several decisions a tick, and decisions wrapped in other text.
+A model may wrap the object in a code fence or in prose; the first object in the text is read.
+Leaves out: whether the market takes the order (account).
 """
 
 from __future__ import annotations
@@ -16,17 +17,32 @@ from typing import Any
 from playproof.errors import DecodeError
 from playproof.events import Event, Value, check_id
 from playproof.game import WAIT, Action, Choice
+from playproof.games.arena.nature import slot_of
+from playproof.games.arena.rules import PERPS, SLOTS
 from playproof.money import UNIT, to_units
 
 ORDERS = {
     "perp": ("open_long", "open_short", "close"),
     "prediction": ("buy_yes", "buy_no", "sell"),
 }
-SIZES = (50 * UNIT, 100 * UNIT, 500 * UNIT)
-"""Notionals of the action set `orders`."""
+NAMES = (WAIT, *(order.upper() for kind in ORDERS.values() for order in kind))
+"""First head of the action set `orders`."""
+AMOUNTS = (50, 100, 500)
+"""USD; third head of the action set `orders`."""
 MAX_TEXT = 20_000
 MAX_POST = 1_000
 MAX_AMOUNT = 2**53
+MAX_LEVERAGE = 100
+HOLD = '{"action":"hold"}'
+EXAMPLES = (
+    HOLD,
+    '{"action":"trade","trade":{"type":"perp","market":"KITE","action":"open_long","amount":100},"reasoning":"news"}',
+    '{"action":"trade","trade":{"type":"perp","market":"VOLT","action":"open_short","amount":50.5,"leverage":2}}',
+    '{"action":"trade","trade":{"type":"perp","market":"KITE","action":"close"}}',
+    '{"action":"trade","trade":{"type":"prediction","market":"Q1","action":"buy_yes","amount":20,"forecast":0.7}}',
+    '{"action":"trade","trade":{"type":"prediction","market":"Q1","action":"sell"}}',
+    '{"action":"create_post","post":{"text":"KITE looks strong"}}',
+)
 
 
 def read_decision(text: str) -> Choice:
@@ -34,12 +50,20 @@ def read_decision(text: str) -> Choice:
     if len(text) > MAX_TEXT:
         return Choice(WAIT, rejected=f"expected at most {MAX_TEXT} characters, found {len(text)}")
     try:
-        told = json.loads(text)
+        told = _object(text)
         return _choice(_field(told, "action", str), told)
     except DecodeError as error:
         return Choice(WAIT, rejected=str(error))
     except (ValueError, RecursionError):
         return Choice(WAIT, rejected=f"expected a JSON object, found {text[:40]!r}")
+
+
+def _object(text: str) -> Any:
+    """Read the text, or the first JSON object in it."""
+    if text.startswith("{"):
+        return json.JSONDecoder().raw_decode(text)[0]
+    start = text.find("{")
+    return json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else json.loads(text)
 
 
 def _choice(action: str, told: Mapping[str, Any]) -> Choice:
@@ -50,7 +74,7 @@ def _choice(action: str, told: Mapping[str, Any]) -> Choice:
         text = _field(_field(told, "post", dict), "text", str)
         if not 0 < len(text) <= MAX_POST:
             raise DecodeError(f"expected a post of 1 to {MAX_POST} characters, found {len(text)}")
-        return Choice("CREATE_POST", {"text": text})
+        return Choice("CREATE_POST", {"text": text.encode("utf-8", "replace").decode()})
     if action == "trade":
         return _trade(_field(told, "trade", dict))
     raise DecodeError(f"expected action trade, hold or create_post, found {action[:40]!r}")
@@ -62,8 +86,10 @@ def _trade(trade: Mapping[str, Any]) -> Choice:
     if action not in ORDERS.get(kind, ()):
         raise DecodeError(f"expected a known order on a perp or a prediction, found {action[:40]!r} on {kind[:40]!r}")
     arguments: dict[str, Value] = {"type": kind, "market": check_id(_field(trade, "market", str), "market")}
-    if "amount" in trade or action != "close":
+    if trade.get("amount") is not None or action not in ("close", "sell"):
         arguments["amount"] = _amount(trade.get("amount"))
+    if trade.get("leverage") is not None and kind == "perp":
+        arguments["leverage"] = _leverage(trade["leverage"])
     if trade.get("forecast") is not None:
         arguments["forecast"] = _probability(trade["forecast"])
     return Choice(action.upper(), arguments)
@@ -86,11 +112,28 @@ def _amount(found: object) -> int:
     return amount
 
 
+def _leverage(found: object) -> int:
+    """Read a leverage, a whole number."""
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 1 <= found <= MAX_LEVERAGE or found % 1:
+        raise DecodeError(f"expected a leverage from 1 to {MAX_LEVERAGE}, found {found!r:.40}")
+    return int(found)
+
+
 def _probability(found: object) -> float:
     """Read a probability."""
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 1:
         raise DecodeError(f"expected a forecast from 0 to 1, found {found!r:.40}")
     return float(found)
+
+
+def write_trade(order: str, market: str, amount: float | None = None, **more: float | str) -> str:
+    """Write a trade as agents write it; `reasoning` stands beside it, everything else inside."""
+    kind = "perp" if order in ORDERS["perp"] else "prediction"
+    reasoning = {"reasoning": more.pop("reasoning")} if "reasoning" in more else {}
+    trade: dict[str, object] = {"type": kind, "market": market, "action": order}
+    if amount is not None:
+        trade["amount"] = amount
+    return json.dumps({"action": "trade", "trade": trade | more} | reasoning, separators=(",", ":"))
 
 
 def recorded_decision(event: Event) -> Action | None:
@@ -105,9 +148,30 @@ def recorded_order(event: Event) -> Action | None:
     if not isinstance(text, str):
         return None
     choice = read_decision(text)
-    orders = (WAIT, *(order.upper() for order in ORDERS["perp"]))
-    if choice.kind not in orders:
-        return (0, 0)
+    market = choice.arguments.get("market")
+    place = _place(choice.kind, market if isinstance(market, str) else "")
+    if choice.kind not in NAMES or place is None:
+        return (0, 0, 0)
     amount = choice.arguments.get("amount")
-    size = min(range(len(SIZES)), key=lambda place: abs(SIZES[place] - (amount if isinstance(amount, int) else 0)))
-    return (orders.index(choice.kind), size)
+    usd = amount / UNIT if isinstance(amount, int) else 0.0
+    return (NAMES.index(choice.kind), place, min(range(len(AMOUNTS)), key=lambda at: abs(AMOUNTS[at] - usd)))
+
+
+def _place(kind: str, market: str) -> int | None:
+    """Give a market's place in the second head; None if it has none."""
+    if kind in ("BUY_YES", "BUY_NO", "SELL"):
+        return slot if (slot := slot_of(market)) >= 0 else None
+    return PERPS.index(market) if market in PERPS else None
+
+
+def order_choice(action: tuple[int, ...], questions: Mapping[int, str]) -> Choice:
+    """Read an order of the set `orders`; `questions` are the open prediction markets by slot."""
+    kind, amount = NAMES[action[0]], AMOUNTS[action[2]] * UNIT
+    if kind == WAIT:
+        return Choice(WAIT)
+    if kind.lower() in ORDERS["perp"]:
+        told: dict[str, Value] = {"type": "perp", "market": PERPS[action[1]]}
+        return Choice(kind, told if kind == "CLOSE" else told | {"amount": amount})
+    market = questions.get(action[1] % SLOTS, "none")
+    told = {"type": "prediction", "market": market}
+    return Choice(kind, told if kind == "SELL" else told | {"amount": amount})

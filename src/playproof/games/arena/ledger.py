@@ -1,130 +1,108 @@
-"""One agent's exact money on one perp, in integers of 10^-9 USD.
+"""One agent's exact money at recorded windows, in integers of 10^-9 USD.
 
-Size is notional; margin = size (leverage 1); pnl = +-(p - e)/e x size, rounded against the agent;
-a fee of 0.1 % of the size, at least 0.01, on open and close; a position that lost 90 % of its margin
-is liquidated. The house takes the other side, so that agent + house is constant.
-Leaves out: funding, leverage, impact, prediction markets, posts (which cost nothing).
+Orders are carried out at the last quotes seen, by the same functions as in the shared market, and
+do not move what was recorded: an agent's own recording gives its money to the last unit, and another
+policy in its seat pays the impact of its orders each time. Leaves out: other agents' money.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
-from playproof.events import Event, Value
+from playproof.errors import RefusedOrder
+from playproof.events import Event
 from playproof.game import WAIT, Action, Choice, Fact, Standing, Terms
-from playproof.games.arena.actions import SIZES, read_decision
-from playproof.money import UNIT
+from playproof.games.arena.account import Account, Fill
+from playproof.games.arena.actions import order_choice, read_decision
+from playproof.games.arena.columns import balance_facts, fact, fill_fact
+from playproof.games.arena.known import Public, apply_public
+from playproof.games.arena.nature import slot_of
+from playproof.games.arena.pools import NO, YES
+from playproof.games.arena.rules import Rules
 
-MARKET = "ACME"
-START = 10_000 * UNIT
-MIN_SIZE = 10 * UNIT
-FEE_FLOOR = UNIT // 100
-_ORDERS = (WAIT, "OPEN_LONG", "OPEN_SHORT", "CLOSE")
-
-
-def fee(size: int) -> int:
-    """Give the fee on opening or closing a size, rounded up."""
-    return max(FEE_FLOOR, -(-size // 1000))
+RULES = Rules()
+"""Only what windows do not tell is read from it: the smallest orders."""
 
 
-@dataclass(frozen=True)
-class Position:
-    """One open position; a short has side -1."""
-
-    side: int
-    size: int
-    entry: int
-
-    def pnl(self, price: int) -> int:
-        """Give profit at a price, rounded down."""
-        return self.side * (price - self.entry) * self.size // self.entry
-
-    def settlement(self, price: int) -> int:
-        """Give what closing pays: margin, profit and loss, the fee; never less than nothing."""
-        return max(0, self.size + self.pnl(price) - fee(self.size))
-
-    def liquidated(self, price: int) -> bool:
-        """Tell whether nine tenths of the margin are lost."""
-        return 10 * self.side * (price - self.entry) <= -9 * self.entry
-
-
-class PerpLedger:
-    """Hold an agent's cash and position, and refuse what is not allowed."""
+class ArenaLedger:
+    """Hold an agent's money, and refuse what is not allowed."""
 
     def __init__(self, terms: Terms) -> None:
-        self.cash = START if terms.cash is None else terms.cash
-        self.stake = terms.stake
+        cash = RULES.cash if terms.cash is None else terms.cash
+        self.account = Account(cash, stake=terms.stake, reserve=cash)
         self.house = 0
-        self.opened = 0
-        self.price: int | None = None
-        self.position: Position | None = None
+        self.public = Public()
         self.window: str | None = None
-        self.window_money = self.cash
 
     @property
     def total(self) -> int:
-        """Give all money: the agent's, his margin, the house's."""
-        return self.cash + self._margin + self.house
-
-    @property
-    def _margin(self) -> int:
-        return self.position.size if self.position else 0
+        """Give all money: the agent's, its margins, the house's."""
+        return self.account.cash + self.account.margins + self.house
 
     def standing(self) -> Standing:
-        """Give where the agent stands, the position at what closing it would pay."""
-        open_now = self.position.settlement(self.price) if self.position and self.price else 0
-        return Standing(self.cash, self.cash + open_now, self.opened)
+        """Give where the agent stands, what it holds at what closing it would pay."""
+        equity = self.account.equity(self.public.quotes, self.public.pools)
+        return Standing(self.account.cash, equity, self.account.opened)
 
     def see(self, event: Event) -> tuple[Fact, ...]:
-        """Take the hour's opening and each price; liquidate at it if it must be."""
+        """Take what the world did: opening, prices, fundings, resolutions."""
+        told: Any = event.columns
         if event.event_name == "open":
-            self.window, self.window_money = event.window_id, self.cash + self._margin
-            return (self._told("balance", None),)
-        price = event.columns.get("price")
-        if event.event_name != "price" or event.columns.get("market") != MARKET or not isinstance(price, int):
-            return ()
-        self.price = price
-        if self.position is not None and self.position.liquidated(price):
-            return self._settle(0, "LIQUIDATED")
+            self.window = event.window_id
+            self.account.begin()
+        if event.event_name == "resolved":
+            return self._resolve(event, told["market"], told["answer"])
+        apply_public(self.public, event)
+        if event.event_name == "open":
+            return balance_facts(self.account, self.window)
+        if event.event_name == "funding":
+            self.account.fund(told["market"], told["amount"], told["size"])
+        if event.event_name == "price" and told["market"] in self.public.quotes:
+            return self._told(self.account.mark(told["market"], self.public.quotes[told["market"]]))
         return ()
 
     def act(self, action: Action) -> tuple[Fact, ...]:
         """Carry out a decision in text, or an order of the set `orders`."""
-        choice = read_decision(action) if isinstance(action, str) else _order(action)
-        amount = choice.arguments.get("amount")
-        if choice.kind in ("OPEN_LONG", "OPEN_SHORT") and choice.arguments["market"] == MARKET:
-            return self._open(1 if choice.kind == "OPEN_LONG" else -1, amount if isinstance(amount, int) else 0)
-        if choice.kind == "CLOSE" and choice.arguments["market"] == MARKET and self.position and self.price:
-            return self._settle(self.position.settlement(self.price), "CLOSE")
-        return ()
-
-    def _open(self, side: int, size: int) -> tuple[Fact, ...]:
-        """Open a position; refused without a price, above the cash or the stake, or beside another one."""
-        cost = size + fee(size)
-        lost = max(0, self.window_money - self.cash)
-        reserved = self.stake is None or lost + cost <= self.stake
-        if self.price is None or self.position or size < MIN_SIZE or cost > self.cash or not reserved:
+        choice = read_decision(action) if isinstance(action, str) else order_choice(action, self._questions())
+        if choice.kind == WAIT:
             return ()
-        self.cash -= cost
-        self.house += fee(size)
-        self.position = Position(side, size, self.price)
-        self.opened += 1
-        return (self._told("fill", "OPEN_LONG" if side > 0 else "OPEN_SHORT"),)
+        if choice.kind == "CREATE_POST":
+            return (fact("posted", self.window, {"text": choice.arguments["text"]}),)
+        try:
+            return self._told(self._carry_out(choice))
+        except RefusedOrder:
+            return ()
 
-    def _settle(self, paid: int, order: str) -> tuple[Fact, ...]:
-        """Close the position for what it pays."""
-        self.house += self._margin - paid
-        self.cash += paid
-        self.position = None
-        return (self._told("fill", order),)
+    def _carry_out(self, choice: Choice) -> Fill | None:
+        """Carry an order out at the last quote; None where its market is unknown."""
+        amount, market = choice.arguments.get("amount"), str(choice.arguments["market"])
+        size = amount if isinstance(amount, int) else None
+        quote, pool = self.public.quotes.get(market), self.public.pools.get(market)
+        leverage = choice.arguments.get("leverage")
+        match choice.kind:
+            case "OPEN_LONG" | "OPEN_SHORT" if quote is not None:
+                side = 1 if choice.kind == "OPEN_LONG" else -1
+                times = leverage if isinstance(leverage, int) else 1
+                return self.account.open(market, side, size or 0, times, quote, RULES)
+            case "CLOSE" if quote is not None:
+                return self.account.close(market, size, quote)
+            case "BUY_YES" | "BUY_NO" if pool is not None:
+                return self.account.buy(market, YES if choice.kind == "BUY_YES" else NO, size or 0, pool, RULES)
+            case "SELL" if pool is not None:
+                return self.account.sell(market, size, pool)
+        return None
 
-    def _told(self, name: str, order: str | None) -> Fact:
-        told: dict[str, Value] = {"cash": self.cash, "size": self._margin}
-        if order is not None:
-            told |= {"order": order, "market": MARKET, "price": self.price}
-        return Fact(name, "player_action", told, self.window)
+    def _resolve(self, event: Event, market: str, answer: int) -> tuple[Fact, ...]:
+        fill = self.account.resolve(market, answer)
+        apply_public(self.public, event)
+        return self._told(fill)
 
+    def _told(self, fill: Fill | None) -> tuple[Fact, ...]:
+        """Book the other side of a fill and tell the agent of it."""
+        if fill is None:
+            return ()
+        self.house += fill.paid
+        return (fill_fact(fill, self.account, self.window),)
 
-def _order(action: tuple[int, ...]) -> Choice:
-    """Read an order of the set `orders`."""
-    return Choice(_ORDERS[action[0]], {"market": MARKET, "amount": SIZES[action[1]]})
+    def _questions(self) -> dict[int, str]:
+        return {slot_of(market): market for market in self.public.questions}

@@ -1,6 +1,6 @@
-"""Windows of the arena: clock hours, named by their UTC start with the zone.
+"""Windows of the arena: stretches of whole clock hours, named by their UTC start with the zone.
 
-Leaves out: other lengths than one hour.
+A day is cut from midnight UTC on; the usual window is one hour. Leaves out: other clocks than UTC.
 """
 
 from __future__ import annotations
@@ -8,17 +8,27 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from playproof.errors import DecodeError
+from playproof.errors import ConfigError, DecodeError
 from playproof.game import Window
 
+LENGTHS = (1, 2, 3, 4, 6, 8, 12, 24)
+"""Hours that a window may last, so that days are cut alike."""
 _SHAPE = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2})Z?", re.ASCII)
 
 
-def window_id(moment: datetime) -> str:
-    """Give the id of the hour that holds an aware time, such as 2025-01-15T10:00Z."""
+def window_start(moment: datetime, hours: int = 1) -> datetime:
+    """Give the beginning of the window that holds an aware time."""
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise DecodeError(f"expected an aware time, found {moment.isoformat()} without a zone")
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:00Z")
+    if hours not in LENGTHS:
+        raise ConfigError(f"expected a window of {', '.join(map(str, LENGTHS))} hours, found {hours}")
+    there = moment.astimezone(UTC)
+    return there.replace(hour=there.hour - there.hour % hours, minute=0, second=0, microsecond=0)
+
+
+def window_id(moment: datetime, hours: int = 1) -> str:
+    """Give the id of the window that holds an aware time, such as 2025-01-15T10:00Z."""
+    return window_start(moment, hours).strftime("%Y-%m-%dT%H:00Z")
 
 
 def parse_window(text: str) -> Window:

@@ -1,0 +1,96 @@
+"""The arena as a Game record: the one place in which all its parts meet. A light import."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from playproof.game import ActionSet, Baseline, Game, Label, Messages, Numbers, Reward, Windows
+from playproof.games.arena.actions import AMOUNTS, EXAMPLES, HOLD, NAMES
+from playproof.games.arena.columns import COLUMNS, USD
+from playproof.games.arena.outcomes import OUTCOMES
+from playproof.games.arena.rules import PERPS
+from playproof.games.arena.table import FEATURES
+from playproof.games.arena.windows import parse_window, window_id
+from playproof.games.arena.worlds import WORLDS
+
+_HERE = "playproof.games.arena"
+SCRIPTED = {
+    "random": "orders anything",
+    "momentum": "goes with the move of the last 20 minutes",
+    "hold": "buys a little of every company and holds it",
+    "informed": "reads the news on companies and questions",
+    "contrarian": "goes against the move of the last 20 minutes",
+    "conservative": "trades little, on strong news alone",
+    "balanced": "weighs news and trend",
+    "aggressive": "trades on any sign, in large sizes",
+}
+
+
+def game() -> Game:
+    """Give the arena."""
+    return Game(
+        name="arena",
+        version="1",
+        doc="Trade perps and prediction markets with others, hour by hour.",
+        money=USD,
+        columns=COLUMNS,
+        decoder=f"{_HERE}.feed:decoder",
+        decides=f"{_HERE}.feed:decides",
+        fold=f"{_HERE}.features:FOLD",
+        features=FEATURES,
+        observations={
+            "messages": Messages("what an agent reads: its task, then portfolio, markets, movers, headlines and posts"),
+            "market": Numbers(tuple(feature.name for feature in FEATURES), doc="the same market as numbers"),
+        },
+        actions={
+            "decision": ActionSet(
+                ((*NAMES, "CREATE_POST"),),
+                HOLD,
+                f"{_HERE}.actions:recorded_decision",
+                f"{_HERE}.actions:read_decision",
+                EXAMPLES,
+            ),
+            "orders": ActionSet(
+                (NAMES, PERPS, tuple(map(str, AMOUNTS))),
+                (0, 0, 0),
+                f"{_HERE}.actions:recorded_order",
+            ),
+        },
+        ledger=f"{_HERE}.ledger:ArenaLedger",
+        rewards={
+            "alpha": Reward(
+                "alpha",
+                "1",
+                "return on the starting equity, after fees, minus that of buying and holding in the same window",
+                {"profit": f"{_HERE}.outcomes:profit", "benchmark": f"{_HERE}.outcomes:minus_hold"},
+                benchmark="benchmark",
+            ),
+            "profit": Reward(
+                "profit",
+                "1",
+                "return on the starting equity, after fees",
+                {"profit": f"{_HERE}.outcomes:profit"},
+            ),
+        },
+        labels={
+            "up": Label("up", 6, "the companies together end above where they began", f"{_HERE}.outcomes:ends_higher"),
+        },
+        windows=Windows(
+            parse_window,
+            "truncated",
+            ("2025-01-15T10:00Z", "2025-01-15T10:00", "2024-02-29T23:00Z"),
+            timedelta(hours=1),
+            window_id,
+        ),
+        outcomes=OUTCOMES,
+        outcome=f"{_HERE}.outcomes:read_outcome",
+        worlds={name: world.summary for name, world in WORLDS.items()},
+        baselines={
+            "wait": Baseline("holds still", "messages", "decision", f"{_HERE}.agents:wait"),
+            **{name: Baseline(doc, "market", "orders", f"{_HERE}.agents:{name}") for name, doc in SCRIPTED.items()},
+        },
+        ceiling=f"{_HERE}.outcomes:ceiling",
+        sample=f"{_HERE}.sample:sample",
+        commands=f"{_HERE}.commands:app",
+        environment="playproof/Arena-v1",
+    )
