@@ -8,7 +8,7 @@ Leaves out: data sets on disk, splits and checks (`playproof dataset build`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
@@ -22,9 +22,7 @@ from playproof.crash.observation import FEATURE_COUNT, FEATURE_NAMES
 from playproof.crash.reading import EventReader, UserEvent
 from playproof.crash.sequences import Action, BetAdjustment
 from playproof.errors import ConfigError
-from playproof.events import Event
-from playproof.game import Outcome, load_game, lookup, resolve
-from playproof.games.crash.protocol import Phase
+from playproof.game import Outcome, load_game, lookup
 
 ACTION_SETS = ("buttons", "buttons-share")
 _BET = FEATURE_NAMES.index("bet_amount")
@@ -182,8 +180,7 @@ class TrainingDataGenerator:
         self.min_ticks, self.actions, self.include_incomplete = min_ticks, actions, include_incomplete
         self._heads = len(lookup(known.actions, actions, "action set").heads)
         self._reward = lookup(known.rewards, reward, "reward")
-        self._whole = resolve(known.outcome)
-        self._game = replace(known, outcome=self._outcome)
+        self._game = known
         self._rng = np.random.default_rng(seed)
 
     def from_parquet(self, ws_events: Any, button_events: Any = None, limit: int | None = None) -> TrainingData:
@@ -220,33 +217,23 @@ class TrainingDataGenerator:
         chosen = (rng or self._rng).choice(len(data), batch_size, replace=len(data) < batch_size)
         return _rows(data.batch, chosen)
 
-    def _outcome(self, events: Sequence[Event]) -> Outcome | None:
-        """Read a round's outcome; one that is not whole has none of the values."""
-        whole = self._whole(events)
-        window = events[0].window_id
-        if whole is not None or window is None or not self.include_incomplete:
-            return whole
-        return Outcome(window, {})
-
     def _aligned(self, events: Sequence[UserEvent], presses: Sequence[UserEvent]) -> Iterator[AlignedSample]:
         reader = EventReader()
         made = [each for event in merged(events, presses) for each in reader.take(event)]
-        rugged = {each.window_id for each in made if each.columns.get("game_phase") == Phase.RUGGED}
-        for episode in episodes.segment(self._game, made, "recorded", self.actions).episodes:
-            yield from self._samples(episode, episode.window_id in rugged)
+        found = episodes.segment(self._game, made, "recorded", self.actions, include_incomplete=self.include_incomplete)
+        for episode in found.episodes:
+            yield from self._samples(episode)
 
-    def _samples(self, episode: game.Episode, is_rugged: bool) -> Iterator[AlignedSample]:
-        assert episode.outcome is not None
-        parts = self._reward.compute(episode.steps, episode.outcome)
+    def _samples(self, episode: game.Episode) -> Iterator[AlignedSample]:
+        parts = self._reward.compute(episode.steps, episode.outcome or Outcome(episode.window_id, {}))
         rewards = np.sum([np.asarray(part, np.float64) for part in parts.values()], axis=0)
-        last = len(episode.steps) - 1
         for place, step in enumerate(episode.steps):
-            if place == last and not is_rugged:
+            if step.end == "truncated":
                 return
             told = episode.decisions[place].columns
             seen, then = np.asarray(episode.observations[place]), np.asarray(episode.observations[place + 1])
             action = np.asarray(step.action, np.int64)
-            sample = Sample(seen, action, np.float32(rewards[place]), then, place == last)
+            sample = Sample(seen, action, np.float32(rewards[place]), then, step.end is not None)
             yield AlignedSample(
                 episode.window_id,
                 int(told["tick"] or 0),
