@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playproof.datasets import DatasetConfig, build, open_dataset, split_windows
-from playproof.datasets.build import content_hash
+from playproof.datasets.manifest import content_hash
 from playproof.episodes import segment
 from playproof.errors import ConfigError, DecodeError, InputError, UnknownName
 from playproof.evaluate import Score, bootstrap_interval, e_process, play_windows
@@ -233,7 +233,7 @@ def test_a_data_set_has_the_layout_and_reads_back(home: Path) -> None:
         "manifest.json",
         *(
             f"sessions/session-1/{name}"
-            for name in ("actions.parquet", "metadata.json", "observations.parquet", "rewards.parquet")
+            for name in ("actions.parquet", "labels.parquet", "metadata.json", "observations.parquet", "rewards.parquet")
         ),
     ]
     dataset = open_dataset(path)
@@ -277,12 +277,12 @@ def test_a_changed_value_or_a_missing_manifest_is_refused(home: Path) -> None:
     file = path / "sessions" / "session-1" / "rewards.parquet"
     pl.read_parquet(file).with_columns(reward=pl.col("reward") + 1e-12).write_parquet(file)
     with pytest.raises(DecodeError, match="found others"):
-        open_dataset(path)
+        open_dataset(path).transitions("test")
     (path / "manifest.json").unlink()
     with pytest.raises(DecodeError, match="not finished"):
         open_dataset(path)
     assert build(GAME, recorded(), CONFIG, home) == path
-    open_dataset(path)
+    open_dataset(path).transitions("test")
 
 
 def test_the_hash_is_over_values_not_files() -> None:

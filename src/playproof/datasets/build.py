@@ -1,36 +1,53 @@
-"""Build a data set from recorded events: a pure function of events, game and configuration.
+"""Build a data set from recorded events: a map over pieces of a store, and a pure function of what they hold.
 
-The folder `datasets/<name>@<hash>/` holds, for each session, observations.parquet (one row a step
-and one after the last, `final`), actions.parquet, rewards.parquet and metadata.json under
-`sessions/<id>/`, and manifest.json, written last: a folder without it is unfinished and is built
-anew. The hash is over the rows' values, not over files.
-Leaves out: observations in messages, parts and engines, labels, data cards.
+The folder `datasets/<name>@<hash>/` holds, for each session, observations.parquet (one row a step and one after the
+last, `final`), actions.parquet, rewards.parquet, labels.parquet if the game has labels, and metadata.json under
+`sessions/<id>/`, and manifest.json, written last. It is made beside its place and renamed: a folder is whole, and never
+changes. Memory follows the largest piece, not their number.
+Leaves out: observations in messages, data cards, exports.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import shutil
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from playproof.bench.report import commit
+from playproof.datasets.manifest import (
+    FORMAT,
+    MANIFEST,
+    METADATA,
+    digest_json,
+    digest_sessions,
+    digest_table,
+    sync,
+    write_json,
+)
+from playproof.datasets.observe import lay_episodes, stored_set, to_tables
+from playproof.datasets.sources import Piece, Reader, plan
 from playproof.datasets.split import split_windows
-from playproof.episodes import Segmented, segment
-from playproof.errors import ConfigError, ContractError
+from playproof.datasets.statistics import Summary, combine, describe_features, summarize
+from playproof.engine import Engine, Local
+from playproof.episodes import segment_session
+from playproof.errors import ConfigError
 from playproof.events import Event, check_id
-from playproof.game import Episode, Game, Numbers, Reward, lookup
+from playproof.game import Game, Numbers, Reward, load_game, lookup, resolve
+from playproof.game.laid import Ask, Entry, Laid, LeftOut
+from playproof.game.rewarding import find_reward
 from playproof.home import folder, safe_join
+from playproof.store import EventStore
 
-MANIFEST = "manifest.json"
-TABLES = ("observations", "actions", "rewards")
-Tables = Mapping[str, pl.DataFrame]
+COMPRESSION = "zstd"
+LEVEL = 1
+Progress = Callable[[str, int, int], None]
+"""Told after each piece: what is being done, how many are done, and how many there are."""
 
 
 def _default_shares() -> Mapping[str, float]:
@@ -43,157 +60,308 @@ class DatasetConfig:
 
     name: str
     observation: str
+    """What `transitions` gives unless asked for another; a wider set that holds it is stored."""
     actions: str
     reward: str
+    """A reward of the game, a YAML or TOML file, or "module:attribute"."""
     shares: Mapping[str, float] = field(default_factory=_default_shares)
     """Splits and their sizes, in time order."""
     gap: int = 1
     """Windows left out between two splits."""
+    include_incomplete: bool = False
+    """Keep windows that were not received whole; their episodes say what they lack."""
+    min_ticks: int = 0
+    """Decision points that an episode must at least have."""
+    world: str | None = None
+    """Whose rules the ledger keeps; None: the game's first world."""
+
+    def ask(self, game: Game) -> Ask:
+        """Give what is asked of each session."""
+        lookup(game.actions, self.actions, "action set")
+        return Ask(
+            stored_set(game, self.observation), self.actions, self.world, self.include_incomplete, self.min_ticks
+        )
 
 
-def build(game: Game, events: Sequence[Event], config: DatasetConfig, home: Path) -> Path:
-    """Build the data set, or find it already there; give its folder."""
+@dataclass(frozen=True)
+class Task:
+    """One piece of a build, as it is sent to a worker."""
+
+    game: Game | str
+    piece: Piece
+    config: DatasetConfig
+    draft: str
+    """Folder to write sessions into."""
+
+    def load(self) -> Game:
+        """Give the game."""
+        return load_game(self.game) if isinstance(self.game, str) else self.game
+
+
+@dataclass(frozen=True)
+class Built:
+    """What became of one session."""
+
+    session_id: str
+    player_id: str | None
+    digests: Mapping[str, str]
+    windows: tuple[tuple[str, int, int], ...]
+    """Window, start in microseconds, steps of each episode."""
+    left_out: tuple[LeftOut, ...]
+    corrected: int
+    late: int
+    incomplete: int
+    damaged: int = 0
+    """Rows of the log that are not as they were written and were passed over."""
+
+
+def find(game: Game, name: str) -> Reward:
+    """Give the reward of a configuration."""
+    components = game.reward_components
+    return find_reward(game.rewards, resolve(components) if components is not None else None, name)
+
+
+def build(
+    game: Game,
+    source: EventStore | Iterable[Event],
+    config: DatasetConfig,
+    home: Path,
+    engine: Engine | None = None,
+    *,
+    sessions: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Build the data set, or find it already there; give its folder.
+
+    A store is read piece by piece, on the engine, by the game's batch if it has one; events are taken one by one.
+    """
     check_id(config.name, "a data set's name")
-    reward = lookup(game.rewards, config.reward, "reward")
-    made = segment(game, events, config.observation, config.actions)
-    if not made.episodes:
-        raise ConfigError(f"expected at least one whole window in {len(events)} events, found none")
-    sessions = {
-        session: tables(game, config, reward, [it for it in made.episodes if it.session_id == session])
-        for session in sorted({episode.session_id for episode in made.episodes})
-    }
-    manifest = describe(game, config, reward, made, content_hash(sessions))
-    return write(manifest, sessions, folder("datasets", home))
+    reward, ask = find(game, config.reward), config.ask(game)
+    events = None if isinstance(source, EventStore) else list(source)
+    root = folder("datasets", home)
+    with tempfile.TemporaryDirectory(prefix=".draft-", dir=root) as draft:
+        place = Path(draft) / "data"
+        (place / "sessions").mkdir(parents=True)
+        tell = progress or _silent
+        engine = engine or Local()
+        if isinstance(source, EventStore):
+            built = _build_store(game, source, config, place, engine, sessions, tell)
+        else:
+            built = list(build_events(game, events or [], ask, reward, place))
+        made = [session for session in built if session.windows]
+        if not made:
+            raise ConfigError(_nothing(built, None if events is None else len(events)))
+        manifest = describe(game, config, reward, built)
+        summaries = _summarize(place, manifest, built, engine, tell)
+        return publish(manifest | summaries | provenance(built, sessions), place, root)
 
 
-def tables(game: Game, config: DatasetConfig, reward: Reward, episodes: Sequence[Episode]) -> Tables:
-    """Lay one session's episodes out as tables."""
-    kind = lookup(game.observations, config.observation, "observation set")
-    if not isinstance(kind, Numbers):
-        raise ConfigError(f"expected an observation set of numbers, found {config.observation!r}, which is messages")
-    return {
-        "observations": pl.concat([_observations(kind, episode) for episode in episodes]),
-        "actions": pl.concat([_actions(episode) for episode in episodes]),
-        "rewards": pl.concat([_rewards(reward, episode) for episode in episodes]),
-    }
+def _silent(what: str, done: int, of: int) -> None:
+    """Tell nobody."""
 
 
-def _keys(episode: Episode, rows: int) -> dict[str, Any]:
-    return {"window_id": [episode.window_id] * rows, "step": np.arange(rows, dtype=np.int32)}
-
-
-def _observations(kind: Numbers, episode: Episode) -> pl.DataFrame:
-    """Give one row a step and one after the last, with what is unknown beside each feature."""
-    values = np.stack([np.asarray(observation) for observation in episode.observations])  # (steps + 1, features)
-    masks = np.stack([mask for mask in episode.missing if mask is not None])
-    if not np.isfinite(values).all():
-        raise ContractError(f"expected finite observations in {episode.window_id}, found NaN or infinity")
-    rows = len(values)
-    features = {name: values[:, place] for place, name in enumerate(kind.features)}
-    unknown = {f"{name}__missing": masks[:, place] for place, name in enumerate(kind.features)}
-    return pl.DataFrame(_keys(episode, rows) | features | unknown | {"final": np.arange(rows) == rows - 1})
-
-
-def _actions(episode: Episode) -> pl.DataFrame:
-    """Give one row a step: an index for each head."""
-    taken = np.asarray([step.action for step in episode.steps], np.int16)  # (steps, heads)
-    heads = {f"head_{place}": taken[:, place] for place in range(taken.shape[1])}
-    return pl.DataFrame(
-        _keys(episode, len(taken))
-        | {"substep": np.asarray([step.substep for step in episode.steps], np.int16)}
-        | heads
-        | {"effect": [step.effect for step in episode.steps]}
+def _nothing(built: Sequence[Built], events: int | None) -> str:
+    """Say that there is nothing to build, and why."""
+    reasons: dict[str, int] = {}
+    for session in built:
+        for left in session.left_out:
+            reasons[left.reason] = reasons.get(left.reason, 0) + 1
+    told = "; ".join(f"{count} windows: {reason}" for reason, count in sorted(reasons.items()))
+    where = f"in {events} events" if events is not None else f"in {len(built)} sessions"
+    return (
+        f"expected at least one whole window {where}, found none{f' ({told})' if told else ''}; record or import more"
     )
 
 
-def _rewards(reward: Reward, episode: Episode) -> pl.DataFrame:
-    """Give one row a step: the reward, its components, the money before and after, and how it ended."""
-    assert episode.outcome is not None
-    steps = episode.steps
-    parts = {name: np.asarray(it, np.float64) for name, it in reward.compute(steps, episode.outcome).items()}
-    money = {
-        "cash": [step.before.cash for step in steps],
-        "equity": [step.before.equity for step in steps],
-        "next_equity": [step.after.equity for step in steps],
-    }
-    return pl.DataFrame(
-        _keys(episode, len(steps))
-        | {"reward": np.sum(list(parts.values()), axis=0)}
-        | {f"reward__{name}": it for name, it in parts.items()}
-        | {name: np.asarray(it, np.int64) for name, it in money.items()}
-        | {end: [step.end == end for step in steps] for end in ("terminated", "truncated")}
-    )
+def _build_store(
+    game: Game,
+    store: EventStore,
+    config: DatasetConfig,
+    place: Path,
+    engine: Engine,
+    sessions: Sequence[str] | None,
+    tell: Progress,
+) -> list[Built]:
+    """Build every piece of a store on an engine."""
+    pieces = plan(store.home.absolute(), sessions)
+    sent: Game | str = game.name if engine.is_remote else game
+    tasks = [Task(sent, piece, config, str(place)) for piece in pieces]
+    built: list[Built] = []
+    for number, made in enumerate(engine.map(build_piece, tasks), 1):
+        built += made
+        tell("sessions", number, len(tasks))
+    return built
 
 
-def content_hash(sessions: Mapping[str, Tables]) -> str:
-    """Hash the values of all rows, column by column, whatever files they will stand in."""
-    digest = hashlib.sha256()
+def build_piece(task: Task) -> list[Built]:
+    """Build the sessions of one piece."""
+    game = task.load()
+    reward, ask = find(game, task.config.reward), task.config.ask(game)
+    reader = Reader(task.piece)
+    return [
+        write_session(game, laid, reward, Path(task.draft), reader.damaged if number == 0 else 0)
+        for number, laid in enumerate(lay_piece(game, reader, ask))
+    ]
+
+
+def lay_piece(game: Game, reader: Reader, ask: Ask) -> Iterator[Laid]:
+    """Lay the sessions of a piece out, by the game's batch if it has one."""
+    if game.batch is None:
+        for session, events in reader.events():
+            yield lay_episodes(game, session, segment_session(game, events, ask), ask)
+        return
+    batch = resolve(game.batch)
+    for _, tables in reader.tables(batch.doc_types(ask.observation), batch.columns):
+        yield batch.lay(tables, ask)
+
+
+def build_events(game: Game, events: Sequence[Event], ask: Ask, reward: Reward, place: Path) -> Iterator[Built]:
+    """Build the sessions of events that are at hand, event by event."""
+    sessions: dict[str, list[Event]] = {}
+    for event in events:
+        sessions.setdefault(event.session_id, []).append(event)
     for session in sorted(sessions):
-        for name in TABLES:
-            table = sessions[session][name]
-            digest.update(json.dumps([session, name, table.height]).encode())
-            for column in table:
-                values = column.to_list() if column.dtype == pl.String else None
-                digest.update(f"{column.name}:{column.dtype}".encode())
-                digest.update(json.dumps(values).encode() if values is not None else column.to_numpy().tobytes())
-    return digest.hexdigest()
+        laid = lay_episodes(game, session, segment_session(game, sessions[session], ask), ask)
+        yield write_session(game, laid, reward, place)
 
 
-def describe(game: Game, config: DatasetConfig, reward: Reward, made: Segmented, rows_hash: str) -> dict[str, Any]:
+def write_session(game: Game, laid: Laid, reward: Reward, place: Path, damaged: int = 0) -> Built:
+    """Write one session's tables, and give what the manifest needs of it; nothing is written without an episode."""
+    told = {"episodes": [_told(entry) for entry in laid.entries]}
+    digests = {}
+    if laid.entries:
+        folder_ = safe_join(place, "sessions", laid.session_id)
+        folder_.mkdir(parents=True)
+        for name, table in to_tables(game, laid, reward).items():
+            write_table(table, folder_ / f"{name}.parquet")
+            digests[name] = digest_table(table)
+        digests["episodes"] = digest_json(told)
+        steps = int(laid.lengths.sum())
+        write_json(folder_ / METADATA, {"session_id": laid.session_id, "steps": steps, **told})
+        sync(folder_)
+    return Built(
+        laid.session_id,
+        laid.entries[0].player_id if laid.entries else None,
+        digests,
+        tuple((entry.window_id, entry.start_us, entry.steps) for entry in laid.entries),
+        laid.left_out,
+        sum(entry.corrected for entry in laid.entries),
+        sum(entry.late for entry in laid.entries),
+        sum(entry.lack is not None for entry in laid.entries),
+        damaged,
+    )
+
+
+def _told(entry: Entry) -> dict[str, Any]:
+    return asdict(entry)
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table, synced; dictionaries are for texts alone, since numbers seldom repeat enough to pay for them."""
+    pq.write_table(
+        table,
+        path,
+        compression=COMPRESSION,
+        compression_level=LEVEL,
+        use_dictionary=["window_id"],
+        write_statistics=["window_id"],
+        store_schema=False,
+    )
+    sync(path)
+
+
+def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[Built]) -> dict[str, Any]:
     """Write the manifest: what the data set is, and how its windows are split."""
-    kind = game.observations[config.observation]
-    starts: dict[str, Any] = {}
-    for episode in made.episodes:
-        starts[episode.window_id] = min(episode.start, starts.get(episode.window_id, episode.start))
+    made = sorted((session for session in built if session.windows), key=lambda session: session.session_id)
+    stored = stored_set(game, config.observation)
+    kind, wide = game.observations[config.observation], game.observations[stored]
+    assert isinstance(kind, Numbers)
+    assert isinstance(wide, Numbers)
+    starts: dict[str, int] = {}
+    for session in made:
+        for window, start, _ in session.windows:
+            starts[window] = min(start, starts.get(window, start))
     windows = sorted(starts, key=lambda window: (starts[window], window))
-    manifest: dict[str, Any] = {
+    core: dict[str, Any] = {
         "name": config.name,
-        "rows_hash": rows_hash,
+        "rows_hash": digest_sessions({session.session_id: session.digests for session in made}),
         "game": {"name": game.name, "version": game.version},
+        "world": config.world,
         "observation": config.observation,
-        "features": list(kind.features) if isinstance(kind, Numbers) else [],
+        "features": list(kind.features),
+        "stored": stored,
+        "stored_features": list(wide.features),
         "actions": {"name": config.actions, "heads": [list(head) for head in game.actions[config.actions].heads]},
         "reward": {"name": reward.name, "version": reward.version, "components": list(reward.components)},
+        "labels": sorted(game.labels),
+        "min_ticks": config.min_ticks,
         "split": split_windows(windows, config.shares, config.gap),
-        "episodes": len(made.episodes),
-        "steps": sum(len(episode.steps) for episode in made.episodes),
-        "left_out": [asdict(window) for window in made.left_out],
+        "episodes": sum(len(session.windows) for session in made),
+        "steps": sum(steps for session in made for _, _, steps in session.windows),
+        "incomplete": sum(session.incomplete for session in made),
+        "corrected": sum(session.corrected for session in made),
+        "late": sum(session.late for session in made),
+        "sessions": {
+            session.session_id: {
+                "player_id": session.player_id,
+                "episodes": len(session.windows),
+                "steps": sum(steps for _, _, steps in session.windows),
+                "digests": dict(sorted(session.digests.items())),
+            }
+            for session in made
+        },
+        "left_out": sorted(
+            (asdict(left) for session in built for left in session.left_out),
+            key=lambda left: (left["session_id"], left["window_id"]),
+        ),
     }
-    return manifest | {"hash": hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()}
+    return {"format": FORMAT, "core": sorted(core), **core, "hash": digest_json(core)}
 
 
-def write(manifest: Mapping[str, Any], sessions: Mapping[str, Tables], root: Path) -> Path:
-    """Write the folder, the manifest last."""
+def provenance(built: Sequence[Built], sessions: Sequence[str] | None) -> dict[str, Any]:
+    """Say what was read and by which code; no part of the hash."""
+    return {
+        "provenance": {
+            "commit": commit(),
+            "sources": {"sessions": len(built), "chosen": None if sessions is None else sorted(sessions)},
+            "damaged_rows": sum(session.damaged for session in built),
+        }
+    }
+
+
+def _summarize(
+    place: Path, manifest: Mapping[str, Any], built: Sequence[Built], engine: Engine, tell: Progress
+) -> dict[str, Any]:
+    """Give mean, deviation, range and missing share of each feature over the train split alone."""
+    first = next(iter(dict.fromkeys(manifest["split"].values())))
+    features = tuple(manifest["stored_features"])
+    items = [
+        (
+            str(place),
+            session.session_id,
+            features,
+            frozenset(w for w, *_ in session.windows if manifest["split"][w] == first),
+        )
+        for session in sorted(built, key=lambda session: session.session_id)
+        if session.windows
+    ]
+    found: Summary | None = None
+    for number, summary in enumerate(engine.map(summarize, items), 1):
+        found = summary if found is None else combine(found, summary)
+        tell("statistics", number, len(items))
+    assert found is not None
+    return {"statistics": {"split": first, "features": describe_features(features, found)}}
+
+
+def publish(manifest: Mapping[str, Any], draft: Path, root: Path) -> Path:
+    """Give a finished draft its place, the manifest last; what is there already and sound stays."""
     path = safe_join(root, f"{manifest['name']}@{manifest['hash'][:16]}")
     if (path / MANIFEST).exists():
         return path
+    sync(draft / "sessions")
+    write_json(draft / MANIFEST, manifest)
+    sync(draft)
     shutil.rmtree(path, ignore_errors=True)
-    for session, of in sessions.items():
-        place = safe_join(path, "sessions", session)
-        place.mkdir(parents=True)
-        for name, table in of.items():
-            table.write_parquet(place / f"{name}.parquet")
-            _sync(place / f"{name}.parquet")
-        _write_json(place / "metadata.json", {"session_id": session, "steps": of["actions"].height})
-        _sync(place)
-    _sync(path / "sessions")
-    _write_json(path / MANIFEST, manifest)
-    _sync(path)
-    _sync(root)
+    draft.rename(path)
+    sync(root)
     return path
-
-
-def _write_json(path: Path, told: Mapping[str, Any]) -> None:
-    """Write a JSON file, whole or not at all."""
-    draft = path.with_name(f".{path.name}")
-    draft.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    _sync(draft)
-    draft.replace(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

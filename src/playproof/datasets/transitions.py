@@ -1,31 +1,101 @@
 """Open a data set and read transitions from it: observation, action, reward, next observation, done.
 
-A changed value or a missing manifest is refused. Leaves out: batches, scalers, exports.
+Opening checks the manifest; a session's table is read when it is first asked for, and then every value of it is
+checked. A changed value or a missing manifest is refused. Leaves out: batches, exports.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from playproof.datasets.build import MANIFEST, TABLES, Tables, content_hash
+from playproof.datasets.manifest import METADATA, digest_json, digest_table, read_manifest
 from playproof.errors import DecodeError, UnknownName
+from playproof.game import Numbers, load_game
+
+
+class SessionTables(Mapping[str, pl.DataFrame]):
+    """One session's tables, each read and checked when it is asked for."""
+
+    def __init__(self, place: Path, digests: Mapping[str, str]) -> None:
+        self.place, self._digests = place, digests
+        self._frames: dict[str, pl.DataFrame] = {}
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        if name not in self._frames:
+            frame = pl.from_arrow(self.read(name))
+            assert isinstance(frame, pl.DataFrame)
+            self._frames[name] = frame.with_columns(pl.col("window_id").cast(pl.String))
+        return self._frames[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._digests if name != "episodes")
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def read(self, name: str) -> pa.Table:
+        """Read a table as it stands on disk; refuse one whose values are not those that were built."""
+        if name not in self._digests or name == "episodes":
+            raise KeyError(name)
+        path = self.place / f"{name}.parquet"
+        try:
+            table = pq.ParquetFile(path, read_dictionary=["window_id"]).read()
+        except (OSError, pa.ArrowException) as error:
+            raise DecodeError(f"expected a table at {path}, found: {error}; build the data set again") from error
+        if digest_table(table) != self._digests[name]:
+            raise DecodeError(f"expected the rows of {path} as they were built, found others; build it again")
+        return table
+
+    @cached_property
+    def episodes(self) -> list[dict[str, Any]]:
+        """Give what is known of each episode: window, player, start, steps, end, lack, corrections, outcome."""
+        path = self.place / METADATA
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+            found = {"episodes": told["episodes"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DecodeError(f"expected {path}, found: {error}; build the data set again") from error
+        if digest_json(found) != self._digests["episodes"]:
+            raise DecodeError(f"expected the episodes of {path} as they were built, found others; build it again")
+        return list(found["episodes"])
+
+
+class Sessions(Mapping[str, SessionTables]):
+    """A data set's sessions, by id."""
+
+    def __init__(self, path: Path, told: Mapping[str, Any]) -> None:
+        self._tables = {
+            name: SessionTables(path / "sessions" / name, session["digests"]) for name, session in told.items()
+        }
+
+    def __getitem__(self, name: str) -> SessionTables:
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set that was read and checked."""
+    """A data set whose manifest was checked; its rows are read when they are asked for."""
 
     path: Path
     manifest: Mapping[str, Any]
-    sessions: Mapping[str, Tables]
+    sessions: Sessions
 
     def windows(self, split: str) -> tuple[str, ...]:
         """Give the windows of a split, in time order."""
@@ -34,24 +104,66 @@ class Dataset:
             raise UnknownName("split", split, set(of.values()))
         return tuple(window for window, its in of.items() if its == split)
 
-    def transitions(self, split: str) -> Transitions:
-        """Give every step of a split."""
-        windows = self.windows(split)
-        tables = {
-            name: pl.concat([of[name].filter(pl.col("window_id").is_in(windows)) for of in self.sessions.values()])
-            for name in TABLES
-        }
-        seen, taken, earned = (tables[name] for name in TABLES)
-        heads = [name for name in taken.columns if name.startswith("head_")]
+    def features(self, observation: str | None = None) -> tuple[str, ...]:
+        """Give the features of an observation set, which must be among those stored; None: the data set's own."""
+        if observation in (None, self.manifest["observation"]):
+            return tuple(self.manifest["features"])
+        if observation == self.manifest["stored"]:
+            return tuple(self.manifest["stored_features"])
+        kind = load_game(self.manifest["game"]["name"]).observations.get(observation or "")
+        stored = set(self.manifest["stored_features"])
+        if not isinstance(kind, Numbers) or not set(kind.features) <= stored:
+            raise UnknownName(
+                f"observation set within {self.manifest['stored']!r}",
+                str(observation),
+                {self.manifest["observation"], self.manifest["stored"]},
+            )
+        return kind.features
+
+    def transitions(self, split: str, observation: str | None = None) -> Transitions:
+        """Give every step of a split, session by session, with the features of an observation set."""
+        chosen, features = frozenset(self.windows(split)), self.features(observation)
+        found = [self._steps(tables, chosen, features) for tables in self.sessions.values()]
+        return join([steps for steps in found if len(steps.rewards)] or found[:1])
+
+    def _steps(self, tables: SessionTables, chosen: frozenset[str], features: Sequence[str]) -> Transitions:
+        """Give a session's steps in some windows."""
+        seen, taken, earned = (tables.read(name) for name in ("observations", "actions", "rewards"))
+        rows, windows = _inside(seen, chosen)
+        steps, of_steps = _inside(taken, chosen)
+        final, first = seen["final"].to_numpy(), seen["step"].to_numpy() == 0
+        before, after = rows & ~final, rows & ~first
+        heads = [name for name in taken.schema.names if name.startswith("head_")]
+        del windows
         return Transitions(
-            observations=seen.filter(~pl.col("final")).select(self.manifest["features"]).to_numpy(),
-            actions=taken.select(heads).to_numpy(),
-            rewards=earned["reward"].to_numpy(),
-            next_observations=seen.filter(pl.col("step") > 0).select(self.manifest["features"]).to_numpy(),
-            terminated=earned["terminated"].to_numpy(),
-            truncated=earned["truncated"].to_numpy(),
-            windows=tuple(taken["window_id"]),
+            observations=_stack([seen[name] for name in features], before, np.float32),
+            actions=_stack([taken[name] for name in heads], steps, np.int16),
+            rewards=earned["reward"].to_numpy()[steps],
+            next_observations=_stack([seen[name] for name in features], after, np.float32),
+            terminated=earned["terminated"].to_numpy()[steps],
+            truncated=earned["truncated"].to_numpy()[steps],
+            windows=tuple(of_steps[steps].tolist()),
+            substep=taken["substep"].to_numpy()[steps],
+            missing=_stack([seen[f"{name}__missing"] for name in features], before, np.bool_),
         )
+
+
+def _inside(table: pa.Table, chosen: frozenset[str]) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Tell which rows are in some windows, and give each row's window."""
+    column = table["window_id"].unify_dictionaries().combine_chunks()
+    column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+    texts = column.dictionary.to_pylist()
+    inside = np.array([text in chosen for text in texts], np.bool_)
+    codes = column.indices.to_numpy(zero_copy_only=False)
+    return inside[codes], np.array(texts, object)[codes]
+
+
+def _stack(columns: Sequence[pa.ChunkedArray], rows: NDArray[np.bool_], dtype: Any) -> NDArray[Any]:
+    """Give columns as an array, a row each (rows, columns)."""
+    out = np.empty((int(rows.sum()), len(columns)), dtype)
+    for place, column in enumerate(columns):
+        out[:, place] = column.to_numpy()[rows]
+    return out
 
 
 @dataclass(frozen=True)
@@ -65,6 +177,8 @@ class Transitions:
     terminated: NDArray[np.bool_]  # (steps,)
     truncated: NDArray[np.bool_]  # (steps,)
     windows: tuple[str, ...]
+    substep: NDArray[np.int16]  # (steps,)
+    missing: NDArray[np.bool_]  # (steps, features)
 
     def __post_init__(self) -> None:
         sizes = {len(it) for it in vars(self).values()}
@@ -77,15 +191,19 @@ class Transitions:
         return self.terminated | self.truncated
 
 
-def open_dataset(path: Path) -> Dataset:
-    """Read a data set and check that its rows are those that were built."""
-    if not (path / MANIFEST).exists():
-        raise DecodeError(f"expected {MANIFEST} in {path}, found none; the data set was not finished: build it again")
-    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    sessions = {
-        place.name: {name: pl.read_parquet(place / f"{name}.parquet") for name in TABLES}
-        for place in sorted((path / "sessions").iterdir())
+def join(found: Sequence[Transitions]) -> Transitions:
+    """Put transitions one after the other."""
+    if len(found) == 1:
+        return found[0]
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(it, name) for it in found])
+        for name in Transitions.__dataclass_fields__
+        if name != "windows"
     }
-    if content_hash(sessions) != manifest["rows_hash"]:
-        raise DecodeError(f"expected the rows of {path} as they were built, found others; build it again")
-    return Dataset(path, manifest, sessions)
+    return Transitions(**arrays, windows=tuple(window for it in found for window in it.windows))
+
+
+def open_dataset(path: Path) -> Dataset:
+    """Open a data set: check its manifest; rows are read and checked when they are asked for."""
+    manifest = read_manifest(path)
+    return Dataset(path, manifest, Sessions(path, manifest["sessions"]))

@@ -368,6 +368,8 @@ class Recordings:
     """Let the ledger take an own event before its choice is carried out; what is told stands.
 
     Tells whether it was other money than the ledger held."""
+    shown: tuple[str, ...] = ()
+    """Facts of a standing that data sets keep beside the actions, as they are after each step."""
 
 
 @dataclass(frozen=True)

@@ -55,4 +55,4 @@ def terms(events: Sequence[Event], asked: Terms) -> Terms:
     return replace(asked, cash=cash) if cash is not None else asked
 
 
-RECORDINGS = Recordings(anchors, ends, updates, lack, terms, CrashLedger.hear)
+RECORDINGS = Recordings(anchors, ends, updates, lack, terms, CrashLedger.hear, ("bet_amount", "sell_share", "sidebet_stake"))
