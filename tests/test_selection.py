@@ -59,7 +59,7 @@ class TestDeflatedSharpe:
         rng = np.random.default_rng(3)
         returns = rng.normal(0.2, 1, size=400)
         few, many = (
-            deflated_sharpe(returns, np.r_[0.2, rng.normal(0, 0.05, size=count)]).probability for count in (3, 300)
+            deflated_sharpe(returns, np.r_[0.2, rng.normal(0, 0.07, size=count)]).probability for count in (3, 300)
         )
         assert few > 0.95 > many
 
