@@ -24,7 +24,6 @@ def test_money_is_conserved_over_ten_million_actions() -> None:
         for kind, count in conserve(PART, seed=part, agents=2 + part % 7, every=100).items():
             done[kind] = done.get(kind, 0) + count
     assert sum(done.values()) >= ACTIONS - PART
-    print(done)
 
 
 @pytest.mark.parametrize("members", [1, 3])

@@ -24,6 +24,8 @@ Row = Sequence[float]
 
 HEAD, PERP, QUESTION = len(table.HEAD), len(table.PERP), len(table.QUESTION)
 """Sizes of the blocks of that set."""
+BET = 1
+"""Largest place among the amounts that is sensible for a question: 100 USD, a fifth of a new pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Archetype:
         if abs(edge) < 0.12 or max(yes, no) > 0.05:
             return []
         kind = "BUY_YES" if edge > 0 else "BUY_NO"
-        return [(abs(edge), Order(kind, slot, self.size, f"the headlines say {forecast:.0%}", forecast))]
+        return [(abs(edge), Order(kind, slot, min(self.size, BET), f"the headlines say {forecast:.0%}", forecast))]
 
     def decide(self, row: Row, rng: np.random.Generator) -> list[Order]:
         """Give at most three orders for one turn."""
@@ -103,8 +105,9 @@ class Archetype:
 def _anything(archetype: Archetype, row: Row, rng: np.random.Generator) -> list[Order]:  # noqa: ARG001
     """Order anything, each kind equally often."""
     kind = NAMES[int(rng.integers(len(NAMES)))]
-    place = int(rng.integers(len(PERPS) if kind.lower() in ORDERS["perp"] else SLOTS))
-    return [] if kind == WAIT else [Order(kind, place, int(rng.integers(len(AMOUNTS))), "a coin said so")]
+    places, sizes = (len(PERPS), len(AMOUNTS)) if kind.lower() in ORDERS["perp"] else (SLOTS, BET + 1)
+    order = Order(kind, int(rng.integers(places)), int(rng.integers(sizes)), "a coin said so")
+    return [] if kind == WAIT else [order]
 
 
 def _hold(archetype: Archetype, row: Row, rng: np.random.Generator) -> list[Order]:  # noqa: ARG001

@@ -6,7 +6,7 @@ Amounts are parts per million; rates are per tick. Leaves out: how they are carr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from playproof.game import lookup
 
@@ -24,7 +24,8 @@ class Scenario:
     news: float = 1 / 60
     """Chance that a story on a company begins in a tick."""
     story: tuple[int, int] = (8_000, 26_000)
-    """Least and largest move that a story brings, up or down, spread over its ticks."""
+    """Least and largest move that a story brings, up or down, spread over its ticks; a move that goes on for a while
+    can be followed, so that a world without any edge has none."""
     spread: tuple[int, int] = (20, 40)
     """Least and largest number of those ticks; they follow the headline."""
     accuracy: float = 0.8
@@ -49,6 +50,8 @@ WORLDS: Mapping[str, Scenario] = {
             "null",
             "prices move by chance and no news tells anything, so that fees make every trade lose on average",
             drift=0,
+            noise=1_000,
+            story=(0, 0),
             accuracy=0.5,
             leak_accuracy=0.5,
             rumour_accuracy=0.5,
@@ -64,8 +67,3 @@ WORLDS: Mapping[str, Scenario] = {
 def get_world(name: str) -> Scenario:
     """Give a world by name."""
     return lookup(WORLDS, name, "world")
-
-
-def silenced(scenario: Scenario) -> Scenario:
-    """Give the same world without any information in its news."""
-    return replace(scenario, drift=0, accuracy=0.5, leak_accuracy=0.5, rumour_accuracy=0.5, scandal=0.0, pump=0.0)
