@@ -21,7 +21,7 @@ import hashlib
 import importlib.util
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, ContractError, UnknownName
 from playproof.events import Event
-from playproof.game.fields import Action, Outcome, Reward, Step, resolve
+from playproof.game.fields import Action, Outcome, Reward, Standing, Step, resolve
 
 Kind: TypeAlias = Literal["money", "terminal", "cost", "shaping", "bonus", "undeclared"]
 """What a component claims to be.
@@ -241,6 +241,8 @@ class Probes:
     """Groups of plays with the same actions, each ending at a better price than the one before it."""
     cycles: Callable[[np.random.Generator], Sequence[Play]]
     """Plays that come back to where they were, over and over, in a world that stands still."""
+    state: Callable[[Standing], Hashable]
+    """Give what of a standing must be the same again for a play to have come back to where it was."""
 
 
 def total(paid: Mapping[str, Values]) -> Values:

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from playproof.rewards.checks import check_reward
+from playproof.rewards.exploits import find_exploits
 from playproof.rewards.load import load_reward
+from playproof.rewards.report import Exploit, ExploitReport, Finding, RewardReport
 
-__all__ = ["load_reward"]
+__all__ = [
+    "Exploit",
+    "ExploitReport",
+    "Finding",
+    "RewardReport",
+    "check_reward",
+    "find_exploits",
+    "load_reward",
+]

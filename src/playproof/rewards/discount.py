@@ -1,0 +1,74 @@
+"""R8: where no money can be earned, does any simple policy earn reward at the training discount?
+
+A reward can be the exact profit of every episode and still invite to play: if it is paid before the
+loss is booked, a learner that discounts prefers the pay now to the loss later. An open bet marked at
+its stake is such a reward. The zoo is played in a world whose ceiling is 0; the policies that look
+best are played again in fresh windows, and only there it counts.
+Leaves out: rewards that pay without money at any discount (exploits).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from playproof.game import Game, Reward, resolve
+from playproof.rewards.plays import kinds
+from playproof.rewards.report import Exploit, Finding
+from playproof.rewards.zoo import Ground, Rule
+
+RULE = "where no money can be earned, no policy of the zoo earns reward at the training discount"
+WINDOWS = 10_000
+"""Windows of the last heat, unless told otherwise."""
+HEATS = ((1, 200), (12, 24), (1, 1))
+"""Of the zoo, the best so many go on (the first heat takes all), each with the last heat's windows / so many."""
+SIGMAS = 3.3
+"""One false alarm in 2000."""
+LEFT = 0.01
+"""A window is cut off where the discount has fallen to this; a hundredth of it for rewards of unknown terms."""
+LONGEST = 1500
+
+
+def worthless_world(game: Game) -> str | None:
+    """Name the first world in which nothing can be earned; None if there is none."""
+    ceiling = resolve(game.ceiling)
+    return next((world for world in game.worlds if (most := ceiling(world)) is not None and most <= 0.0), None)
+
+
+def horizon(reward: Reward, gamma: float) -> int:
+    """Give the steps after which the discount leaves nothing that matters."""
+    left = LEFT / 100 if "undeclared" in kinds(reward).values() else LEFT
+    return LONGEST if gamma == 1.0 else min(LONGEST, math.ceil(math.log(left) / math.log(gamma)))
+
+
+def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows: int = WINDOWS) -> Finding:
+    """Play the zoo in three heats, each in fresh windows: all of it, the best of it, the very best."""
+    world = worthless_world(game)
+    if game.lanes is None or world is None:
+        why = "has no lanes" if game.lanes is None else "has no world in which nothing can be earned"
+        return Finding("R8", RULE, "skipped", f"game {game.name!r} {why}")
+    ground = Ground(game, reward, world, seed, gamma, 0.0)
+    steps = horizon(reward, gamma)
+    zoo = left = ground.zoo()
+    tried: list[Exploit] = []
+    for number, (best, share) in enumerate(HEATS):
+        left = left if number == 0 else _best(left, tried, best)
+        if not left:
+            break
+        tried = ground.try_rules(left, max(16, windows // share), steps, 2, number)
+    if left and tried[0].discounted > max(SIGMAS * tried[0].discounted_se, 1e-12):
+        it = tried[0]
+        return Finding(
+            "R8",
+            RULE,
+            "failed",
+            f"{it.name} earns {it.discounted:+.4g} (± {1.96 * it.discounted_se:.2g}) a window at discount {gamma} "
+            f"in world {world}, where its money is {it.pnl:+.3g} (ROI {it.roi:+.1%})",
+        )
+    return Finding("R8", RULE, "passed", f"{len(zoo)} policies in world {world}")
+
+
+def _best(rules: Sequence[Rule], tried: Sequence[Exploit], count: int) -> list[Rule]:
+    """Give the rules that earned most for sure, of those that earned anything."""
+    surest = sorted(zip(tried, rules, strict=True), key=lambda it: -it[0].discounted / (it[0].discounted_se or 1e-300))
+    return [rule for it, rule in surest if it.discounted > 1e-12][:count]
