@@ -26,7 +26,7 @@ from playproof.cli.output import AsJson, emit, note
 from playproof.errors import ContractError, PlayproofError, UnknownName
 
 GROUP = "playproof.benches"
-BENCHES: dict[str, str] = {"store": "playproof.bench.store:run"}
+BENCHES: dict[str, str] = {"dataset": "playproof.bench.dataset:run", "store": "playproof.bench.store:run"}
 """Benches that belong to no game: name to "module:function"."""
 
 app = typer.Typer()

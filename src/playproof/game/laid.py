@@ -10,7 +10,7 @@ last. So row r of an episode is what stood before its step r, and row r + 1 what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ from playproof.events import Value
 from playproof.game.fields import Episode, Game, Lack, Numbers, Outcome, Reward, Standing, Step, resolve
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
 NEVER = -1
@@ -166,6 +168,11 @@ class Batch:
     """Lay one session out: its events by type, each in their order."""
     pay: Callable[[Laid, Reward], dict[str, NDArray[Any]] | None]
     """Give what a reward's components pay for all steps at once; None if it takes only records of steps."""
+    deal: Callable[[str, int, int, int], Mapping[str, pa.Table]] | None = None
+    """For benches: deal one session of simulated windows as stored columns, from its id, a seed, the number of its
+    first window, and how many."""
+    peers: Mapping[str, Callable[[Path, Path], int]] = field(default_factory=dict)
+    """For benches: other ways to make the same of a file of ticks, by name; each gives the rows it wrote."""
 
 
 def lay(game: Game, session_id: str, episodes: Sequence[Episode], left_out: Sequence[LeftOut], ask: Ask) -> Laid:

@@ -38,6 +38,8 @@ from playproof.games.crash.actions import (
     TENTHS,
     TRADER_MAIN,
 )
+from playproof.games.crash.batch_deal import deal_session
+from playproof.games.crash.batch_peers import PEERS
 from playproof.games.crash.batch_walk import (
     D_ACK,
     D_NONE,
@@ -268,7 +270,8 @@ def read_session(tables: Mapping[str, pa.Table]) -> Session:
     ticks = _ordered([tables[TICKS]] if TICKS in tables else [], next(iter(tables.values())))
     others = _ordered([table for name, table in tables.items() if name != TICKS], next(iter(tables.values())))
     (places, texts), (other_places, other_texts) = ticks.codes("window_id"), others.codes("window_id")
-    windows = {text: place for place, text in enumerate(dict.fromkeys([*texts, *other_texts]))}
+    used = dict.fromkeys([*_used(places, texts), *_used(other_places, other_texts)])
+    windows = {text: place for place, text in enumerate(used)}
     players = sorted({text for found in (ticks, others) for text in _used(*found.codes("player_id"))})
     session_id = _used(*(ticks if len(ticks) else others).codes("session_id"))[0]
     if len(players) > 1:
@@ -279,8 +282,8 @@ def read_session(tables: Mapping[str, pa.Table]) -> Session:
         ticks=ticks,
         others=others,
         windows=tuple(windows),
-        tick_windows=np.array([*(windows[text] for text in texts), -1], np.int64)[places],
-        other_windows=np.array([*(windows[text] for text in other_texts), -1], np.int64)[other_places],
+        tick_windows=np.array([*(windows.get(text, -1) for text in texts), -1], np.int64)[places],
+        other_windows=np.array([*(windows.get(text, -1) for text in other_texts), -1], np.int64)[other_places],
     )
 
 
@@ -289,7 +292,7 @@ def _used(places: Array, texts: Sequence[str]) -> list[str]:
 
 
 def _ordered(tables: Sequence[pa.Table], shape: pa.Table) -> Columns:
-    table = pa.concat_tables(tables) if tables else shape.slice(0, 0)
+    table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries() if tables else shape.slice(0, 0)
     seqs = table["seq"].combine_chunks().to_numpy(zero_copy_only=False)
     if len(seqs) > 1 and (np.diff(seqs) <= 0).any():
         table = table.take(pa.array(np.argsort(seqs, kind="stable")))
@@ -333,9 +336,10 @@ def revealed(session: Session) -> list[dict[str, str | None]]:
     found: list[dict[str, str | None]] = [dict.fromkeys(_SEEDS) for _ in session.windows]
     others = session.others
     chosen = np.flatnonzero(others.mapped("event_name", {c.ROUND: 1, c.COMPLETE: 1}) * (session.other_windows >= 0))
-    if not len(chosen):
+    told = [name for name in _SEEDS if others.has(name)]
+    if not len(chosen) or not told:
         return found
-    table = others.table.select([name for name in _SEEDS if others.has(name)]).take(pa.array(chosen))
+    table = others.table.select(told).take(pa.array(chosen))
     for window, row in zip(session.other_windows[chosen].tolist(), table.to_pylist(), strict=True):
         found[window] |= {name: value for name, value in row.items() if value is not None}
     return found
@@ -578,4 +582,6 @@ BATCH = Batch(
     doc_types=doc_types,
     lay=lay,
     pay=pay,
+    deal=deal_session,
+    peers=PEERS,
 )
