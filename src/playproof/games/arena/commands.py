@@ -2,6 +2,235 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
 
+from playproof.cli.output import AsJson, emit, note, progress
+from playproof.errors import ContractError, GateFailed
+from playproof.game import resolve
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from playproof.games.arena.ranking import Ranked
+    from playproof.games.arena.running import Agent, Closed, Plan
+    from playproof.games.arena.scribe import Recorded
+
 app = typer.Typer(no_args_is_help=True, help="Run the arena, and look at its windows, outcomes and trajectories.")
+
+MOUNTED = {
+    "windows": "playproof.games.arena.windows_command:app",
+    "outcomes": "playproof.games.arena.outcomes_command:app",
+    "trajectories": "playproof.games.arena.trajectories_command:app",
+}
+"""Further commands of the arena, each a Typer app in a module of its own."""
+
+
+@app.command()
+def run(
+    agents: Annotated[int, typer.Option(help="Scripted agents, the archetypes in turn.")] = 5,
+    windows: Annotated[int, typer.Option(help="How many windows.")] = 3,
+    seed: Annotated[int, typer.Option(help="Same seed and same answers, same run.")] = 1,
+    window_hours: Annotated[int, typer.Option(help="Length of a window in hours.")] = 1,
+    world: Annotated[str, typer.Option(help="news, null, bull, bear, scandal or pump.")] = "news",
+    decisions: Annotated[int, typer.Option(help="Turns of every agent in an hour; a divisor of 60.")] = 6,
+    speed: Annotated[float, typer.Option(help="Times faster than the market's clock; 0: as fast as it goes.")] = 0.0,
+    start: Annotated[
+        str, typer.Option(help="First window, such as 2025-01-15T10:00Z; else the latest free ones.")
+    ] = "",
+    llm: Annotated[str, typer.Option(help="OpenAI-compatible address of a language agent.")] = "",
+    model: Annotated[str, typer.Option(help="The model there.")] = "",
+    llm_agents: Annotated[int, typer.Option(help="How many agents that model plays.")] = 1,
+    persona: Annotated[str, typer.Option(help="Archetype that the model is asked to be.")] = "balanced",
+    record: Annotated[bool, typer.Option(help="Record trajectories and outcomes into the home.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Let agents trade in one market, record every trajectory, write the outcomes, and rank the agents.
+
+    Example: playproof arena run --agents 5 --windows 3 --seed 7
+
+    Example: playproof arena run --agents 4 --windows 2 --llm http://127.0.0.1:8000/v1 --model smollm2
+    """
+    from playproof.games.arena.ranking import rank
+    from playproof.games.arena.running import Plan, Run, scripted
+    from playproof.games.arena.world import Settings
+
+    players = [*scripted(agents), *_language(llm, model, llm_agents, persona)]
+    with _books(record, durable=bool(llm)) as books:
+        begins = books.first_window(start, windows, window_hours)
+        plan = Plan(Settings(world, seed, begins, window_hours), windows, decisions, speed)
+        running = Run(plan, players)
+        books.attach(running, window_hours)
+        closed = _closed(running, plan)
+    ranked = rank(closed, seed)
+    data = {
+        "run": books.run,
+        "world": world,
+        "seed": seed,
+        "windows": [it.window for it in closed],
+        "recorded": record,
+        "agents": [it.to_json() for it in ranked],
+    }
+    emit(data, as_json, lambda: _table(ranked, plan, closed))
+    if record and not as_json:
+        note(f"recorded as run {books.run}")
+
+
+def _closed(running: Any, plan: Plan) -> list[Closed]:
+    """Run with a progress bar."""
+    with progress() as bar:
+        task = bar.add_task("running windows", total=plan.windows)
+        closed = []
+        for it in running.windows():
+            closed.append(it)
+            bar.advance(task)
+    return closed
+
+
+def _language(base_url: str, model: str, count: int, persona: str) -> list[Agent]:
+    """Make the language agents that were asked for."""
+    if not base_url:
+        return []
+    from playproof.games.arena.language import ModelSettings, language_agent
+
+    key = os.environ.get("OPENAI_API_KEY", "none")
+    settings = ModelSettings(model or "default", base_url, key, persona=persona)
+    return [language_agent(f"llm-{at + 1}", settings) for at in range(count)]
+
+
+class _Books:
+    """Where a run is written down: nowhere."""
+
+    run: str | None = None
+
+    def first_window(self, start: str, windows: int, hours: int) -> datetime:  # noqa: ARG002
+        """Give when the first window begins."""
+        from playproof.games.arena.windows import parse_window
+        from playproof.games.arena.world import BEGINNING
+
+        return (parse_window(start).start if start else None) or BEGINNING
+
+    def attach(self, running: Any, hours: int) -> None:
+        """Let a run be written down."""
+
+
+class _Database(_Books):
+    """Where a run is written down: the relational tables of the home."""
+
+    def __init__(self, engine: Any, durable: bool, now: datetime) -> None:
+        self.engine, self.durable, self.now = engine, durable, now
+        self.run = f"run-{now:%Y%m%dT%H%M%S}-{os.getpid()}"
+        self.recorder: Any = None
+
+    def first_window(self, start: str, windows: int, hours: int) -> datetime:
+        """Give the start asked for, or that of the latest free stretch of windows before now."""
+        if start:
+            return super().first_window(start, windows, hours)
+        from playproof.games.arena.bookkeeping import free_stretch
+
+        return free_stretch(self.engine, self.now, windows, hours)
+
+    def attach(self, running: Any, hours: int) -> None:
+        """Record a run; in bulk if nobody else takes part who could be cut off."""
+        from playproof.games.arena import game
+        from playproof.games.arena.bookkeeping import write_outcomes
+        from playproof.games.arena.scribe import Forms, TrajectoryScribe
+        from playproof.games.arena.windows import window_id
+
+        facts = "playproof.record.trajectory_facts"
+        kind: Callable[..., Any] = resolve(
+            "playproof.record.trajectories:TrajectoryRecorder" if self.durable else "playproof.record.bulk:BulkRecorder"
+        )
+        spans = replace(game().windows, length=timedelta(hours=hours), at=partial(window_id, hours=hours))
+        self.recorder = kind(self.engine, lambda: running.world.now, windows=spans)
+        running.scribe = TrajectoryScribe(
+            self.recorder,
+            Forms(resolve(f"{facts}:Call"), resolve(f"{facts}:ActionTaken")),
+            str(self.run),
+            lambda closed: write_outcomes(self.engine, self.recorder, closed),
+        )
+
+
+@contextmanager
+def _books(record: bool, durable: bool) -> Iterator[_Books]:
+    """Open what a run is written into."""
+    if not record:
+        yield _Books()
+        return
+    opened: Callable[..., Any] = resolve("playproof.store.tables:opened")
+    ready: Callable[..., Any] = resolve("playproof.store.tables:ready")
+    with opened() as engine:
+        books = _Database(ready(engine), durable, datetime.now(UTC))
+        try:
+            yield books
+        finally:
+            for step in ("flush", "close"):
+                getattr(books.recorder, step, lambda: None)()
+
+
+def _table(ranked: list[Ranked], plan: Plan, closed: list[Closed]) -> Table:
+    from rich.table import Table
+
+    title = (
+        f"{len(closed)} windows of world {plan.settings.world}, {closed[0].window} to {closed[-1].window}, "
+        f"seed {plan.settings.seed}; USD a window"
+    )
+    table = Table(title=title, title_justify="left")
+    table.add_column("agent")
+    columns = ("profit", "95 % interval", "alpha", "over the others", "95 % interval", "fees", "trades", "valid")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for it in ranked:
+        table.add_row(
+            it.agent,
+            f"{it.profit:+.2f}",
+            f"{it.profit_interval[0]:+.2f} to {it.profit_interval[1]:+.2f}",
+            f"{it.alpha:+.3%}",
+            f"{it.over_others:+.2f}",
+            f"{it.over_interval[0]:+.2f} to {it.over_interval[1]:+.2f}",
+            f"{it.fees:.2f}",
+            f"{it.trades:.1f}",
+            f"{it.valid:.0%}",
+        )
+    return table
+
+
+@app.command()
+def verify(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="Id of a recorded run, as `arena run` prints it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Run a recorded run again from its answers and compare the money to the last unit (exit code 2 if it differs).
+
+    Example: playproof arena verify run-20250115T101500-4242
+    """
+    from playproof.games.arena.bookkeeping import read_run
+    from playproof.games.arena.scribe import differences, run_again
+
+    opened: Callable[..., Any] = resolve("playproof.store.tables:opened")
+    with opened() as engine:
+        recorded: list[Recorded] = read_run(engine, run_id)
+    told = differences(recorded, run_again(recorded))
+    data = {"run": run_id, "trajectories": len(recorded), "differences": told}
+    emit(data, as_json, f"{len(recorded)} trajectories run again: {len(told)} differ")
+    if told:
+        raise GateFailed(f"{len(told)} of {len(recorded)} trajectories give other money, the first: {told[0]}")
+
+
+def _mount() -> None:
+    """Add the commands that other modules bring; one that is not there is left out."""
+    for name, place in MOUNTED.items():
+        try:
+            app.add_typer(resolve(place), name=name)
+        except ContractError:
+            continue
+
+
+_mount()

@@ -293,7 +293,8 @@ class Run:
         world = self.world
         sights = {name: self._sight(name) for name in self.agents}
         replies = self._ask(runner, sights)
-        taken, facts = [], []
+        taken: list[tuple[Sight, Reply, Done]] = []
+        facts: list[Fact] = []
         for name in shuffled(list(self.agents), self.plan.settings.seed, _ORDER, world.clock):
             done = world.act(name, replies[name].text)
             tallies[name].take(done)
