@@ -1,19 +1,22 @@
 """What the proofs of the store share: numbered events, a writer to be killed, and the check that nothing is missing.
 
 As a program it is the writer. `serve` forks one writer for each line on stdin, so that a thousand kills do not need
-a thousand starts of Python; `run` is one writer that goes on after a failure, for faults that strace injects.
+a thousand starts of Python; `stopped` forks writers that go on after a failure, for faults that strace injects.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 from playproof.errors import PlayproofError, StoreError
@@ -112,24 +115,25 @@ class Killer:
             [sys.executable, __file__, "serve", str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def kill_one(self, folder: str, start: int, seed: int, delay: float) -> int:
-        """Start a writer, kill -9 it after a delay; give the number of events it acknowledged last."""
-        import time
-
+    def kill_one(self, folder: str, start: int, seed: int, after: int, delay: float) -> int:
+        """Start a writer, kill -9 it a while after some acknowledgements; give the events it acknowledged last."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(f"{folder} {start} {seed}\n")
         self.process.stdin.flush()
-        acknowledged = start
+        acknowledged, told, child = start, -1, 0
         for line in self.process.stdout:
             word, *rest = line.split()
+            told += 1
             if word == "pid":
-                time.sleep(delay)
-                os.kill(int(rest[0]), signal.SIGKILL)
+                child = int(rest[0])
             elif word == "ack":
                 acknowledged = int(rest[0])
             elif word == "end":
                 return acknowledged
+            if told == after:
+                time.sleep(delay)
+                os.kill(child, signal.SIGKILL)
         raise AssertionError("the server of writers ended")
 
     def __enter__(self) -> Killer:
@@ -152,9 +156,8 @@ def kills(root: Path, count: int, seed: int, per_home: int = 25) -> Iterator[tup
             if number % per_home == 0:
                 acknowledged = 0
             resumed = rng.randint(max(0, acknowledged - 30), acknowledged)  # events that are sent again change nothing
-            acknowledged = max(
-                acknowledged, killer.kill_one(folder, resumed, rng.randrange(2**32), rng.uniform(0, 0.15))
-            )
+            its_seed, after = rng.randrange(2**32), rng.choice((0, 0, 1, 5, 20))
+            acknowledged = max(acknowledged, killer.kill_one(folder, resumed, its_seed, after, rng.uniform(0, 0.05)))
             there = stored(root / folder)
             assert there >= acknowledged, f"acknowledged {acknowledged} events, found {there}"
             acknowledged = there
@@ -205,11 +208,74 @@ def _expect_refusal(log: EventLog, seq: int) -> None:
         tell("refused", False)
 
 
+def serve_stopped() -> None:
+    """Fork a writer for each line `home total output`; it stops at once and runs when it is told to go on."""
+    for line in sys.stdin:
+        home, total, output = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(target, 1)
+            os.dup2(target, 2)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            run(Path(home), total)
+            os._exit(0)
+        tell("pid", child)
+        tell("end", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+class Tracer:
+    """A server of writers that strace follows from their first call on, without a start of Python for each."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "stopped"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        atexit.register(self.process.kill)
+
+    def trace(self, home: Path, log: Path, options: Sequence[str], total: int) -> tuple[int, list[str]]:
+        """Run one writer under strace; give its exit code and what it told."""
+        output = log.with_name(f"{log.name}.told")
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps([str(home), total, str(output)]) + "\n")
+        self.process.stdin.flush()
+        pid = self._read("pid")
+        _wait_for(pid, "State:\tT")
+        tracer = subprocess.Popen(["strace", "-f", "-qq", "-o", str(log), *options, "-p", str(pid)])
+        _wait_for(pid, f"TracerPid:\t{tracer.pid}")
+        os.kill(pid, signal.SIGCONT)
+        code = self._read("end")
+        tracer.wait(30)
+        told = output.read_text()
+        lines = [line for line in told.splitlines() if line.split(" ")[0] in WORDS]
+        return code, lines + ([f"stderr {told}"] if "Traceback" in told else [])
+
+    def _read(self, word: str) -> int:
+        assert self.process.stdout
+        found, number = self.process.stdout.readline().split()
+        assert found == word
+        return int(number)
+
+
+def _wait_for(pid: int, text: str) -> None:
+    """Wait until the kernel says so of a process."""
+    deadline = time.monotonic() + 30
+    while text not in Path(f"/proc/{pid}/status").read_text():
+        assert time.monotonic() < deadline, text
+        time.sleep(0.001)
+
+
+WORDS = ("ack", "failed", "refused", "done", "gave")
+
+
+@cache
+def _tracer() -> Tracer:
+    return Tracer()
+
+
 def strace(home: Path, log: Path, options: Sequence[str], total: int = 60) -> tuple[int, list[str]]:
     """Run one writer under strace; give its exit code and what it told."""
-    command = ["strace", "-f", "-qq", "-o", str(log), *options, sys.executable, __file__, "run", str(home), str(total)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    return done.returncode, done.stdout.splitlines() + ([f"stderr {done.stderr}"] if done.stderr else [])
+    return _tracer().trace(home, log, options, total)
 
 
 def acknowledged(told: Sequence[str]) -> int:
@@ -221,4 +287,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(Path(sys.argv[2]))
     else:
-        run(Path(sys.argv[2]), int(sys.argv[3]))
+        serve_stopped()

@@ -39,7 +39,7 @@ def test_writers_killed_while_they_make_their_log_leave_one_that_can_be_read(tmp
     with Killer(tmp_path) as killer:
         for number in range(40):
             folder = f"home-{number}"
-            told = killer.kill_one(folder, 0, rng.randrange(2**32), rng.uniform(0, 0.03))
+            told = killer.kill_one(folder, 0, rng.randrange(2**32), after=0, delay=rng.uniform(0, 0.03))
             assert stored(tmp_path / folder) >= told
 
 

@@ -190,7 +190,11 @@ class EventLog:
 
     def _number(self, event: Event) -> int:
         """Give a session that is new here the next number."""
-        for other in log_names(self.home):
+        try:
+            names = log_names(self.home)
+        except OSError as error:
+            raise self._stop(error) from error
+        for other in names:
             if other != self.name and _has_session(log_path(self.home, other), event.session_id):
                 raise StoreError(
                     f"expected session {event.session_id!r} in one log alone, found it in {other!r}; append it there"
@@ -294,13 +298,17 @@ class EventLog:
             raise StoreError(self._failure)
 
     def _fail(self, error: sqlite3.Error) -> StoreError:
-        """Take nothing more: after a failed write or sync nobody knows what the disk holds."""
+        """Undo what was begun and take nothing more."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute("ROLLBACK")
+        return self._stop(error)
+
+    def _stop(self, error: sqlite3.Error | OSError) -> StoreError:
+        """Take nothing more: after a failed call nobody knows what the disk holds."""
         self._failure = (
             f"expected log {self.name!r} to write, found: {error}; nothing of this commit was acknowledged and"
             " the log is read-only now: what was acknowledged is kept; see to the disk, then open the log again"
         )
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.execute("ROLLBACK")
         return StoreError(self._failure)
 
 
