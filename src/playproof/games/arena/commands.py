@@ -42,9 +42,7 @@ def run(
     world: Annotated[str, typer.Option(help="news, null, bull, bear, scandal or pump.")] = "news",
     decisions: Annotated[int, typer.Option(help="Turns of every agent in an hour; a divisor of 60.")] = 6,
     speed: Annotated[float, typer.Option(help="Times faster than the market's clock; 0: as fast as it goes.")] = 0.0,
-    start: Annotated[
-        str, typer.Option(help="First window, such as 2025-01-15T10:00Z; else the latest free ones.")
-    ] = "",
+    start: Annotated[str, typer.Option(help="First window, as 2025-01-15T10:00Z; else the latest free ones.")] = "",
     llm: Annotated[str, typer.Option(help="OpenAI-compatible address of a language agent.")] = "",
     model: Annotated[str, typer.Option(help="The model there.")] = "",
     llm_agents: Annotated[int, typer.Option(help="How many agents that model plays.")] = 1,

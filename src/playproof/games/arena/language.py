@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from playproof.errors import MissingExtra
 from playproof.game import Message
@@ -40,11 +40,8 @@ class ModelSettings:
     """Which archetype's way of trading the system prompt asks for."""
 
 
-class Completions(Protocol):
-    """The one method of the client that is used."""
-
-    def __call__(self, **options: Any) -> Awaitable[Any]:
-        """Ask for a completion."""
+Completions = Callable[..., Awaitable[Any]]
+"""The one method of the client that is used: it asks for a completion."""
 
 
 @dataclass

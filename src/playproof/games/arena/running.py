@@ -23,7 +23,7 @@ from playproof.games.arena.actions import HOLD
 from playproof.games.arena.agents import ARCHETYPES, Archetype, write_order
 from playproof.games.arena.chance import shuffled
 from playproof.games.arena.features import values
-from playproof.games.arena.known import Known
+from playproof.games.arena.known import Known, Public
 from playproof.games.arena.nature import slot_of
 from playproof.games.arena.outcomes import hold_return
 from playproof.games.arena.prompts import TASK, state, state_text
@@ -291,7 +291,8 @@ class Run:
     def _turn(self, runner: asyncio.Runner, tallies: Mapping[str, Tally]) -> list[Fact]:
         """Let every agent look, then carry their decisions out in the order of this tick."""
         world = self.world
-        sights = {name: self._sight(name) for name in self.agents}
+        public = world.public.copy() if self.scribe is not None else world.public
+        sights = {name: self._sight(name, public) for name in self.agents}
         replies = self._ask(runner, sights)
         taken: list[tuple[Sight, Reply, Done]] = []
         facts: list[Fact] = []
@@ -304,12 +305,11 @@ class Run:
             self.scribe.turn(world, taken)
         return facts
 
-    def _sight(self, name: str) -> Sight:
+    def _sight(self, name: str, public: Public) -> Sight:
         """Give what an agent sees now; only a run that is written down has to keep it."""
         world = self.world
-        known = world.known(name)
-        if self.scribe is not None:
-            known = Known(known.public.copy(), known.own.copy(), told=True)
+        own = world.exchange.accounts[name]
+        known = Known(public, own if self.scribe is None else own.copy(), told=True)
         return Sight(name, world.window, world.tick, world.now, known, self.plan.settings.seed)
 
     def _ask(self, runner: asyncio.Runner, sights: Mapping[str, Sight]) -> dict[str, Reply]:

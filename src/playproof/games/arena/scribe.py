@@ -68,7 +68,7 @@ class TrajectoryScribe:
         recorder: Recorder,
         forms: Forms,
         run: str,
-        closed: Callable[[Closed], None] = lambda closed: None,
+        closed: Callable[[Closed], object] | None = None,
     ) -> None:
         self.recorder, self.forms, self.run, self.closed = recorder, forms, run, closed
         self._open: dict[str, tuple[str, int]] = {}
@@ -138,15 +138,8 @@ class TrajectoryScribe:
 
     def _action(self, text: str, done: Done) -> Any:
         choice, fill = done.choice, done.fill
-        result = None
-        if fill is not None:
-            result = {
-                "order": fill.order,
-                "amount": fill.amount,
-                "fee": fill.fee,
-                "units": fill.units,
-                "shares": fill.shares,
-            }
+        names = ("order", "amount", "fee", "units", "shares")
+        result = None if fill is None else {name: getattr(fill, name) for name in names}
         return self.forms.action(
             action_type(choice),
             {"text": text, "order": choice.kind, **choice.arguments},
@@ -168,7 +161,8 @@ class TrajectoryScribe:
                 "refused": tally.refused,
             }
             self.recorder.end_trajectory(identity, tally.end_cash, tally.pnl, metrics=metrics, time=closed.end)
-        self.closed(closed)
+        if self.closed is not None:
+            self.closed(closed)
 
 
 def action_type(choice: Choice) -> str:
