@@ -25,9 +25,15 @@ class LanesVecEnv(VecEnv):  # type: ignore[misc]
     """Many lanes of a game; `enter` moves all of them to another world."""
 
     def __init__(
-        self, make: Callable[[int], Lanes], scaling: Scaling, *, frames: int = 1, reward_scale: float = 1.0
+        self,
+        make: Callable[[int], Lanes],
+        scaling: Scaling,
+        *,
+        frames: int = 1,
+        reward_scale: float = 1.0,
+        masked: bool = True,
     ) -> None:
-        self._make, self._frames, self._reward_scale = make, frames, reward_scale
+        self._make, self._frames, self._reward_scale, self._masked = make, frames, reward_scale, masked
         self._scaling = scaling.stacked(frames)
         self.lanes = make(0)
         self.render_mode: str | None = None
@@ -105,8 +111,8 @@ class LanesVecEnv(VecEnv):  # type: ignore[misc]
         """Let the arrays go."""
 
     def action_masks(self) -> Array:
-        """Give which choices can have an effect now, shape (lanes, all heads side by side)."""
-        return self.lanes.masks()
+        """Give which choices may be taken, shape (lanes, all heads side by side): those that can have an effect."""
+        return self.lanes.masks() if self._masked else np.ones((self.num_envs, sum(self.lanes.heads)), np.bool_)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:  # noqa: ARG002
         """Leave the seed as it was given with the lanes."""

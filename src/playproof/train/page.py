@@ -1,0 +1,179 @@
+"""A run's plots as one HTML file that opens offline: money first, then what was done and what was rewarded.
+
+Reads the run's folder alone, so that it can be written again at any time. Leaves out: verdicts; a
+learning curve on validation windows is no proof of an edge.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from playproof.money import UNIT
+from playproof.policies.checkpoint import write_durably
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+PAPER, INK, LINE, MONEY, REWARD = "#0f1720", "#e6edf3", "#2b3947", "#4cc38a", "#f5a524"
+COLOURS = ("#4cc38a", "#f5a524", "#e5484d", "#6ea8fe", "#b38cf5", "#56c7d6", "#d6c256", "#c98ba6")
+STYLE = f"""
+:root {{ color-scheme: dark; }}
+body {{ margin: 0 auto; max-width: 1080px; padding: 2rem 1.2rem 4rem; background: {PAPER}; color: {INK};
+       font: 16px/1.55 system-ui, sans-serif; }}
+h1 {{ font-size: 1.7rem; margin: 0 0 .3rem; overflow-wrap: anywhere; }} p.lead {{ color: #9fb0c0; margin: 0 0 1.4rem; }}
+.plots {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); gap: 1rem; }}
+.plots > section {{ border: 1px solid {LINE}; border-radius: 10px; overflow: hidden; min-width: 0; }}
+.wide {{ grid-column: 1 / -1; }} h3 {{ margin: .9rem 1.1rem 0; font-size: 1.05rem; font-weight: 600; }}
+.scroll {{ overflow-x: auto; }} table {{ border-collapse: collapse; margin: 1.2rem 0; }}
+th, td {{ text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid {LINE}; vertical-align: top; }}
+th {{ color: #9fb0c0; font-weight: 500; white-space: nowrap; }} td {{ overflow-wrap: anywhere; }}
+footer {{ color: #9fb0c0; margin-top: 2rem; font-size: .9rem; }}
+"""
+RESIZE = "addEventListener('load', () => document.querySelectorAll('.js-plotly-plot').forEach(Plotly.Plots.resize))"
+
+Note = dict[str, Any]
+
+
+def _figure(title: str, y: str, **layout: Any) -> Figure:
+    from plotly.graph_objects import Figure
+
+    figure = Figure()
+    figure.update_layout(
+        meta={"title": title},
+        paper_bgcolor=PAPER,
+        plot_bgcolor=PAPER,
+        font_color=INK,
+        height=340,
+        margin={"l": 60, "r": 20, "t": 20, "b": 50},
+        legend={"orientation": "h", "y": -0.25},
+        xaxis={"title": "steps of training", "gridcolor": LINE, "zeroline": False},
+        yaxis={"title": y, "gridcolor": LINE, "zerolinecolor": "#9fb0c0"},
+    )
+    figure.update_layout(**layout)
+    return figure
+
+
+def money_figure(notes: Sequence[Note]) -> Figure:
+    """Draw the profit per window on the validation windows, with its 95 % interval."""
+    figure = _figure("Money: profit per validation window", "coins per window", height=380)
+    steps = [note["step"] for note in notes]
+    pnl = [note["pnl"] / UNIT for note in notes]
+    errors = [1.96 * (note["pnl_se"] or 0.0) / UNIT for note in notes]
+    high = [value + error for value, error in zip(pnl, errors, strict=True)]
+    low = [value - error for value, error in zip(pnl, errors, strict=True)]
+    figure.add_scatter(x=steps + steps[::-1], y=high + low[::-1], fill="toself", fillcolor="rgba(76,195,138,.18)",
+                       line={"width": 0}, hoverinfo="skip", name="95 % interval")  # fmt: skip
+    figure.add_scatter(x=steps, y=pnl, name="validation, greedy", line={"color": MONEY, "width": 3})
+    alarms = [note for note in notes if note.get("alarm")]
+    if alarms:
+        figure.add_scatter(x=[note["step"] for note in alarms], y=[note["pnl"] / UNIT for note in alarms],
+                           mode="markers", marker={"color": "#e5484d", "size": 12, "symbol": "x"},
+                           name="alarm: reward rises, money does not")  # fmt: skip
+    return figure
+
+
+def mix_figure(notes: Sequence[Note]) -> Figure:
+    """Draw the share of each action among all steps; WAIT is left out of the stack, since it dwarfs the others."""
+    figure = _figure("What is done: action mix over training", "share of steps", yaxis_tickformat=".1%")
+    names = [name for name in notes[0].get("mix", {}) if name != "WAIT"]
+    for name, colour in zip(names, COLOURS, strict=False):
+        figure.add_scatter(x=[note["step"] for note in notes], y=[note["mix"][name] for note in notes], name=name,
+                           stackgroup="mix", line={"color": colour, "width": 1})  # fmt: skip
+    return figure
+
+
+def divergence_figure(notes: Sequence[Note]) -> Figure:
+    """Draw reward against money, one point an evaluation: they must rise together."""
+    figure = _figure("Reward against money", "reward per window", xaxis_title="coins per window")
+    figure.add_scatter(
+        x=[note["pnl"] / UNIT for note in notes],
+        y=[note["reward"] for note in notes],
+        mode="lines+markers",
+        line={"color": LINE},
+        marker={"color": [note["step"] for note in notes], "colorscale": "Viridis", "size": 9, "showscale": True},
+        name="evaluations, brighter is later",
+    )
+    figure.update_layout(xaxis={"gridcolor": LINE, "zerolinecolor": "#9fb0c0"})
+    return figure
+
+
+def components_figure(notes: Sequence[Note]) -> Figure:
+    """Draw the reward by component."""
+    figure = _figure("Reward by component", "reward per window")
+    for name, colour in zip(notes[-1].get("components", {}), COLOURS, strict=False):
+        figure.add_scatter(x=[note["step"] for note in notes], line={"color": colour}, name=name,
+                           y=[note.get("components", {}).get(name) for note in notes])  # fmt: skip
+    return figure
+
+
+def learning_figure(notes: Sequence[Note], names: Sequence[str], title: str) -> Figure:
+    """Draw some numbers of the updates."""
+    figure = _figure(title, "")
+    for name, colour in zip(names, COLOURS, strict=False):
+        if any(name in note for note in notes):
+            figure.add_scatter(x=[note["step"] for note in notes], y=[note.get(name) for note in notes], name=name,
+                               line={"color": colour})  # fmt: skip
+    return figure
+
+
+def figures(notes: Sequence[Note]) -> list[tuple[str, Figure]]:
+    """Give the plots that a run's notes allow, each with its width."""
+    evaluations = [note for note in notes if note["kind"] == "evaluation"]
+    updates = [note for note in notes if note["kind"] == "train"]
+    found: list[tuple[str, Figure]] = []
+    if evaluations:
+        found.append(("wide", money_figure(evaluations)))
+        if evaluations[0].get("mix"):
+            found.append(("", mix_figure(evaluations)))
+        if "reward" in evaluations[0]:
+            found.append(("", divergence_figure(evaluations)))
+        if evaluations[-1].get("components"):
+            found.append(("wide", components_figure(evaluations)))
+    if updates:
+        found.append(("", learning_figure(updates, ("loss", "policy_loss", "value_loss", "anchor"), "Losses")))
+        found.append(("", learning_figure(updates, ("entropy", "approx_kl", "clip_fraction"), "How the policy moves")))
+    return found
+
+
+def page(path: Path) -> str:
+    """Write the page of a run's folder."""
+    from playproof.train.run import read_config, read_log, read_result
+
+    told, result, notes = read_config(path), read_result(path), read_log(path)
+    parts = []
+    for place, (kind, figure) in enumerate(figures(notes)):
+        body = figure.to_html(full_html=False, include_plotlyjs=place == 0, div_id=f"plot-{place}",
+                              config={"displaylogo": False, "responsive": True})  # fmt: skip
+        parts.append(f'<section class="{kind}"><h3>{html.escape(figure.layout.meta["title"])}</h3>{body}</section>')
+    rows = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(_short(value))}</td></tr>"
+        for name, value in sorted({**told["config"], **{f"result: {k}": v for k, v in result.items()}}.items())
+        if value not in (None, "", {}, [])
+    )
+    title = html.escape(f"{told['method']} run {path.name}")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>"
+        '<p class="lead">Money on validation windows, the same ones at every evaluation. '
+        "This is how it learned, not a proof of an edge: that is what validate gives.</p>"
+        f'<div class="plots">{"".join(parts)}</div>'
+        f'<h2>Configuration and result</h2><div class="scroll"><table>{rows}</table></div>'
+        f"<footer>Commit {html.escape(told['commit'])}. Amounts in coins.</footer>"
+        f"<script>{RESIZE}</script></body></html>"
+    )
+
+
+def _short(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def write_page(path: Path) -> Path:
+    """Write report.html into a run's folder."""
+    from playproof.train.run import REPORT
+
+    write_durably(path / REPORT, page(path).encode())
+    return path / REPORT

@@ -1,0 +1,485 @@
+"""Proximal policy optimisation on a game's lanes: stable-baselines3 and sb3-contrib, evaluated in money.
+
+The settings are those that learn fastest here; docs/training.md says how each was measured. In short:
+hundreds of lanes and large minibatches, since small ones spend their time in Python; one torch thread,
+since the networks are small; a short horizon and a fixed reward scale, since a tick's money is a
+thousandth of a coin. `preset="plan"` keeps the set-up of the plan that this product began with.
+Leaves out: the loss (learner), what happens at boundaries (callbacks), and proof of an edge (validate).
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from playproof.bench.report import commit
+from playproof.errors import ConfigError, GateFailed, InputError
+from playproof.evaluate.rollout import Rollout, RolloutOptions, make_lanes, rollout
+from playproof.game import Game, Numbers, Reward, first, lookup
+from playproof.game.lanes import Lanes, LaneTerms
+from playproof.money import UNIT
+from playproof.policies.checkpoint import Card, Checkpoint, describe, load_checkpoint
+from playproof.policies.network import BatchPlayer, NetworkPolicy
+from playproof.policies.scaling import Scaling, game_scaling
+from playproof.train.callbacks import Boundary, Progress, Watch
+from playproof.train.checkpoint import bring_back
+from playproof.train.network import ACTIVATIONS, Weights, linear_weights
+from playproof.train.run import Run
+
+STREAM = int.from_bytes(b"train")
+"""Keeps the windows of training apart from those of evaluation with the same seed."""
+VALIDATION = 1_000_003
+"""Added to the seed for the windows of validation."""
+SCHEDULES: Mapping[str, Callable[[float], float]] = {
+    "constant": lambda left: 1.0,  # noqa: ARG005
+    "linear": lambda left: max(left, 0.0),
+    "cosine": lambda left: 0.5 * (1.0 - math.cos(math.pi * min(1.0, max(left, 0.0)))),
+}
+"""Share of a rate by what is left of the training, from 1 to 0."""
+LEAST = 0.02
+"""Share of the learning rate that schedules never go below."""
+
+Show = Callable[[int, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig:
+    """What a training by PPO is asked for."""
+
+    game: str
+    worlds: tuple[tuple[str, float], ...]
+    """The curriculum: worlds in their order, each with its share of the steps."""
+    steps: int = 4_000_000
+    seed: int = 1
+    observation: str | None = None
+    actions: str | None = None
+    clock: str | None = None
+    reward: str | None = None
+    """Name of a reward, a file, or "module:attribute"; None is the game's default."""
+    stake: int = UNIT // 10
+    """Reserved for each window, in the smallest unit."""
+    balance: int | None = None
+    lanes: int = 512
+    rollout: int = 64
+    """Steps of each lane between updates."""
+    batch: int = 4096
+    epochs: int = 4
+    learning_rate: float = 1e-3
+    schedule: str = "linear"
+    gamma: float = 0.97
+    gae_lambda: float = 0.9
+    clip: float = 0.2
+    entropy: float = 0.003
+    entropy_schedule: str = "linear"
+    value_weight: float = 0.5
+    grad_norm: float = 0.5
+    target_kl: float | None = None
+    reward_scale: float = 100.0
+    hidden: tuple[int, ...] = (64, 64)
+    activation: str = "relu"
+    frames: int = 1
+    masked: bool = True
+    recurrent: int = 0
+    """Numbers that an LSTM remembers; 0: none. A recurrent policy is not masked."""
+    evaluate_every: int = 10
+    """Rollouts between evaluations in money."""
+    evaluate_windows: int = 512
+    patience: int | None = None
+    """Evaluations without a better profit that stop the training."""
+    until: float | None = None
+    """Profit per validation window, in coins, that ends the training."""
+    warmup: int = 0
+    """Rollouts in which only the critic learns; for fine-tuning."""
+    anchor: float = 0.0
+    """Weight of the divergence from the policy that training starts from, at first."""
+    anchor_share: float = 0.5
+    """Share of the training after which that weight has fallen to 0."""
+    preset: str = "lanes"
+    """lanes, or plan: 8 plain environments, learning rate 3e-4, batches of 64, entropy 0.01."""
+
+    def __post_init__(self) -> None:
+        total = sum(share for _, share in self.worlds)
+        if not self.worlds or not 0.999 < total < 1.001 or min(share for _, share in self.worlds) <= 0:
+            raise ConfigError(f"expected worlds with shares that sum to 1, found {self.worlds}")
+        for name, table in (("schedule", SCHEDULES), ("entropy_schedule", SCHEDULES), ("activation", ACTIVATIONS)):
+            lookup(table, getattr(self, name), name)
+        if self.preset not in ("lanes", "plan"):
+            raise ConfigError(f"expected preset lanes or plan, found {self.preset!r}")
+        if self.recurrent and (self.frames > 1 or self.anchor or self.warmup):
+            raise ConfigError("expected a recurrent policy without frames, anchor and warm-up, found one with")
+        if self.batch > self.lanes * self.rollout or (self.lanes * self.rollout) % self.batch:
+            raise ConfigError(
+                f"expected batches that divide {self.lanes} lanes x {self.rollout} steps, found {self.batch}"
+            )
+
+    @property
+    def world(self) -> str:
+        """Give the world that the policy is meant for: the curriculum's last."""
+        return self.worlds[-1][0]
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> PPOConfig:
+        """Read a configuration back from a run's folder."""
+        worlds = tuple((name, float(share)) for name, share in told["worlds"])
+        return cls(**{**told, "worlds": worlds, "hidden": tuple(told["hidden"])})
+
+
+def plan_preset(config: PPOConfig) -> PPOConfig:
+    """Give the plan's set-up: stable-baselines3's defaults but for what the plan names."""
+    return replace(
+        config,
+        preset="plan",
+        lanes=8,
+        rollout=2048,
+        batch=64,
+        epochs=10,
+        learning_rate=3e-4,
+        schedule="constant",
+        gamma=0.99,
+        gae_lambda=0.95,
+        entropy=0.01,
+        entropy_schedule="constant",
+        reward_scale=1.0,
+        activation="tanh",
+        masked=False,
+        evaluate_every=1,
+    )
+
+
+@dataclass(frozen=True)
+class Table:
+    """The game as a training sees it: names resolved, tables looked up."""
+
+    game: Game
+    config: PPOConfig
+    observation: str
+    actions: str
+    reward: Reward
+    scaling: Scaling
+    heads: tuple[int, ...]
+    failed_checks: bool = False
+    """Was the reward taken in spite of its checks?"""
+
+    @classmethod
+    def lay(cls, game: Game, config: PPOConfig, *, allow_failing_reward: bool = False) -> Table:
+        """Look everything up, and refuse a reward that fails its checks."""
+        from playproof.rewards.load import load_reward
+
+        observation = config.observation or first(game.observations)
+        actions = config.actions or first(game.actions)
+        shown = lookup(game.observations, observation, "observation set")
+        if not isinstance(shown, Numbers):
+            raise InputError(f"expected an observation set of numbers, found {observation!r}, which is of messages")
+        for world, _ in config.worlds:
+            lookup(game.worlds, world, "world")
+        reward = load_reward(game, config.reward)
+        failed = failing_checks(game, reward, config)
+        if failed and not allow_failing_reward:
+            raise GateFailed(
+                f"expected a reward that passes its checks, found {reward.name!r} failing {', '.join(failed)}; "
+                "repair it, or train all the same with --allow-failing-reward"
+            )
+        heads = tuple(map(len, lookup(game.actions, actions, "action set").heads))
+        scaling = game_scaling(game, shown.features)
+        return cls(game, config, observation, actions, reward, scaling, heads, bool(failed))
+
+    def lanes(self, world: str, seed: tuple[int, ...], count: int) -> Lanes:
+        """Make lanes to train on."""
+        config = self.config
+        terms = LaneTerms(
+            world, seed, self.observation, self.actions, self.reward, config.clock, config.balance, config.stake
+        )
+        return make_lanes(self.game, terms, count)
+
+    def evaluate(self, policy: NetworkPolicy, world: str) -> Rollout:
+        """Play a policy greedily over the validation windows."""
+        options = RolloutOptions(self.observation, self.actions, self.config.clock, self.reward)
+        return rollout(
+            self.game,
+            BatchPlayer(policy),
+            world,
+            self.config.evaluate_windows,
+            self.config.seed + VALIDATION,
+            stake=self.config.stake,
+            balance=self.config.balance,
+            options=options,
+        )
+
+    def policy(self, weights: Weights) -> NetworkPolicy:
+        """Make a policy of parameters."""
+        return NetworkPolicy(self.scaling, self.heads, weights, self.config.activation, self.config.frames)
+
+    def card(self, metrics: Mapping[str, Any]) -> Card:
+        """Describe a policy of this training."""
+        config, reward = self.config, self.reward
+        return Card(
+            kind="network",
+            method="ppo",
+            actions=self.actions,
+            heads=self.heads,
+            clock=config.clock or "tick",
+            stake=config.stake,
+            reward={
+                "name": reward.name,
+                "version": reward.version,
+                "hash": getattr(reward, "hash", None),
+                "failed_checks": self.failed_checks,
+            },
+            world=config.world,
+            commit=commit(),
+            seed=config.seed,
+            config=asdict(config),
+            metrics={name: value for name, value in metrics.items() if name != "components"},
+            **describe(self.game, self.observation),
+        )
+
+
+def failing_checks(game: Game, reward: Reward, config: PPOConfig) -> tuple[str, ...]:
+    """Name the checks that a reward fails; the game's own rewards are checked by its tests and not again here."""
+    if game.rewards.get(reward.name) is reward or game.reward_components is None:
+        return ()
+    from playproof.rewards.checks import check_reward
+
+    return check_reward(game, reward, config.seed, gamma=config.gamma).failed
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a training ended."""
+
+    path: Path
+    best: Path | None
+    """The best checkpoint, by profit on the validation windows."""
+    steps: int
+    progress: Progress
+    weights: Weights
+    """The last ones."""
+
+
+def train_ppo(
+    game: Game,
+    config: PPOConfig,
+    path: Path,
+    *,
+    source: Path | None = None,
+    resume: bool = False,
+    allow_failing_reward: bool = False,
+    run: Run | None = None,
+    show: Show = lambda step, told: None,  # noqa: ARG005
+) -> Result:
+    """Train in a run's folder, from scratch, from a checkpoint (`source`), or from where the run stopped."""
+    torch.set_num_threads(1)
+    torch.distributions.Distribution.set_default_validate_args(False)
+    run = run or (Run.resume(path, "ppo") if resume else Run.create(path, "ppo", _told(config, source)))
+    if resume:
+        config = PPOConfig.from_json({name: value for name, value in run.config.items() if name != "source"})
+        source = Path(run.config["source"]) if run.config.get("source") else None
+    table = Table.lay(game, config, allow_failing_reward=allow_failing_reward)
+    origin = load_checkpoint(source, game) if source is not None else None
+    model, env = build(table, origin)
+    progress, saved = Progress(), run.load_state()
+    if saved is not None:
+        progress = Progress(**saved[2]["progress"])
+        if progress.stage:
+            env.enter(progress.stage)
+        bring_back(model, env, saved[1], saved[2])
+        progress.stopped = None if progress.stopped == _INTERRUPTED else progress.stopped
+    boundary = _boundary(table, model, run, progress, show)
+    try:
+        _learn(model, boundary, config)
+        return _finish(run, boundary, weights_of(model))
+    finally:
+        run.close()
+
+
+_INTERRUPTED = "interrupted"
+
+
+def _told(config: PPOConfig, source: Path | None) -> dict[str, Any]:
+    return asdict(config) | {"source": None if source is None else str(source.absolute())}
+
+
+def _boundary(table: Table, model: Any, run: Run, progress: Progress, show: Show) -> Boundary:
+    config = table.config
+
+    def evaluate() -> Rollout:
+        return table.evaluate(table.policy(weights_of(model)), config.world)
+
+    def keep(step: int, told: Mapping[str, Any]) -> str:
+        return run.save_checkpoint(step, table.card({**told, "step": step}), weights_of(model))
+
+    starts = np.cumsum([0.0, *(share for _, share in config.worlds[:-1])]) * config.steps
+    watch = Watch(
+        config.evaluate_every,
+        config.patience,
+        None if config.until is None else config.until * UNIT,
+        tuple(int(start) for start in starts),
+    )
+    return Boundary(run, watch, evaluate, keep, progress, time.perf_counter, show)
+
+
+def _learn(model: Any, boundary: Boundary, config: PPOConfig) -> None:
+    """Learn what is left to learn; Ctrl-C stops at the next boundary, a second one at once."""
+    left = config.steps - model.num_timesteps
+    if left <= 0 or boundary.progress.stopped:
+        return
+    with _on_interrupt(boundary):
+        model.learn(left, callback=boundary, log_interval=None, reset_num_timesteps=model.num_timesteps == 0)
+
+
+@contextmanager
+def _on_interrupt(boundary: Boundary) -> Iterator[None]:
+    """Turn the first Ctrl-C into a wish to stop; signals can be caught in the main thread alone."""
+
+    def ask(number: int, frame: Any) -> None:  # noqa: ARG001
+        if boundary.asked_to_stop is not None:
+            raise KeyboardInterrupt
+        boundary.asked_to_stop = _INTERRUPTED
+
+    try:
+        before = signal.signal(signal.SIGINT, ask)
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _finish(run: Run, boundary: Boundary, weights: Weights) -> Result:
+    progress = boundary.progress
+    told = {name: value for name, value in vars(progress).items() if name not in ("best_pnl", "best_reward")}
+    told["best_profit"] = float(np.mean(progress.best_pnl)) if progress.best_pnl else None
+    run.finish(told | {"steps": boundary.num_timesteps})
+    best = run.path / progress.best if progress.best else None
+    return Result(run.path, best, boundary.num_timesteps, progress, weights)
+
+
+def build(table: Table, origin: Checkpoint | None = None) -> tuple[Any, Any]:
+    """Build model and environment of a training, with the parameters of a checkpoint if one is given."""
+    config = table.config
+    if config.preset == "plan":
+        from playproof.train.plan import build_plan
+
+        return build_plan(table)
+    env = _environment(table)
+    model = _recurrent(table, env) if config.recurrent else _masked(table, env)
+    if origin is not None:
+        _start_from(model, table, origin)
+    return model, env
+
+
+def _environment(table: Table) -> Any:
+    from playproof.train.vec_env import LanesVecEnv
+
+    config = table.config
+
+    def make(stage: int) -> Lanes:
+        return table.lanes(config.worlds[stage][0], (STREAM, config.seed, stage), config.lanes)
+
+    masked = config.masked and not config.recurrent
+    return LanesVecEnv(make, table.scaling, frames=config.frames, reward_scale=config.reward_scale, masked=masked)
+
+
+def _settings(config: PPOConfig) -> dict[str, Any]:
+    """Give the settings that all of stable-baselines3's PPOs share."""
+    rate = SCHEDULES[config.schedule]
+    return {
+        "learning_rate": lambda left: config.learning_rate * max(rate(left), LEAST),
+        "n_steps": config.rollout,
+        "batch_size": config.batch,
+        "n_epochs": config.epochs,
+        "gamma": config.gamma,
+        "gae_lambda": config.gae_lambda,
+        "clip_range": config.clip,
+        "ent_coef": config.entropy,
+        "vf_coef": config.value_weight,
+        "max_grad_norm": config.grad_norm,
+        "target_kl": config.target_kl,
+        "seed": config.seed,
+        "device": "cpu",
+    }
+
+
+def _shape(config: PPOConfig) -> dict[str, Any]:
+    layers = list(config.hidden)
+    return {"net_arch": {"pi": layers, "vf": layers}, "activation_fn": ACTIVATIONS[config.activation]}
+
+
+def _masked(table: Table, env: Any) -> Any:
+    from playproof.train.learner import LeanPolicy, Learner
+
+    config = table.config
+    model = Learner(LeanPolicy, env, policy_kwargs=_shape(config), **_settings(config))
+    falls = SCHEDULES[config.entropy_schedule]
+    model.entropy_weight = lambda left: config.entropy * falls(left)
+    return model
+
+
+def _recurrent(table: Table, env: Any) -> Any:
+    from sb3_contrib import RecurrentPPO
+
+    shape = _shape(table.config) | {"lstm_hidden_size": table.config.recurrent}
+    return RecurrentPPO("MlpLstmPolicy", env, policy_kwargs=shape, **_settings(table.config))
+
+
+def _start_from(model: Any, table: Table, origin: Checkpoint) -> None:
+    """Take a checkpoint's policy over, and stay near it at first."""
+    from playproof.train.learner import LeanPolicy
+
+    config, card = table.config, origin.card
+    shape = (card.config.get("activation", "tanh"), card.config.get("frames", 1), tuple(card.config.get("hidden", ())))
+    if card.game != table.game.name or (card.observation, card.actions) != (table.observation, table.actions):
+        raise InputError(
+            f"expected a policy of {table.game.name} for {table.observation} and {table.actions}, "
+            f"found one of {card.game} for {card.observation} and {card.actions} in {origin.path}"
+        )
+    if card.kind != "network" or shape[:2] != (config.activation, config.frames):
+        raise InputError(
+            f"expected a network like the one to be trained, found {card.kind} with {shape}; give the same"
+        )
+    if not isinstance(model.policy, LeanPolicy):
+        raise ConfigError("expected a policy without memory to start from a checkpoint, found a recurrent one")
+    model.policy.load(dict(origin.weights))
+    if config.anchor:
+        anchor = LeanPolicy(model.observation_space, model.action_space, lambda _: 0.0, **_shape(config))
+        anchor.load(dict(origin.weights))
+        anchor.requires_grad_(False)
+        model.anchor = anchor
+        model.anchor_weight = lambda left: config.anchor * max(0.0, 1.0 - (1.0 - left) / config.anchor_share)
+    model.warmup = config.warmup
+
+
+def weights_of(model: Any) -> Weights:
+    """Give a model's parameters by the names that policies act by."""
+    policy = model.policy
+    if hasattr(policy, "weights"):
+        found: Weights = policy.weights()
+        return found
+    actor = {f"trunk.{k}": layer for k, layer in enumerate(policy.mlp_extractor.policy_net[::2])}
+    weights = linear_weights(actor) | _cut(linear_weights({"out": policy.action_net}), model.action_space.nvec)
+    if hasattr(policy, "lstm_actor"):
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            weights[f"memory.{name}"] = getattr(policy.lstm_actor, f"{name}_l0").detach().numpy().copy()
+    return weights
+
+
+def _cut(whole: Weights, heads: Sequence[int]) -> Weights:
+    """Cut the one layer of logits into the layers of the heads."""
+    cuts = np.cumsum(heads)[:-1]
+    found: dict[str, NDArray[np.float32]] = {}
+    for part in ("weight", "bias"):
+        pieces = np.split(whole[f"out.{part}"], cuts)
+        found |= {f"head.{k}.{part}": np.ascontiguousarray(piece) for k, piece in enumerate(pieces)}
+    return found

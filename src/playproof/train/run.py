@@ -1,0 +1,272 @@
+"""A run's folder: configuration, log, resume point, checkpoints, plots. For every method of training.
+
+| file | what |
+|---|---|
+| config.json | method and configuration, commit; written first, never changed |
+| log.jsonl | one line for each note: kind, step, numbers |
+| tensorboard/ | the same numbers for TensorBoard |
+| state.json, state-N.safetensors | where training goes on; the JSON names the arrays' file and is written last |
+| checkpoints/N/ | policies, as policies.checkpoint saves them |
+| result.json | how it ended, and the best checkpoint |
+| report.html | plots, one file that opens offline |
+
+A kill at any moment leaves the last resume point whole: notes after it are dropped when the run goes
+on. Leaves out: what is trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.bench.report import commit
+from playproof.errors import ConfigError, DecodeError, MissingExtra
+from playproof.policies.checkpoint import Card, save_checkpoint, write_durably
+
+CONFIG, LOG, STATE, RESULT, REPORT = "config.json", "log.jsonl", "state.json", "result.json", "report.html"
+CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
+
+Arrays = Mapping[str, NDArray[Any]]
+Numbers = Mapping[str, float]
+
+
+class Tracker(Protocol):
+    """Something that shows numbers while a run goes on."""
+
+    def log(self, numbers: Numbers, step: int) -> None:
+        """Show numbers at a step."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """Where numbers go beside the log."""
+
+    tensorboard: bool = True
+    wandb: str | None = None
+    """Project of Weights & Biases."""
+    mlflow: str | None = None
+    """Experiment of MLflow."""
+
+
+class Run:
+    """One run of a training in its folder."""
+
+    def __init__(self, path: Path, method: str, config: Mapping[str, Any], tracking: Tracking) -> None:
+        self.path, self.method, self.config = path, method, config
+        self._log = (path / LOG).open("a", encoding="utf-8")
+        self._trackers = list(_trackers(path, method, config, tracking))
+
+    @classmethod
+    def create(cls, path: Path, method: str, config: Mapping[str, Any], tracking: Tracking = Tracking()) -> Run:  # noqa: B008
+        """Begin a run in a folder that holds none yet."""
+        if (path / CONFIG).exists():
+            raise ConfigError(f"expected a new run at {path}, found one; use --resume to go on, or another name")
+        path.mkdir(parents=True, exist_ok=True)
+        told = {"method": method, "config": config, "commit": commit()}
+        write_durably(path / CONFIG, (json.dumps(told, indent=1, sort_keys=True) + "\n").encode())
+        return cls(path, method, config, tracking)
+
+    @classmethod
+    def resume(cls, path: Path, method: str, tracking: Tracking = Tracking()) -> Run:  # noqa: B008
+        """Go on with a run; notes after its resume point are dropped."""
+        told = read_config(path)
+        if told["method"] != method:
+            raise ConfigError(f"expected a run of {method} at {path}, found one of {told['method']}")
+        state = _read_state(path)
+        kept = [line for line in read_log(path) if state is not None and line["step"] <= state["step"]]
+        write_durably(path / LOG, "".join(json.dumps(line) + "\n" for line in kept).encode())
+        (path / RESULT).unlink(missing_ok=True)
+        return cls(path, method, told["config"], tracking)
+
+    def note(self, kind: str, step: int, told: Mapping[str, Any]) -> None:
+        """Write a line into the log, and its numbers to the trackers."""
+        self._log.write(json.dumps({"kind": kind, "step": step, **told}, default=_plain) + "\n")
+        self._log.flush()
+        numbers = {f"{kind}/{name}": float(value) for name, value in told.items() if _is_number(value)}
+        for tracker in self._trackers:
+            tracker.log(numbers, step)
+
+    def save_state(self, step: int, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+        """Write the resume point: arrays of any kind as their bytes, everything else as JSON."""
+        from safetensors.numpy import save
+
+        name = f"state-{step}.safetensors"
+        raw = {key: np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8) for key, value in arrays.items()}
+        data = save({key: value for key, value in raw.items() if value.size})
+        os.fsync(self._log.fileno())
+        write_durably(self.path / name, data)
+        told = {"step": step, "file": name, "sha256": hashlib.sha256(data).hexdigest(), "facts": facts}
+        write_durably(self.path / STATE, json.dumps(told, default=_plain).encode())
+        for old in self.path.glob("state-*.safetensors"):
+            if old.name != name:
+                old.unlink()
+
+    def load_state(self) -> tuple[int, dict[str, bytes], dict[str, Any]] | None:
+        """Read the resume point: step, arrays as bytes, facts; None where there is none yet."""
+        from safetensors.numpy import load
+
+        told = _read_state(self.path)
+        if told is None:
+            return None
+        data = (self.path / Path(told["file"]).name).read_bytes()
+        if hashlib.sha256(data).hexdigest() != told["sha256"]:
+            raise DecodeError(f"expected the resume point of {self.path} as it was saved, found it changed")
+        return told["step"], {name: value.tobytes() for name, value in load(data).items()}, told["facts"]
+
+    def save_checkpoint(self, step: int, card: Card, weights: Arrays) -> str:
+        """Keep a policy; give its name inside the run's folder."""
+        name = f"{CHECKPOINTS}/{step:012d}"
+        save_checkpoint(self.path / name, card, weights)
+        return name
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write how the run ended, and its plots."""
+        from playproof.train.page import write_page
+
+        write_durably(self.path / RESULT, (json.dumps(result, indent=1, default=_plain) + "\n").encode())
+        write_page(self.path)
+
+    def close(self) -> None:
+        """Let log and trackers go."""
+        self._log.close()
+        for tracker in self._trackers:
+            tracker.close()
+
+
+def restore(array: NDArray[Any], data: bytes) -> None:
+    """Write an array's saved bytes back into it."""
+    found = np.frombuffer(data, np.uint8)
+    if found.nbytes != array.nbytes:
+        raise DecodeError(f"expected {array.nbytes} bytes for an array of shape {array.shape}, found {found.nbytes}")
+    array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read what a run was asked for."""
+    try:
+        told: dict[str, Any] = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"expected a run's folder with {CONFIG} at {path}, found: {error}") from None
+    return told
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Read a run's notes; a line that a kill cut off is left out."""
+    lines: list[dict[str, Any]] = []
+    if (path / LOG).exists():
+        for line in (path / LOG).read_text(encoding="utf-8").splitlines():
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                continue
+    return lines
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Read how a run ended; empty while it has not."""
+    found: dict[str, Any] = json.loads((path / RESULT).read_text(encoding="utf-8")) if (path / RESULT).exists() else {}
+    return found
+
+
+def _read_state(path: Path) -> dict[str, Any] | None:
+    if not (path / STATE).exists():
+        return None
+    state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
+    return state
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (np.ndarray, tuple)):
+        return list(value)
+    raise TypeError(f"expected what JSON can hold, found {type(value).__name__}")
+
+
+@dataclass
+class _TensorBoard:
+    """TensorBoard's event files."""
+
+    folder: Path
+    _writer: Any = field(default=None, init=False)
+
+    def log(self, numbers: Numbers, step: int) -> None:
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(self.folder), purge_step=step)
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+@dataclass
+class _Wandb:
+    """Weights & Biases."""
+
+    run: Any
+
+    def log(self, numbers: Numbers, step: int) -> None:
+        self.run.log(dict(numbers), step=step)
+
+    def close(self) -> None:
+        self.run.finish()
+
+
+@dataclass
+class _Mlflow:
+    """MLflow."""
+
+    module: Any
+
+    def log(self, numbers: Numbers, step: int) -> None:
+        self.module.log_metrics({name.replace("/", "."): value for name, value in numbers.items()}, step=step)
+
+    def close(self) -> None:
+        self.module.end_run()
+
+
+def _trackers(path: Path, method: str, config: Mapping[str, Any], tracking: Tracking) -> Iterator[Tracker]:
+    """Make the trackers that are asked for, or say what is missing."""
+    if tracking.tensorboard:
+        yield _TensorBoard(path / TENSORBOARD)
+    if tracking.wandb is not None:
+        wandb = _imported("wandb")
+        yield _Wandb(
+            wandb.init(
+                project=tracking.wandb, name=path.name, dir=str(path), config=dict(config), id=path.name, resume="allow"
+            )
+        )
+    if tracking.mlflow is not None:
+        mlflow = _imported("mlflow")
+        mlflow.set_experiment(tracking.mlflow)
+        mlflow.start_run(run_name=path.name, tags={"method": method})
+        yield _Mlflow(mlflow)
+
+
+def _imported(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise MissingExtra(name, name) from None
