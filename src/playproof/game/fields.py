@@ -491,6 +491,23 @@ class Windows:
     """Give the id of the window that holds an aware time; None where the world deals the names."""
 
 
+@dataclass(frozen=True)
+class Showing:
+    """Which features of a game a data card draws, and what theory says of how long windows last."""
+
+    clock: str
+    """Feature that counts time within a window."""
+    price: str
+    """Feature that is drawn over it."""
+    length: str
+    """Value of an outcome: how long the window lasted, on the same clock."""
+    phase: str | None = None
+    """Feature that says in which phase a window is, as an index into `phases`."""
+    phases: tuple[str, ...] = ()
+    survival: Lazy[Callable[[str, int], float]] | None = None
+    """Give the chance that a window of a world lasts longer than so many ticks; None where there is no theory."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Game:
     """Everything that the stages know of a game."""
@@ -542,6 +559,8 @@ class Game:
     """Lay recorded windows, each its id and events, on a tape that lanes play again."""
     reward_components: Lazy[Components] | None = None
     """What rewards can be put together from by a configuration; None: only the rewards listed."""
+    showing: Showing | None = None
+    """What a data card draws; None: only what every data set has."""
     probes: Lazy[Probes] | None = None
     """Windows made up to try rewards on; None: the sample's are used, and what needs others is not checked."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TypeVar
 
-from playproof.game import Baseline, Column, Game, Label, Reward, Windows
+from playproof.game import Baseline, Column, Game, Label, Reward, Showing, Windows
 from playproof.games.crash.actions import ACTIONS
 from playproof.games.crash.columns import COLUMNS, MONEY
 from playproof.games.crash.features import FEATURES, OBSERVATIONS, SCALING
@@ -101,6 +101,14 @@ def game() -> Game:
         importers={"legacy": f"{_HERE}.legacy:IMPORTER", "capture": f"{_HERE}.captures:IMPORTER"},
         reward_components=f"{_HERE}.reward_components:COMPONENTS",
         probes=f"{_HERE}.probes:PROBES",
+        showing=Showing(
+            clock="tick",
+            price="price",
+            length="rug_tick",
+            phase="game_phase",
+            phases=("cooldown", "presale", "active", "rugged"),
+            survival=f"{_HERE}.theory:survival_in",
+        ),
         scaling=SCALING,
         lanes=f"{_HERE}.many:make_lanes",
         tape=f"{_HERE}.many:tape_of",

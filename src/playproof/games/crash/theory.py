@@ -50,6 +50,11 @@ def survival(world: World, tick: int) -> float:
     return float(1 - rug_chances(world, tick).sum())
 
 
+def survival_in(world: str, ticks: int) -> float:
+    """Give the chance that a round of the named world lasts longer than so many ticks."""
+    return survival(worlds.get_world(world), ticks)
+
+
 def growth(world: World, ticks: int) -> float:
     """Give G: the mean price at a tick of a path that does not rug."""
     if world.code != worlds.DRIFT:
