@@ -199,6 +199,17 @@ def _bca_one(draws: Floats, estimate: float, knife: Floats, tail: float) -> tupl
 
 
 def _studentised(above: Floats, below: Floats, rng: np.random.Generator, draws: int, tail: float) -> Floats:
+    estimate, error = ratio_errors(above, below)
+    found = np.empty((len(estimate), 2))
+    for place, column in enumerate(_distances(above, below, rng, draws).T):
+        usable = column[np.isfinite(column)]
+        high, low = np.quantile(usable, [tail, 1 - tail]) if len(usable) else (-np.inf, np.inf)
+        found[place] = estimate[place] - error[place] * low, estimate[place] - error[place] * high
+    return found
+
+
+def _distances(above: Floats, below: Floats, rng: np.random.Generator, draws: int) -> Floats:
+    """Give how far each drawn ratio lies from the measured one, in its own standard errors; NaN where it has none."""
     k = above.shape[1]
     estimate, error = ratio_errors(above, below)
     sums = resample_sums(np.hstack([above, below, above**2, above * below, below**2]), rng, draws)
@@ -206,13 +217,7 @@ def _studentised(above: Floats, below: Floats, rng: np.random.Generator, draws: 
     with np.errstate(divide="ignore", invalid="ignore"):
         drawn = top / base
         errors = np.sqrt(np.maximum(squares - 2 * drawn * products + drawn**2 * bases, 0)) / np.abs(base)
-        distance = np.where(errors > 1e-12 * error, (drawn - estimate) / errors, np.nan)
-    found = np.empty((k, 2))
-    for place, column in enumerate(distance.T):
-        usable = column[np.isfinite(column)]
-        high, low = np.quantile(usable, [tail, 1 - tail]) if len(usable) else (-np.inf, np.inf)
-        found[place] = estimate[place] - error[place] * low, estimate[place] - error[place] * high
-    return found
+        return np.where(errors > 1e-12 * error, (drawn - estimate) / errors, np.nan)
 
 
 def ratio_errors(above: Floats, below: Floats) -> tuple[Floats, Floats]:
@@ -220,6 +225,37 @@ def ratio_errors(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     total = below.sum(axis=0)
     estimate = above.sum(axis=0) / total
     return estimate, np.sqrt(((above - estimate * below) ** 2).sum(axis=0)) / np.abs(total)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Several measured ratios against what each was expected to be, all at once."""
+
+    statistic: float
+    """The largest distance of them, in its own standard errors."""
+    p: float
+    """How often luck alone brings one of them so far off."""
+    critical: float
+    """The distance that luck alone passes in 5 % of the cases: intervals of this width hold all at once."""
+
+
+def joint_test(
+    numerators: Floats, denominators: Floats, expected: Floats, rng: np.random.Generator, draws: int = DRAWS
+) -> Joint:
+    """Test whether any of several ratios of sums (clusters, k) differs from its expectation (k,).
+
+    The distribution of the largest distance is that of resampled clusters around the measured ratios, so that
+    what the ratios have in common is taken into account.
+    """
+    estimate, error = ratio_errors(numerators, denominators)
+    if not len(estimate) or not (error > 0).any():
+        return Joint(0.0, 1.0, math.inf)
+    distance = _distances(numerators, denominators, rng, draws)
+    largest = np.nanmax(np.abs(np.where(error > 0, distance, 0.0)), axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistic = float(np.nanmax(np.where(error > 0, np.abs(estimate - expected) / error, 0.0)))
+    p = (1 + np.count_nonzero(largest >= statistic)) / (1 + len(largest))
+    return Joint(statistic, float(p), float(np.quantile(largest, 0.95)))
 
 
 def windows_needed(returns: Floats) -> int | None:

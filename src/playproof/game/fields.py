@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from playproof.game.auditing import Auditing
     from playproof.game.importing import Importer
     from playproof.game.laid import Batch
     from playproof.game.lanes import MakeLanes, Tape
@@ -563,6 +564,8 @@ class Game:
     """What a data card draws; None: only what every data set has."""
     probes: Lazy[Probes] | None = None
     """Windows made up to try rewards on; None: the sample's are used, and what needs others is not checked."""
+    auditing: Lazy[Auditing] | None = None
+    """What recordings can be asked about the game itself; None: they cannot be audited."""
 
     def decode(self, frames: Sequence[Frame]) -> tuple[tuple[Fact, ...], ...]:
         """Read a recording's frames from its beginning; give the facts of each frame."""

@@ -98,6 +98,7 @@ def game() -> Game:
         environment="playproof/Crash-v1",
         recordings=f"{_HERE}.recorded:RECORDINGS",
         batch=f"{_HERE}.batch:BATCH",
+        auditing=f"{_HERE}.audit:AUDITING",
         importers={"legacy": f"{_HERE}.legacy:IMPORTER", "capture": f"{_HERE}.captures:IMPORTER"},
         reward_components=f"{_HERE}.reward_components:COMPONENTS",
         probes=f"{_HERE}.probes:PROBES",

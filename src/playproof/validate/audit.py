@@ -1,0 +1,349 @@
+"""What a game's recordings themselves say: is there anything to exploit here?
+
+Nothing is trained and nothing is chosen: how long windows live, whether their age matters, what staking a unit in
+every place would have come to, what bets really paid, and what was once promised about all that, each with
+an interval over whole windows and beside the published rules.
+Leaves out: gathering these from recordings (the game) and showing them (audit_page, the command).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.evaluate.evidence import Joint, joint_test, ratio_errors, ratio_intervals
+from playproof.evaluate.hazards import (
+    Hazard,
+    HazardTest,
+    Lives,
+    Survival,
+    constant_hazard,
+    hazard_bands,
+    kaplan_meier,
+    piecewise_test,
+    quantile_bands,
+    weibull_test,
+)
+from playproof.game.auditing import Ages, Auditing, Material, Promised, Settled, Wager
+
+Floats = NDArray[np.float64]
+SIGNIFICANT = 0.05
+LEAST_WINDOWS = 20
+"""Windows that a wager must be measured in before it is compared with others."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """The hazard at some ages."""
+
+    first: int
+    last: int | None
+    """None: no end."""
+    hazard: Hazard
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One wager in figures."""
+
+    group: str
+    name: str
+    windows: int
+    count: int
+    """Places at which it could have been staked."""
+    profit: float
+    """Mean profit of a unit."""
+    interval: tuple[float, float]
+    hit_rate: float
+    hit_interval: tuple[float, float]
+    theory: float | None
+    remark: str | None
+
+    @property
+    def enough(self) -> bool:
+        """Tell whether it was measured in windows enough to be compared."""
+        return self.windows >= LEAST_WINDOWS
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The wagers of one group against each other."""
+
+    group: str
+    against_theory: Joint | None
+    """Does any differ from the published rules? None where they say nothing."""
+    best: str | None
+    """The one with the highest lower bound that holds for all at once; None if none was measured enough."""
+    best_low: float
+    """That bound."""
+
+    @property
+    def profitable(self) -> bool:
+        """Tell whether one of them earns something beyond luck, the choice among them accounted for."""
+        return self.best_low > 0
+
+
+@dataclass(frozen=True)
+class Payouts:
+    """Bets that were settled in the recordings."""
+
+    count: int
+    won: int
+    hit_rate: float
+    hit_interval: tuple[float, float]
+    multiple: float | None
+    """What was paid for a unit staked in bets that won; None if none did."""
+    seen: int
+    """Payouts of the player's own bets for which his money was told before and after."""
+    agreed: int
+    """Of those, how many moved the money by exactly the payout."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A promise, and what became of it."""
+
+    what: str
+    claimed: float
+    measured: float | None
+    interval: tuple[float, float] | None
+    published: float | None
+    profit: float | None
+    """What the same wager earned: a high share of hits is no profit."""
+    profit_interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """Everything that was found."""
+
+    game: str
+    windows: int
+    whole: int
+    verified: int
+    revealed: int
+    differences: tuple[str, ...]
+    """The first differences of windows that are not what their revealed seeds give."""
+    hazard: Hazard
+    published_hazard: float
+    tests: tuple[HazardTest, ...]
+    bands: tuple[Band, ...]
+    survival: Survival
+    wagers: tuple[Measured, ...]
+    compared: tuple[Compared, ...]
+    payouts: Payouts | None
+    promises: tuple[Kept, ...]
+    answer: str
+    """One plain sentence: is there anything to exploit here?"""
+    exploitable: bool
+    lines: tuple[str, ...]
+    """What the answer rests on, a sentence each."""
+
+
+def audit(name: str, auditing: Auditing, material: Material, rng: np.random.Generator) -> AuditReport:
+    """Weigh what a game gathered from recordings."""
+    lives = to_lives(material.ages)
+    edges = quantile_bands(lives)
+    hazard, tests = constant_hazard(lives), (weibull_test(lives), piecewise_test(lives, edges))
+    survival = kaplan_meier(lives)
+    wagers = tuple(measure_wager(wager, rng) for wager in material.wagers)
+    compared = tuple(compare(group, material.wagers, rng) for group in _groups(material.wagers))
+    payouts = measure_payouts(material.settled, rng)
+    differences = tuple(f"{it.window_id}: {it.difference}" for it in material.verified if it.difference is not None)
+    exploitable = any(it.profitable for it in compared)
+    report = AuditReport(
+        game=name,
+        windows=len(lives.end),
+        whole=material.whole,
+        verified=len(material.verified) - len(differences),
+        revealed=len(material.verified),
+        differences=differences,
+        hazard=hazard,
+        published_hazard=auditing.hazard,
+        tests=tests,
+        bands=_bands(lives, edges),
+        survival=survival,
+        wagers=wagers,
+        compared=compared,
+        payouts=payouts,
+        promises=tuple(keep(it, auditing, survival, wagers) for it in auditing.promised),
+        answer="",
+        exploitable=exploitable,
+        lines=(),
+    )
+    return _told(report, auditing)
+
+
+def to_lives(ages: Ages) -> Lives:
+    """Give the windows that were seen alive; one that ended at its beginning tells nothing about later ages."""
+    seen = (ages.end - ages.ended >= ages.entered) & (ages.end > ages.entered)
+    return Lives(ages.entered[seen], ages.end[seen], ages.ended[seen])
+
+
+def _bands(lives: Lives, edges: Sequence[int]) -> tuple[Band, ...]:
+    firsts, lasts = [1, *(edge + 1 for edge in edges)], [*edges, None]
+    found = hazard_bands(lives, edges)
+    return tuple(Band(first, last, hazard) for first, last, hazard in zip(firsts, lasts, found, strict=True))
+
+
+def measure_wager(wager: Wager, rng: np.random.Generator) -> Measured:
+    """Give a wager's mean profit and share of hits with their intervals, windows drawn whole."""
+    total = float(wager.count.sum())
+    intervals = ratio_intervals(np.column_stack([wager.profit, wager.hits]), wager.count[:, None], rng)
+    profit, hits = ((float(low), float(high)) for low, high in intervals)
+    return Measured(
+        group=wager.group,
+        name=wager.name,
+        windows=len(wager.windows),
+        count=int(total),
+        profit=float(wager.profit.sum()) / total if total else 0.0,
+        interval=profit,
+        hit_rate=float(wager.hits.sum()) / total if total else 0.0,
+        hit_interval=hits,
+        theory=wager.theory,
+        remark=wager.remark,
+    )
+
+
+def _groups(wagers: Iterable[Wager]) -> list[str]:
+    """Give the groups of which there is more than one wager, in their order."""
+    names = [wager.group for wager in wagers]
+    return [name for name in dict.fromkeys(names) if names.count(name) > 1]
+
+
+def compare(group: str, wagers: Iterable[Wager], rng: np.random.Generator) -> Compared:
+    """Compare the wagers of a group that were measured in windows enough, all at once."""
+    own = [it for it in wagers if it.group == group and len(it.windows) >= LEAST_WINDOWS]
+    if not own:
+        return Compared(group, None, None, -np.inf)
+    above, below = _aligned(own)
+    theories = [it.theory for it in own]
+    expected = np.array([0.0 if it is None else it for it in theories])
+    joint = joint_test(above, below, expected, rng)
+    estimate, error = ratio_errors(above, below)
+    low = estimate - joint.critical * error
+    best = int(np.argmax(low))
+    return Compared(group, joint if None not in theories else None, own[best].name, float(low[best]))
+
+
+def _aligned(wagers: Sequence[Wager]) -> tuple[Floats, Floats]:
+    """Lay wagers side by side over all their windows: profits and counts (windows, wagers)."""
+    order = {name: place for place, name in enumerate(dict.fromkeys(name for it in wagers for name in it.windows))}
+    above, below = np.zeros((len(order), len(wagers))), np.zeros((len(order), len(wagers)))
+    for column, wager in enumerate(wagers):
+        rows = [order[name] for name in wager.windows]
+        above[rows, column], below[rows, column] = wager.profit, wager.count
+    return above, below
+
+
+def measure_payouts(settled: Sequence[Settled], rng: np.random.Generator) -> Payouts | None:
+    """Give how often settled bets won and what they paid; None where none was settled."""
+    if not settled:
+        return None
+    order = {name: place for place, name in enumerate(dict.fromkeys(it.window_id for it in settled))}
+    sums = np.zeros((len(order), 2))
+    for it in settled:
+        sums[order[it.window_id]] += (it.paid > 0, 1)
+    won = [it for it in settled if it.paid > 0]
+    low, high = ratio_intervals(sums[:, 0], sums[:, 1], rng)[0]
+    seen = [it for it in settled if it.moved is not None]
+    return Payouts(
+        count=len(settled),
+        won=len(won),
+        hit_rate=len(won) / len(settled),
+        hit_interval=(float(low), float(high)),
+        multiple=sum(it.paid for it in won) / sum(it.stake for it in won) if won else None,
+        seen=len(seen),
+        agreed=sum(it.moved == it.paid for it in seen),
+    )
+
+
+def keep(promised: Promised, auditing: Auditing, survival: Survival, wagers: Sequence[Measured]) -> Kept:
+    """Hold a promise against the data."""
+    if promised.age is not None:
+        alive, low, high = survival.at(promised.age)
+        published = 1 - (1 - auditing.hazard) ** promised.age
+        return Kept(promised.what, promised.claimed, 1 - alive, (1 - high, 1 - low), published, None, None)
+    found = next((it for it in wagers if (it.group, it.name) == (promised.group, promised.name)), None)
+    if found is None or not found.count:
+        return Kept(promised.what, promised.claimed, None, None, None, None, None)
+    return Kept(promised.what, promised.claimed, found.hit_rate, found.hit_interval, None, found.profit, found.interval)
+
+
+def _told(report: AuditReport, auditing: Auditing) -> AuditReport:
+    """Say what the figures mean."""
+    lines = [
+        _say_verified(report),
+        _say_hazard(report, auditing),
+        _say_constant(report, auditing),
+        *(_say_compared(it, len(report.compared)) for it in report.compared if it.best is not None),
+        *(_say_remarked(it) for it in report.wagers if it.remark and it.count),
+        _say_payouts(report, auditing),
+    ]
+    named = next((it for it in report.compared if it.profitable), None)
+    answer = (
+        f"Perhaps: {named.group} at {named.best} earned at least {named.best_low:+.2%} of the stake with 95 %"
+        " confidence, the choice accounted for; confirm it on new windows before anything is staked."
+        if named
+        else f"No: in {report.windows} windows nothing was found that is better than not playing."
+    )
+    return AuditReport(**{**vars(report), "answer": answer, "lines": tuple(line for line in lines if line)})
+
+
+def _say_verified(report: AuditReport) -> str:
+    if not report.revealed:
+        return f"{report.windows} windows, {report.whole} of them whole; none was revealed, so none could be verified."
+    whole = f"{report.windows} windows, {report.whole} of them whole"
+    return f"{whole}; {report.verified} of {report.revealed} revealed ones are what their seeds give."
+
+
+def _say_hazard(report: AuditReport, auditing: Auditing) -> str:
+    low, high = report.hazard.interval
+    holds = low <= report.published_hazard <= high
+    return (
+        f"The {auditing.end} comes with a chance of {report.hazard.value:.3%} a {auditing.unit} (95 % interval"
+        f" {low:.3%} to {high:.3%}), which {'holds' if holds else 'does NOT hold'} the published"
+        f" {report.published_hazard:.3%}."
+    )
+
+
+def _say_constant(report: AuditReport, auditing: Auditing) -> str:
+    smallest = min(test.p for test in report.tests)
+    figures = ", ".join(f"{test.against} p = {test.p:.2f}" for test in report.tests)
+    if smallest * len(report.tests) < SIGNIFICANT:
+        return f"The hazard changes with age ({figures}): the {auditing.end} is NOT memoryless in these windows."
+    return f"A constant hazard is not rejected ({figures}): age tells nothing about when the {auditing.end} comes."
+
+
+def _say_compared(found: Compared, groups: int) -> str:
+    """Say what a group came to; the more groups are looked at, the less a small p of one of them says."""
+    best = f"{found.group}: the best place, {found.best}, earned at least {found.best_low:+.2%} with 95 % confidence"
+    if found.against_theory is None:
+        return f"{best}."
+    p = found.against_theory.p
+    says = "at least one is not what they say" if p * groups < SIGNIFICANT else "no place is better than another"
+    return f"{best}; against the published rules p = {p:.2f} (one of {groups} such tests): {says}."
+
+
+def _say_remarked(found: Measured) -> str:
+    low, high = found.interval
+    says = "more than nothing" if low > 0 else "less than nothing" if high < 0 else "nothing that luck does not explain"
+    theory = f", {found.theory:+.2%} by the published rules" if found.theory is not None else ""
+    return (
+        f"{found.name} ({found.remark}), {found.group}: {found.profit:+.2%} of the stake (95 % interval {low:+.2%} to"
+        f" {high:+.2%}) from {found.count} entries in {found.windows} windows{theory}: {says}."
+    )
+
+
+def _say_payouts(report: AuditReport, auditing: Auditing) -> str:
+    if report.payouts is None:
+        return "No bet was settled in these recordings; what bets would have won is read from when windows ended."
+    found = report.payouts
+    paid = f", a win paid {found.multiple:.4g} times the stake" if found.multiple is not None else ""
+    even = next(iter(auditing.break_even.values()), None)
+    need = f"; {even:.1%} are needed to break even" if even is not None else ""
+    wallet = f"; {found.agreed} of {found.seen} payouts moved the wallet by exactly that much" if found.seen else ""
+    return f"{found.won} of {found.count} settled bets won ({found.hit_rate:.1%}){paid}{need}{wallet}."
