@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from playproof.game.auditing import Auditing
     from playproof.game.importing import Importer
     from playproof.game.laid import Batch
-    from playproof.game.lanes import MakeLanes, Tape
+    from playproof.game.lanes import BatchPolicy, Foresight, Habits, MakeLanes, Rival, Tape
     from playproof.game.rewarding import Components, Probes
 
     Row: TypeAlias = NDArray[np.float32]
@@ -316,6 +316,8 @@ class Baseline:
     actions: str
     make: Lazy[Callable[[Rng], Policy]]
     """Make the policy for one window."""
+    batch: Lazy[Callable[[], BatchPolicy]] | None = None
+    """Make the same policy for many lanes; None where the game has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,6 +560,10 @@ class Game:
     """Make many players at once, each at a table of their own; None where worlds cannot be simulated."""
     tape: Lazy[Callable[[Iterable[tuple[str, Sequence[Event]]]], Tape]] | None = None
     """Lay recorded windows, each its id and events, on a tape that lanes play again."""
+    rivals: Lazy[Callable[[Habits], Mapping[str, Rival]]] | None = None
+    """Give what a policy is shown beside, made to play as much as it does; None: doing nothing alone."""
+    foresight: Lazy[Callable[[], Foresight]] | None = None
+    """Make what tells the profit of hindsight, which nobody can have; None: it is not shown."""
     reward_components: Lazy[Components] | None = None
     """What rewards can be put together from by a configuration; None: only the rewards listed."""
     showing: Showing | None = None

@@ -140,6 +140,35 @@ MakeLanes: TypeAlias = Callable[[LaneTerms, int], Lanes]
 """Make so many lanes on some terms."""
 
 
+@dataclass(frozen=True)
+class Habits:
+    """How a policy plays, so that others can be made to play alike."""
+
+    mix: Mapping[str, float]
+    """Share of each choice of the first head among all steps."""
+    bet: int
+    """Money paid in for a position, on average, in the smallest unit; 0 where none was opened."""
+    held: float
+    """Steps over which a position is held, on average."""
+    stake: int
+    """Reserved for each window."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A policy to be shown beside another one."""
+
+    doc: str
+    player: BatchPolicy
+
+
+class Foresight(BatchPolicy, Protocol):
+    """A policy that waits, watches, and tells afterwards what knowing the future would have earned."""
+
+    def best(self, windows: int, stake: int) -> Ints:
+        """Give for each window the highest profit that the reserved stake allowed in hindsight."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Played:
     """What came of n windows, in their order; money in the smallest unit."""

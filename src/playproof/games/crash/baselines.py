@@ -367,4 +367,7 @@ def _seat(name: str, rng: Rng) -> Seated:
 
 def game_baselines(names: Sequence[str] = tuple(BASELINES)) -> dict[str, Baseline]:
     """Give the baselines as the Game record lists them."""
-    return {name: Baseline(BASELINES[name].doc, "policy", "buttons", partial(_seat, name)) for name in names}
+    return {
+        name: Baseline(BASELINES[name].doc, "policy", "buttons", partial(_seat, name), partial(make_baseline, name))
+        for name in names
+    }

@@ -112,5 +112,7 @@ def game() -> Game:
         ),
         scaling=SCALING,
         lanes=f"{_HERE}.many:make_lanes",
+        rivals=f"{_HERE}.rivals:rivals",
+        foresight=f"{_HERE}.rivals:Hindsight",
         tape=f"{_HERE}.many:tape_of",
     )
