@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from playproof.errors import DecodeError
 
@@ -33,7 +35,7 @@ FORMAT = 2
 
 def digest_json(told: object) -> str:
     """Hash a JSON value in its one canonical text."""
-    return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def digest_table(table: pa.Table) -> str:
@@ -58,7 +60,15 @@ def _bytes(column: pa.ChunkedArray) -> tuple[str, Any]:
         raise DecodeError(f"expected a value in every row, found {array.null_count} without")
     if pa.types.is_boolean(kind):
         return "bool", np.packbits(array.to_numpy(zero_copy_only=False), bitorder="little")
-    return str(kind), np.ascontiguousarray(array.to_numpy(zero_copy_only=False))
+    return _packed(str(kind), np.ascontiguousarray(array.to_numpy(zero_copy_only=False)))
+
+
+def _packed(kind: str, values: NDArray[Any]) -> tuple[str, Any]:
+    """Give numbers as they are, or, where all are the same to the last bit, one of them: hashing is slow."""
+    bits = values.view(f"u{values.dtype.itemsize}")
+    if len(bits) and bits[0] == bits[-1] and (bits == bits[0]).all():
+        return f"{kind} throughout", values[:1]
+    return kind, values
 
 
 def _runs(column: pa.ChunkedArray) -> list[tuple[str | None, int]]:
@@ -114,7 +124,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 def write_json(path: Path, told: Mapping[str, Any]) -> None:
     """Write a JSON file, whole or not at all."""
     draft = path.with_name(f".{path.name}")
-    draft.write_text(json.dumps(told, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    draft.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     sync(draft)
     draft.replace(path)
 

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from playproof.compiled import compiler
+
 Array = NDArray[np.float64]
 
 
@@ -31,22 +33,45 @@ class Summary:
     missing: Array
 
 
-def summarize(item: tuple[str, str, Sequence[str], frozenset[str]]) -> Summary:
-    """Sum up the steps that one session has in the chosen windows; rows after the last step are left out."""
-    place, session, features, chosen = item
-    file = pq.ParquetFile(Path(place) / "sessions" / session / "observations.parquet", read_dictionary=["window_id"])
+def summarize(values: NDArray[np.float32], missing: NDArray[np.bool_], rows: NDArray[np.bool_]) -> Summary:
+    """Sum up the chosen rows of features (features, rows)."""
+    columns = np.zeros((5, len(values)))
+    if rows.any():
+        sum_up(values, missing, rows, columns)
+    return Summary(int(rows.sum()), *columns)
+
+
+@compiler(__file__, ("statistics",))
+def sum_up(values: Any, missing: Any, rows: Any, out: Any) -> None:
+    """Write mean, sum of squared differences from it, least, most and missing rows of each feature."""
+    for f in range(len(values)):
+        count, unknown, total = 0, 0, 0.0
+        least, most = np.inf, -np.inf
+        for i in range(len(rows)):
+            if rows[i]:
+                value = np.float64(values[f, i])
+                count += 1
+                unknown += missing[f, i]
+                total += value
+                least = min(least, value)
+                most = max(most, value)
+        mean = total / count
+        squares = 0.0
+        for i in range(len(rows)):
+            if rows[i]:
+                apart = np.float64(values[f, i]) - mean
+                squares += apart * apart
+        out[0, f], out[1, f], out[2, f], out[3, f], out[4, f] = mean, squares, least, most, unknown
+
+
+def summarize_file(path: Path, features: Sequence[str], chosen: frozenset[str]) -> Summary:
+    """Sum up the steps that a session's file has in the chosen windows; rows after the last step are left out."""
+    file = pq.ParquetFile(path, read_dictionary=["window_id"])
     rows = _chosen(file, chosen)
-    columns = [np.zeros(len(features)) for _ in range(5)]
-    count = int(rows.sum())
-    if count:
-        for at, name in enumerate(features):
-            table = file.read([name, f"{name}__missing"], use_threads=False)
-            values = table[name].to_numpy()[rows].astype(np.float64)
-            mean = values.sum() / count
-            columns[0][at], columns[1][at] = mean, np.square(values - mean).sum()
-            columns[2][at], columns[3][at] = values.min(), values.max()
-            columns[4][at] = np.count_nonzero(table[f"{name}__missing"].to_numpy()[rows])
-    return Summary(count, *columns)
+    table = file.read([*features, *(f"{name}__missing" for name in features)], use_threads=False)
+    values = np.stack([table[name].to_numpy() for name in features])
+    missing = np.stack([table[f"{name}__missing"].to_numpy() for name in features])
+    return summarize(values, missing, rows)
 
 
 def _chosen(file: pq.ParquetFile, windows: frozenset[str]) -> NDArray[np.bool_]:

@@ -269,9 +269,8 @@ def read_session(tables: Mapping[str, pa.Table]) -> Session:
     """Bring a session's tables into the order of the recording: ticks, and everything else."""
     ticks = _ordered([tables[TICKS]] if TICKS in tables else [], next(iter(tables.values())))
     others = _ordered([table for name, table in tables.items() if name != TICKS], next(iter(tables.values())))
-    (places, texts), (other_places, other_texts) = ticks.codes("window_id"), others.codes("window_id")
-    used = dict.fromkeys([*_used(places, texts), *_used(other_places, other_texts)])
-    windows = {text: place for place, text in enumerate(used)}
+    coded = (ticks.codes("window_id"), others.codes("window_id"))
+    windows = {text: place for place, text in enumerate(dict.fromkeys(text for it in coded for text in _used(*it)))}
     players = sorted({text for found in (ticks, others) for text in _used(*found.codes("player_id"))})
     session_id = _used(*(ticks if len(ticks) else others).codes("session_id"))[0]
     if len(players) > 1:
@@ -282,13 +281,21 @@ def read_session(tables: Mapping[str, pa.Table]) -> Session:
         ticks=ticks,
         others=others,
         windows=tuple(windows),
-        tick_windows=np.array([*(windows.get(text, -1) for text in texts), -1], np.int64)[places],
-        other_windows=np.array([*(windows.get(text, -1) for text in other_texts), -1], np.int64)[other_places],
+        tick_windows=_renumbered(*coded[0], windows),
+        other_windows=_renumbered(*coded[1], windows),
     )
 
 
 def _used(places: Array, texts: Sequence[str]) -> list[str]:
     return [texts[place] for place in np.unique(places[places >= 0]).tolist()]
+
+
+def _renumbered(places: Array, texts: Sequence[str], numbers: Mapping[str, int]) -> Array:
+    """Give texts by their numbers, -1 where there is none."""
+    of = np.full(len(texts) + 1, -1, np.int64)
+    for place in np.unique(places[places >= 0]).tolist():
+        of[place] = numbers[texts[place]]
+    return of[places]
 
 
 def _ordered(tables: Sequence[pa.Table], shape: pa.Table) -> Columns:

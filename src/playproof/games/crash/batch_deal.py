@@ -24,6 +24,8 @@ START_US = 1_736_899_200_000_000
 """2025-01-15, in microseconds since 1970 UTC."""
 ROUND_US = 15_000_000
 """Between a rug and the next tick 0."""
+MEAN_US = 80_000_000
+"""More than a round takes on average, so that sessions follow each other in time."""
 TIME = pa.timestamp("us", tz="UTC")
 Array = NDArray[Any]
 
@@ -69,7 +71,7 @@ def deal_session(
     price = np.ones(ends[-1])
     price[place >= 2] = prices
     waited = ROUND_US * (number + 1) + TICK_MS * 1000 * (np.cumsum(place >= 3)) - np.where(place == 0, 15_000_000, 0)
-    ts = START_US + waited - np.where(place == 1, 10_000_000, 0)
+    ts = START_US + first * MEAN_US + waited - np.where(place == 1, 10_000_000, 0)
     seq = np.arange(ends[-1]) + 2 * number + 2  # before each round's ticks the round, after them its revealing
     windows = [_window(seed, first + at) for at in range(rounds)]
     rng = np.random.default_rng([seed, first])
