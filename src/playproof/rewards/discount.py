@@ -9,24 +9,19 @@ Leaves out: rewards that pay without money at any discount (exploits).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from playproof.game import Game, Reward, resolve
-from playproof.rewards.plays import kinds
 from playproof.rewards.report import Exploit, Finding
 from playproof.rewards.zoo import Ground, Rule
 
 RULE = "where no money can be earned, no policy of the zoo earns reward at the training discount"
 WINDOWS = 10_000
-"""Windows of the last heat, unless told otherwise."""
-HEATS = ((1, 200), (12, 24), (1, 1))
-"""Of the zoo, the best so many go on (the first heat takes all), each with the last heat's windows / so many."""
+"""Windows that shares of heats are taken of, unless told otherwise."""
+HEATS = ((1, 200), (12, 24), (3, 2))
+"""How many of the best go on (the first heat takes all), and which share of the windows each of them plays."""
 SIGMAS = 3.3
-"""One false alarm in 2000."""
-LEFT = 0.01
-"""A window is cut off where the discount has fallen to this; a hundredth of it for rewards of unknown terms."""
-LONGEST = 1500
+"""One false alarm in 2000, for each policy of the last heat."""
 
 
 def worthless_world(game: Game) -> str | None:
@@ -35,36 +30,32 @@ def worthless_world(game: Game) -> str | None:
     return next((world for world in game.worlds if (most := ceiling(world)) is not None and most <= 0.0), None)
 
 
-def horizon(reward: Reward, gamma: float) -> int:
-    """Give the steps after which the discount leaves nothing that matters."""
-    left = LEFT / 100 if "undeclared" in kinds(reward).values() else LEFT
-    return LONGEST if gamma == 1.0 else min(LONGEST, math.ceil(math.log(left) / math.log(gamma)))
-
-
 def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows: int = WINDOWS) -> Finding:
-    """Play the zoo in three heats, each in fresh windows: all of it, the best of it, the very best."""
+    """Play the zoo in three heats, each in fresh windows: all of it, the best of it, the very best.
+
+    Only the last heat counts: the best of many look better than they are.
+    """
     world = worthless_world(game)
     if game.lanes is None or world is None:
         why = "has no lanes" if game.lanes is None else "has no world in which nothing can be earned"
         return Finding("R8", RULE, "skipped", f"game {game.name!r} {why}")
     ground = Ground(game, reward, world, seed, gamma, 0.0)
-    steps = horizon(reward, gamma)
     zoo = left = ground.zoo()
     tried: list[Exploit] = []
     for number, (best, share) in enumerate(HEATS):
         left = left if number == 0 else _best(left, tried, best)
         if not left:
             break
-        tried = ground.try_rules(left, max(16, windows // share), steps, 2, number)
-    if left and tried[0].discounted > max(SIGMAS * tried[0].discounted_se, 1e-12):
-        it = tried[0]
-        return Finding(
-            "R8",
-            RULE,
-            "failed",
-            f"{it.name} earns {it.discounted:+.4g} (± {1.96 * it.discounted_se:.2g}) a window at discount {gamma} "
-            f"in world {world}, where its money is {it.pnl:+.3g} (ROI {it.roi:+.1%})",
-        )
+        tried = ground.try_rules(left, max(16, windows // share), 2, number)
+    for it in tried if left else ():
+        if it.discounted > max(SIGMAS * it.discounted_se, 1e-12):
+            return Finding(
+                "R8",
+                RULE,
+                "failed",
+                f"{it.name} earns {it.discounted:+.4g} (± {1.96 * it.discounted_se:.2g}) a window at discount {gamma} "
+                f"in world {world}, where its money is {it.pnl:+.3g} a window (ROI {it.roi:+.1%}) and none is to be had",
+            )
     return Finding("R8", RULE, "passed", f"{len(zoo)} policies in world {world}")
 
 

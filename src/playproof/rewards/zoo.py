@@ -8,16 +8,16 @@ Leaves out: networks (exploits), and what a result means (discount, exploits).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game import ActionSet, Game, Reward, first, resolve
-from playproof.game.lanes import Actions, Lanes, LaneTerms, Moved, Rows
-from playproof.rewards.plays import kinds
+from playproof.game import WAIT, ActionSet, Game, Reward, first, resolve
+from playproof.game.lanes import Actions, Ints, Lanes, LaneTerms, Moved, Rows
 from playproof.rewards.report import Exploit
 
 Values = NDArray[np.float64]
@@ -25,6 +25,7 @@ STREAM = int.from_bytes(b"zoo")
 """Keeps the windows of the zoo apart from those of training with the same seed."""
 MOST_CONSTANTS = 64
 THRESHOLDS = 40
+WINDOWS_A_LANE = 10
 WORTH = 1e9
 """Units of money in a coin, as reports show it."""
 
@@ -45,23 +46,11 @@ class Rule:
     """Draw every choice instead."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How far windows are played, and what is left out of the discounted reward.
-
-    Shaping that telescopes adds up to 0 over a whole window and to something else over one that is cut off;
-    whether it telescopes is R4's business.
-    """
-
-    steps: int
-    shaping: tuple[str, ...] = ()
-
-
 class Group(Protocol):
     """Some policies, each playing as many lanes; lane i belongs to policy i // (lanes a policy)."""
 
-    def act(self, rows: Rows, step: int, rng: np.random.Generator) -> Actions:
-        """Choose for every lane."""
+    def act(self, rows: Rows, ages: Ints, rng: np.random.Generator) -> Actions:
+        """Choose for every lane; `ages` are the steps since each lane's window began."""
 
 
 class Zoo:
@@ -78,10 +67,10 @@ class Zoo:
         self._heads = np.array(heads)
         self._lanes = np.arange(len(owner))
 
-    def act(self, rows: Rows, step: int, rng: np.random.Generator) -> Actions:
-        """Choose for every lane."""
+    def act(self, rows: Rows, ages: Ints, rng: np.random.Generator) -> Actions:
+        """Choose for every lane; `ages` are the steps since each lane's window began."""
         by_step = self._feature < 0
-        fires = np.where(by_step, step % self._period == 0, rows[self._lanes, self._feature] > self._cut)
+        fires = np.where(by_step, ages % self._period == 0, rows[self._lanes, self._feature] > self._cut)
         actions: Actions = np.where(fires[:, None], self._above, self._below)
         if len(self._random):
             actions[self._random] = rng.integers(self._heads, size=(len(self._random), len(self._heads)))
@@ -158,101 +147,92 @@ def _thresholds(
     return made
 
 
-@dataclass(frozen=True)
+_MONEY = ("pnl", "staked", "opened", "no_effect")
+
+
 class Tally:
-    """What came of each lane's first window, (lanes,) each."""
+    """What came of the first windows of each lane, (lanes, windows) each."""
 
-    reward: Values
-    discounted: Values
-    """At the training discount, shaping left out."""
-    pnl: Values
-    staked: Values
-    opened: Values
-    no_effect: Values
-    playing: NDArray[np.bool_]
-    """Was the window cut off before its end?"""
-    choices: NDArray[np.int64]
-    """How often each choice of the first head was taken, (lanes, choices)."""
+    def __init__(self, lanes: int, windows: int, choices: int) -> None:
+        self.windows = windows
+        self.done = np.zeros(lanes, np.int64)
+        self.ages, self._gammas = np.zeros(lanes, np.int64), np.ones(lanes)
+        self._running = np.zeros((2, lanes))
+        self.choices = np.zeros((lanes, choices), np.int64)
+        """How often each choice of the first head was taken, (lanes, choices)."""
+        self.of: dict[str, Values] = {name: np.zeros((lanes, windows)) for name in ("reward", "discounted", *_MONEY)}
 
-    @classmethod
-    def empty(cls, lanes: int, choices: int) -> Tally:
-        """Begin so many windows."""
-        zeros = {name: np.zeros(lanes) for name in ("reward", "discounted", "pnl", "staked", "opened", "no_effect")}
-        return cls(**zeros, playing=np.ones(lanes, np.bool_), choices=np.zeros((lanes, choices), np.int64))
+    def take(self, actions: Actions, moved: Moved, gamma: float) -> None:
+        """Count one step, and note the windows that ended in it."""
+        playing = self.done < self.windows
+        self._running += [moved.rewards, self._gammas * moved.rewards]
+        self.choices[np.arange(len(actions)), actions[:, 0]] += playing
+        self.ages += 1
+        self._gammas *= gamma
+        ended = moved.ended
+        wanted = playing[ended.lanes]
+        lanes = ended.lanes[wanted]
+        for name, values in zip(("reward", "discounted"), self._running[:, lanes], strict=True):
+            self.of[name][lanes, self.done[lanes]] = values
+        for name in _MONEY:
+            self.of[name][lanes, self.done[lanes]] = getattr(ended, name)[wanted]
+        self.done[lanes] += 1
+        self._running[:, ended.lanes] = 0.0
+        self.ages[ended.lanes], self._gammas[ended.lanes] = 0, 1.0
 
 
-def play_group(lanes: Lanes, group: Group, rng: np.random.Generator, gamma: float, limits: Limits) -> Tally:
-    """Play every lane's first window to its end, or for so many steps."""
-    n = lanes.count
-    tally = Tally.empty(n, lanes.heads[0])
-    rows, places = lanes.start(), np.arange(n)
-    for step in range(limits.steps):
-        actions = group.act(rows, step, rng)
+def play_group(lanes: Lanes, group: Group, rng: np.random.Generator, gamma: float, windows: int) -> Tally:
+    """Play so many whole windows in every lane.
+
+    Lanes that are done play on uncounted; many windows in few lanes are cheaper than few in many, as seating a
+    player costs more than playing.
+    """
+    tally, rows = Tally(lanes.count, windows, lanes.heads[0]), lanes.start()
+    while tally.done.min() < windows:
+        actions = group.act(rows, tally.ages, rng)
         moved = lanes.step(actions)
-        playing = tally.playing
-        tally.reward[playing] += moved.rewards[playing]
-        unshaped = moved.rewards - sum(moved.components[name] for name in limits.shaping if name in moved.components)
-        tally.discounted[playing] += gamma**step * unshaped[playing]
-        tally.choices[places[playing], actions[playing, 0]] += 1
-        _close(tally, moved)
+        tally.take(actions, moved, gamma)
         rows = moved.rows
-        if not playing.any():
-            break
     return tally
-
-
-def _close(tally: Tally, moved: Moved) -> None:
-    """Note the money of the lanes whose first window ended."""
-    ended = moved.ended
-    new = tally.playing[ended.lanes]
-    lanes = ended.lanes[new]
-    for name in ("pnl", "staked", "opened", "no_effect"):
-        getattr(tally, name)[lanes] = getattr(ended, name)[new]
-    tally.playing[lanes] = False
 
 
 def to_exploits(
     tally: Tally, named: Sequence[tuple[str, str]], origin: str, heads: Sequence[str], weight: float
 ) -> list[Exploit]:
     """Sum each policy's lanes up; `weight` is what a unit of money is worth in reward."""
-    each = len(tally.reward) // len(named)
-    return [
-        _exploit(_part(tally, slice(place * each, (place + 1) * each)), name, does, origin, heads, weight)
-        for place, (name, does) in enumerate(named)
-    ]
+    each = len(tally.done) // len(named)
+    told = []
+    for place, (name, does) in enumerate(named):
+        lanes = slice(place * each, (place + 1) * each)
+        of = {key: values[lanes].ravel() for key, values in tally.of.items()}
+        mix = tally.choices[lanes].sum(axis=0)
+        told.append(_exploit(of, dict(zip(heads, mix.tolist(), strict=True)), (name, does, origin), weight))
+    return told
 
 
-def _part(tally: Tally, lanes: slice) -> Tally:
-    return replace(tally, **{name: value[lanes] for name, value in vars(tally).items()})
-
-
-def _exploit(tally: Tally, name: str, does: str, origin: str, heads: Sequence[str], weight: float) -> Exploit:
-    """Sum the lanes of one policy up; windows that were cut off count for the discounted reward alone."""
-    whole = ~tally.playing
-    reward, pnl, staked = tally.reward[whole], tally.pnl[whole], tally.staked[whole].sum()
-    counts, unearned = tally.choices[whole].sum(axis=0), reward - weight * pnl
-    acted = counts.sum() - counts[list(heads).index("WAIT")]
+def _exploit(of: dict[str, Values], counts: dict[str, int], named: tuple[str, str, str], weight: float) -> Exploit:
+    """Sum the windows of one policy up."""
+    name, does, origin = named
+    unearned, staked = of["reward"] - weight * of["pnl"], of["staked"].sum()
+    taken = sum(counts.values())
+    acted = taken - counts[WAIT]
     return Exploit(
         name=name,
         origin=origin,
         does=does,
-        windows=int(whole.sum()),
-        reward=_mean(reward),
-        reward_se=_error(reward),
-        unearned=_mean(unearned),
+        windows=len(unearned),
+        reward=float(of["reward"].mean()),
+        reward_se=_error(of["reward"]),
+        unearned=float(unearned.mean()),
         unearned_se=_error(unearned),
-        pnl=_mean(pnl) / WORTH,
-        roi=float(pnl.sum() / staked) if staked else 0.0,
-        positions=_mean(tally.opened[whole]),
-        no_effect=float(tally.no_effect[whole].sum() / acted) if acted else 0.0,
-        mix={head: float(count / max(1, counts.sum())) for head, count in zip(heads, counts, strict=True)},
-        discounted=_mean(tally.discounted),
-        discounted_se=_error(tally.discounted),
+        pnl=float(of["pnl"].mean() / WORTH),
+        roi=float(of["pnl"].sum() / staked) if staked else 0.0,
+        positions=float(of["opened"].mean()),
+        no_effect=float(of["no_effect"].sum() / acted) if acted else 0.0,
+        mix={choice: count / max(1, taken) for choice, count in counts.items()},
+        discounted=float(of["discounted"].mean()),
+        discounted_se=_error(of["discounted"]),
     )
-
-
-def _mean(values: Values) -> float:
-    return float(values.mean()) if len(values) else 0.0
 
 
 def _error(values: Values) -> float:
@@ -301,14 +281,12 @@ class Ground:
         features, rows = self.rows()
         return rules(self.actions, features, rows, self.rng(1))
 
-    def limits(self, steps: int) -> Limits:
-        """Play so many steps a window; leave declared shaping out of the discounted reward."""
-        return Limits(steps, tuple(name for name, kind in kinds(self.reward).items() if kind == "shaping"))
-
-    def try_rules(self, chosen: Sequence[Rule], lanes_each: int, steps: int, *stream: int) -> list[Exploit]:
-        """Play rules over the same number of windows each."""
+    def try_rules(self, chosen: Sequence[Rule], windows: int, *stream: int) -> list[Exploit]:
+        """Play every rule over so many windows, or a few more."""
+        in_lane = max(1, min(WINDOWS_A_LANE, windows // 4))
+        lanes_each = math.ceil(windows / in_lane)
         lanes = self.lanes(len(chosen) * lanes_each, *stream)
         group = Zoo(chosen, lanes_each, lanes.heads)
-        tally = play_group(lanes, group, self.rng(*stream), self.gamma, self.limits(steps))
+        tally = play_group(lanes, group, self.rng(*stream), self.gamma, in_lane)
         named = [(rule.name, rule.does) for rule in chosen]
         return to_exploits(tally, named, "zoo", self.actions.heads[0], self.weight)
