@@ -58,6 +58,8 @@ class NetworkPolicy:
     """Tells from rows which choices can have an effect, where nobody gives masks."""
     offsets: tuple[float, ...] = ()
     """Added to the logits, heads side by side: a correction for class weights or priors."""
+    exclusive: bool = False
+    """By chance, act with at most one head a step, as players do who press one button after the other."""
     _scaling: Scaling = field(init=False, repr=False)
     _trunk: tuple[tuple[Floats, Floats], ...] = field(init=False, repr=False)
     _out: tuple[Floats, Floats] = field(init=False, repr=False)
@@ -134,6 +136,8 @@ class NetworkPolicy:
     ) -> NDArray[np.int64]:
         """Choose for rows (n, features x frames) an action each, (n, heads); greedily where no rng is given."""
         logits = self.masked_logits(rows, masks, memory)
+        if rng is not None and self.exclusive:
+            return draw_one([softmax(logits[:, start:end]) for start, end in self._bounds], rng)
         if rng is not None:
             logits = logits + rng.gumbel(size=logits.shape).astype(np.float32)
         chosen = [logits[:, start:end].argmax(axis=1) for start, end in self._bounds]
@@ -153,6 +157,24 @@ class NetworkPolicy:
         if mask is not None:
             logits = np.where(mask, logits, NEVER)
         return tuple(int(logits[start:end].argmax()) for start, end in self._bounds)
+
+
+def draw_one(chances: Sequence[Floats], rng: Rng) -> NDArray[np.int64]:
+    """Draw an action a row of which at most one head is not its first choice, with the heads' own chances, (n, heads).
+
+    Heads that are never used together are told apart by their chances alone; where these add up to more
+    than 1 they are scaled down.
+    """
+    acts = np.concatenate([of[:, 1:] for of in chances], axis=1)
+    limits = np.cumsum(acts / np.maximum(acts.sum(axis=1, keepdims=True), 1.0), axis=1)
+    drawn = (rng.random((len(acts), 1)) >= limits).sum(axis=1)
+    found, start = np.zeros((len(acts), len(chances)), np.int64), 0
+    for head, of in enumerate(chances):
+        width = of.shape[1] - 1
+        inside = (drawn >= start) & (drawn < start + width)
+        found[inside, head] = drawn[inside] - start + 1
+        start += width
+    return found
 
 
 def softmax(logits: Floats) -> Floats:
@@ -287,4 +309,5 @@ def from_checkpoint(checkpoint: Checkpoint, possible: Possible | None = None) ->
         config.get("frames", 1),
         possible if config.get("masked", True) else None,
         tuple(offsets),
+        config.get("exclusive", False),
     )

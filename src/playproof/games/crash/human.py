@@ -512,6 +512,12 @@ class Watcher:
             after += likely[:, None] * self.human.mind_table(sight, mind, choice, self._memory.nerve)
         self.belief = after / after.sum(axis=1, keepdims=True)
 
+    def narrow(self, lanes: int) -> None:
+        """Go on watching only the first lanes."""
+        self.belief = self.belief[:lanes]
+        kept = {each: getattr(self._memory, each)[:lanes] for each in ("mind", "nerve", "seen", "held", "pnl")}
+        self._memory = replace(self._memory, **kept)
+
     def _settle(self, sight: Sight) -> Floats:
         moved = np.zeros_like(self.belief)
         lanes = np.arange(len(moved))

@@ -1,0 +1,199 @@
+"""Record play on a game's lanes as transitions: what a data set of that play would hold.
+
+For experiments that need demonstrations in bulk: a scripted player, a mixture of players, a policy.
+Windows come one after the other, each from its first step to its last. Leaves out: recordings of
+real sessions; those become data sets (datasets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.datasets import Transitions
+from playproof.evaluate.rollout import make_lanes
+from playproof.game import Game
+from playproof.game.lanes import Actions, BatchPolicy, Chosen, Lanes, LaneTerms, Rng, Rows
+
+STREAM = int.from_bytes(b"demonstr")
+"""Keeps demonstrated windows apart from those of rollouts and training with the same seed."""
+LANES = 512
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How demonstrations are played; None is the game's own default."""
+
+    observation: str | None = None
+    actions: str | None = None
+    clock: str | None = None
+    reward: Any = None
+    balance: int | None = None
+    stake: int | None = None
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Let each lane be played by one of several players, in turn: play of mixed quality."""
+
+    players: Sequence[BatchPolicy]
+
+    def start(self, lanes: int, rng: Rng) -> list[Any]:
+        """Sit every player down at all lanes; each one's choices count in its own."""
+        return [player.start(lanes, rng) for player in self.players]
+
+    def begin(self, state: list[Any], chosen: Chosen) -> None:
+        """Tell all of them that windows begin."""
+        for player, own in zip(self.players, state, strict=True):
+            player.begin(own, chosen)
+
+    def act(self, obs: Rows, state: list[Any]) -> Actions:
+        """Choose for every lane by its own player."""
+        chosen = [player.act(obs, own) for player, own in zip(self.players, state, strict=True)]
+        turn = np.arange(len(obs)) % len(self.players)
+        return np.stack(chosen)[turn, np.arange(len(obs))]
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Let a player choose at random now and then, every head equally often: quality by the share of chance."""
+
+    player: BatchPolicy
+    share: float
+    heads: tuple[int, ...]
+
+    def start(self, lanes: int, rng: Rng) -> tuple[Any, Rng]:
+        """Sit the player down."""
+        return self.player.start(lanes, rng), rng
+
+    def begin(self, state: tuple[Any, Rng], chosen: Chosen) -> None:
+        """Tell the player that windows begin."""
+        self.player.begin(state[0], chosen)
+
+    def act(self, obs: Rows, state: tuple[Any, Rng]) -> Actions:
+        """Choose for every lane."""
+        own, rng = state
+        drawn = np.stack([rng.integers(size, size=len(obs)) for size in self.heads], axis=1)
+        found: Actions = np.where(rng.random((len(obs), 1)) < self.share, drawn, self.player.act(obs, own))
+        return found
+
+
+@dataclass
+class _Kept:
+    """Steps as they come, lane by lane."""
+
+    parts: list[tuple[NDArray[Any], ...]] = field(default_factory=list)
+
+    def columns(self) -> list[NDArray[Any]]:
+        return [np.concatenate(column) for column in zip(*self.parts, strict=True)]
+
+
+def demonstrate(
+    game: Game,
+    player: BatchPolicy,
+    source: str,
+    rounds: int,
+    seed: int,
+    asked: Asked = Asked(),  # noqa: B008  (frozen)
+    progress: Callable[[int], None] | None = None,
+) -> Transitions:
+    """Play so many windows of a world and give every step, window after window."""
+    terms = LaneTerms(
+        source,
+        (STREAM, seed),
+        asked.observation,
+        asked.actions,
+        asked.reward,
+        asked.clock,
+        asked.balance,
+        asked.stake,
+    )
+    lanes = make_lanes(game, terms, min(LANES, rounds))
+    kept = _play(lanes, player, rounds, np.random.default_rng([STREAM, seed, 1]), progress)
+    return _laid_out(kept, f"{source}-{seed}")
+
+
+def _play(
+    lanes: Lanes, player: BatchPolicy, rounds: int, rng: Rng, progress: Callable[[int], None] | None
+) -> list[NDArray[Any]]:
+    """Play; give window, row, action, reward, next row, terminated and truncated of every step."""
+    count = lanes.count
+    quota = np.full(count, rounds // count) + (np.arange(count) < rounds % count)
+    number, kept = np.zeros(count, np.int64), _Kept()
+    rows, state = lanes.start().copy(), player.start(count, rng)
+    while (number < quota).any():
+        actions = np.array(player.act(rows, state), np.int64)
+        moved = lanes.step(actions)
+        after, over, cut = moved.rows.copy(), np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+        ended = moved.ended
+        after[ended.lanes], over[ended.lanes], cut[ended.lanes] = ended.rows, ~ended.truncated, ended.truncated
+        live = np.flatnonzero(number < quota)
+        window = number * count + np.arange(count)
+        steps = (window, rows, actions, moved.rewards, after, over, cut)
+        kept.parts.append(tuple(column[live].copy() for column in steps))
+        if len(ended.lanes):
+            chosen = over | cut
+            if progress is not None:
+                progress(int((chosen & (number < quota)).sum()))
+            number[chosen] += 1
+            player.begin(state, chosen)
+        rows = moved.rows.copy()
+    return kept.columns()
+
+
+def _laid_out(columns: Sequence[NDArray[Any]], name: str) -> Transitions:
+    """Put windows one after the other."""
+    order = np.argsort(columns[0], kind="stable")
+    window, rows, actions, rewards, after, over, cut = (column[order] for column in columns)
+    return Transitions(
+        observations=rows,
+        actions=actions.astype(np.int16),
+        rewards=rewards.astype(np.float64),
+        next_observations=after,
+        terminated=over,
+        truncated=cut,
+        windows=tuple(f"{name}-{number:06d}" for number in window.tolist()),
+        substep=np.zeros(len(window), np.int16),
+        missing=np.zeros(rows.shape, np.bool_),
+    )
+
+
+def take(steps: Transitions, chosen: NDArray[Any]) -> Transitions:
+    """Give some steps, by places or by marks."""
+    places = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+    arrays: dict[str, Any] = {
+        name: getattr(steps, name)[places] for name in Transitions.__dataclass_fields__ if name != "windows"
+    }
+    return Transitions(**arrays, windows=tuple(steps.windows[place] for place in places.tolist()))
+
+
+def starts(steps: Transitions) -> NDArray[np.int64]:
+    """Give the places at which windows begin; the steps of one must stand together."""
+    names = np.asarray(steps.windows)
+    first = np.r_[True, names[1:] != names[:-1]] if len(names) else np.zeros(0, np.bool_)
+    return np.flatnonzero(first)
+
+
+def first_windows(steps: Transitions, count: int) -> Transitions:
+    """Give the steps of the first windows."""
+    begins = starts(steps)
+    return steps if count >= len(begins) else take(steps, np.arange(begins[count]))
+
+
+def stacked(steps: Transitions, frames: int) -> NDArray[np.float32]:
+    """Lay each step's last observations side by side, the newest last, as policies see frames, (n, frames x features).
+
+    A window's first row stands for those before it.
+    """
+    if frames == 1:
+        return steps.observations
+    begins = starts(steps)
+    first = np.repeat(begins, np.diff(np.r_[begins, len(steps.windows)]))
+    places = np.arange(len(first))
+    return np.concatenate(
+        [steps.observations[np.maximum(places - back, first)] for back in range(frames - 1, -1, -1)], axis=1
+    )

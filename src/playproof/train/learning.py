@@ -1,0 +1,174 @@
+"""Train on stored steps, epoch by epoch: batches, the loss curve, and going on after a kill with the same weights.
+
+One loop for every method that learns from data: the method gives its parameters, its optimisers and
+one update. Everything is drawn from torch's own generator, seeded once; on one thread the same seed
+gives the same weights, resumed or not. Leaves out: the losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from playproof.errors import ConfigError, DecodeError
+
+if TYPE_CHECKING:
+    from playproof.train.run import Run
+
+Losses = Mapping[str, float]
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long and in which portions to learn."""
+
+    epochs: int = 20
+    batch: int = 512
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch < 1:
+            raise ConfigError(f"expected at least 1 epoch and 1 row a batch, found {self.epochs} and {self.batch}")
+
+
+class Learns(Protocol):
+    """A method in training."""
+
+    @property
+    def module(self) -> nn.Module:
+        """Give all parameters, those of targets included."""
+
+    @property
+    def optimizers(self) -> Sequence[Optimizer]:
+        """Give what moves them."""
+
+    def update(self, batch: Tensor, share: float) -> Losses:
+        """Learn from rows at these places; `share` of the training is done."""
+
+
+T = TypeVar("T", bound=Learns)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw from torch's generator with a seed, on one thread, and leave both as they were."""
+    threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+
+def learn(
+    make: Callable[[], T],
+    rows: int,
+    pace: Pace,
+    run: Run | None = None,
+    notify: Callable[[int, Losses], None] | None = None,
+) -> tuple[T, list[Losses]]:
+    """Make the learner from the seed and train it; give it and the mean losses of each epoch.
+
+    With a run every epoch is noted and is a resume point.
+    """
+    with seeded(pace.seed):
+        learner = make()
+        curve: list[Losses] = []
+        begun = _resumed(learner, run, curve)
+        updates = max(1, rows // pace.batch)
+        for epoch in range(begun, pace.epochs):
+            sums: dict[str, list[float]] = {}
+            learner.module.train()
+            for number, batch in enumerate(batches(rows, pace.batch)):
+                share = (epoch * updates + number) / (pace.epochs * updates)
+                for name, value in learner.update(batch, share).items():
+                    sums.setdefault(name, []).append(value)
+            losses = {name: float(np.mean(values)) for name, values in sums.items()}
+            curve.append(losses)
+            if notify is not None:
+                notify(epoch, losses)
+            if run is not None:
+                run.note("train", epoch + 1, losses)
+                run.save_state(epoch + 1, *_gather(learner, curve))
+        learner.module.eval()
+    return learner, curve
+
+
+def batches(rows: int, size: int) -> Iterator[Tensor]:
+    """Give the rows' places in a random order, in portions of equal size; what is left over waits an epoch."""
+    order = torch.randperm(rows)
+    for start in range(0, max(1, rows - size + 1), size):
+        yield order[start : start + size]
+
+
+def one_cycle(optimizer: Optimizer, peak: float, share: float, rise: float = 0.2) -> None:
+    """Set the learning rate: up to its peak in the first fifth, then down to nothing along a cosine."""
+    if share < rise:
+        factor = 0.04 + 0.96 * (1 - np.cos(np.pi * share / rise)) / 2
+    else:
+        factor = (1 + np.cos(np.pi * (share - rise) / (1 - rise))) / 2
+    for group in optimizer.param_groups:
+        group["lr"] = peak * max(float(factor), 1e-4)
+
+
+def _gather(learner: Learns, curve: Sequence[Losses]) -> tuple[Arrays, dict[str, Any]]:
+    """Give all that training goes on from."""
+    arrays: Arrays = {f"module.{name}": value.detach().numpy() for name, value in learner.module.state_dict().items()}
+    for number, optimizer in enumerate(learner.optimizers):
+        for place, moments in optimizer.state_dict()["state"].items():
+            arrays |= {f"optimizer.{number}.{place}.{name}": np.asarray(value) for name, value in moments.items()}
+    arrays["generator"] = torch.get_rng_state().numpy()
+    return arrays, {"curve": [dict(losses) for losses in curve]}
+
+
+def _resumed(learner: Learns, run: Run | None, curve: list[Losses]) -> int:
+    """Put the learner where the run's last resume point was; give the epochs done."""
+    found = run.load_state() if run is not None else None
+    if found is None:
+        return 0
+    step, saved, facts = found
+    state = learner.module.state_dict()
+    learner.module.load_state_dict({name: _tensor(saved, f"module.{name}", like) for name, like in state.items()})
+    for number, optimizer in enumerate(learner.optimizers):
+        _bring_back(optimizer, saved, f"optimizer.{number}")
+    torch.set_rng_state(torch.frombuffer(bytearray(_found(saved, "generator")), dtype=torch.uint8))
+    curve.extend(facts["curve"])
+    return step
+
+
+def _bring_back(optimizer: Optimizer, saved: Mapping[str, bytes], prefix: str) -> None:
+    """Put Adam's moments back, in the order of its parameters."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for place, parameter in enumerate(parameters):
+        if f"{prefix}.{place}.step" in saved:
+            step = torch.zeros((), dtype=torch.float32)
+            optimizer.state[parameter] = {
+                "step": _tensor(saved, f"{prefix}.{place}.step", step),
+                **{name: _tensor(saved, f"{prefix}.{place}.{name}", parameter) for name in ("exp_avg", "exp_avg_sq")},
+            }
+
+
+def _found(saved: Mapping[str, bytes], name: str) -> bytes:
+    if name not in saved:
+        raise DecodeError(f"expected {name!r} in the resume point, found none; it was saved by another version")
+    return saved[name]
+
+
+def _tensor(saved: Mapping[str, bytes], name: str, like: Tensor) -> Tensor:
+    data = bytearray(_found(saved, name))
+    if len(data) != like.numel() * like.element_size():
+        raise DecodeError(
+            f"expected {name!r} of shape {tuple(like.shape)} in the resume point, found {len(data)} bytes"
+        )
+    return torch.frombuffer(data, dtype=like.dtype).reshape(like.shape).clone()

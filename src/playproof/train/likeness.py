@@ -1,0 +1,126 @@
+"""How like a player a clone chooses, head by head, beside what knowing nothing scores.
+
+Accuracy says little where a player mostly waits: it stands beside the majority's and beside that of
+always waiting. Balanced accuracy is the mean recall over choices; it is scored with chances divided
+by how often each choice was demonstrated, which is what maximises it. Choices that were demonstrated
+too rarely are left out of that mean and shown in the confusion matrix.
+Leaves out: whether the clone earns anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.errors import InputError
+from playproof.game import WAIT
+
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.integer[Any]]
+
+LEAST = 20
+"""Demonstrations of a choice from which on it counts in balanced accuracy."""
+FLOOR = 1e-12
+
+
+@dataclass(frozen=True)
+class HeadLikeness:
+    """How one head's choices are met on unseen steps."""
+
+    choices: tuple[str, ...]
+    accuracy: float
+    """Of the likeliest choice."""
+    majority: float
+    """Accuracy of always naming the choice demonstrated most."""
+    always_wait: float
+    log_loss: float
+    """In nats a step."""
+    mix_loss: float
+    """Log loss of one who knows only how often each choice was demonstrated."""
+    balanced: float
+    """Mean recall over the scored choices, chances divided by their priors."""
+    scored: tuple[str, ...]
+    """Choices that count in it: demonstrated often enough, and met."""
+    precision: tuple[float | None, ...]
+    """Of the balanced prediction, by choice; None where it never names one."""
+    recall: tuple[float | None, ...]
+    """None where the player never chose it."""
+    confusion: tuple[tuple[int, ...], ...]
+    """Rows: what the player chose; columns: what the balanced prediction names."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Give all figures."""
+        return dict(vars(self))
+
+
+def prior_of(actions: Ints, sizes: Sequence[int]) -> tuple[NDArray[np.float64], ...]:
+    """Give how often each choice of each head was demonstrated."""
+    return tuple(np.bincount(actions[:, head], minlength=size) / len(actions) for head, size in enumerate(sizes))
+
+
+def balanced_choice(chances: Floats, prior: Floats, allowed: NDArray[np.bool_]) -> Ints:
+    """Name the choice whose chance is largest beside its prior, among those allowed."""
+    adjusted = np.where(allowed, chances / np.maximum(prior, FLOOR), -np.inf)
+    found: Ints = adjusted.argmax(axis=1)
+    return found
+
+
+def head_likeness(
+    chances: Floats, chosen: Ints, demonstrated: Ints, choices: Sequence[str], least: int = LEAST
+) -> HeadLikeness:
+    """Score one head's chances (n, choices) against what was chosen (n,); priors come from the demonstrations."""
+    if chances.shape != (len(chosen), len(choices)):
+        raise InputError(f"expected chances of {len(choices)} choices in {len(chosen)} steps, found {chances.shape}")
+    counts = np.bincount(demonstrated, minlength=len(choices))
+    prior, allowed = counts / max(counts.sum(), 1), counts >= least
+    named = balanced_choice(chances, prior, allowed)
+    confusion = np.zeros((len(choices), len(choices)), np.int64)
+    np.add.at(confusion, (chosen, named), 1)
+    met, guessed, right = confusion.sum(axis=1), confusion.sum(axis=0), confusion.diagonal()
+    scored = np.flatnonzero(allowed & (met > 0))
+    picked = np.maximum(chances[np.arange(len(chosen)), chosen], FLOOR)
+    wait = choices.index(WAIT) if WAIT in choices else 0
+    return HeadLikeness(
+        choices=tuple(choices),
+        accuracy=float((chances.argmax(axis=1) == chosen).mean()),
+        majority=float((chosen == counts.argmax()).mean()),
+        always_wait=float((chosen == wait).mean()),
+        log_loss=float(-np.log(picked).mean()),
+        mix_loss=float(-np.log(np.maximum(prior[chosen], FLOOR)).mean()),
+        balanced=float(np.mean(right[scored] / met[scored])) if len(scored) else 0.0,
+        scored=tuple(choices[place] for place in scored.tolist()),
+        precision=tuple(_share(a, b) for a, b in zip(right.tolist(), guessed.tolist(), strict=True)),
+        recall=tuple(_share(a, b) for a, b in zip(right.tolist(), met.tolist(), strict=True)),
+        confusion=tuple(tuple(row) for row in confusion.tolist()),
+    )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def likeness(
+    chances: Sequence[Floats],
+    actions: Ints,
+    demonstrated: Ints,
+    heads: Sequence[Sequence[str]],
+    least: int = LEAST,
+) -> tuple[HeadLikeness, ...]:
+    """Score every head on unseen steps (n, heads)."""
+    return tuple(
+        head_likeness(chances[place], actions[:, place], demonstrated[:, place], names, least)
+        for place, names in enumerate(heads)
+    )
+
+
+def action_mix(actions: Ints, heads: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Give the share of steps with each choice of each head that does something."""
+    found: dict[str, float] = {}
+    for place, names in enumerate(heads):
+        shares = np.bincount(actions[:, place], minlength=len(names)) / max(len(actions), 1)
+        found |= {name: float(shares[number]) for number, name in enumerate(names) if number}
+    return found
