@@ -156,6 +156,24 @@ def plan_preset(config: PPOConfig) -> PPOConfig:
     )
 
 
+def fine_tuned(config: PPOConfig, source: Path, game: Game) -> PPOConfig:
+    """Give the settings for going on from a checkpoint: its own shape and terms, a warm-up, an anchor."""
+    card = load_checkpoint(source, game).card
+    return replace(
+        config,
+        observation=card.observation,
+        actions=card.actions,
+        clock=card.clock,
+        hidden=tuple(card.config.get("hidden", config.hidden)),
+        activation=card.config.get("activation", config.activation),
+        frames=card.config.get("frames", 1),
+        warmup=4,
+        anchor=1.0,
+        anchor_share=0.3,
+        entropy=config.entropy / 3,
+    )
+
+
 @dataclass(frozen=True)
 class Table:
     """The game as a training sees it: names resolved, tables looked up."""
