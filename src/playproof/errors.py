@@ -7,6 +7,7 @@ PlayproofError
 │   └── UnknownName       a name that is not in the table it was looked up in
 ├── StoreError            the event store refuses to go on
 ├── RefusedOrder          the game did not take an order; nothing has changed
+├── RefusedRecord         a trajectory did not take a record; nothing has changed
 ├── ContractError         a plug-in does not keep the Game contract
 ├── MissingExtra          an optional part of the product is not installed
 └── GateFailed            a check said no (exit code 2)
@@ -51,6 +52,17 @@ class StoreError(PlayproofError):
 
 class RefusedOrder(PlayproofError):
     """Tell that the game did not take an order; nothing has changed."""
+
+
+class RefusedRecord(PlayproofError):
+    """Tell why a trajectory did not take a record; nothing has changed.
+
+    `reason` is one word: unknown, known, ended, open_step, no_step or other_body.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
 
 
 class ContractError(PlayproofError):

@@ -7,6 +7,7 @@ transaction. Leaves out: what is recorded and how it is grouped.
 from __future__ import annotations
 
 from playproof.store.tables.engine import connect, database_url, opened, shown_url, writing
+from playproof.store.tables.group import GroupWriter
 from playproof.store.tables.records import (
     Agent,
     Judgement,
@@ -25,6 +26,7 @@ from playproof.store.tables.versions import Standing, check, ready, upgrade
 
 __all__ = [
     "Agent",
+    "GroupWriter",
     "Judgement",
     "LlmCall",
     "MarketOutcome",

@@ -82,8 +82,16 @@ def _number(value: float | bool | None) -> float | bool | None:
     return None if isinstance(value, float) and value - value != 0.0 else value
 
 
+class JsonText(str):
+    """A JSON value that is written already."""
+
+    __slots__ = ()
+
+
 def write_json(value: Any) -> str:
     """Write a JSON column's text; what one of the databases could not hold is replaced or refused as in `plain`."""
+    if isinstance(value, JsonText):
+        return str(value)
     try:
         text = orjson.dumps(value)
     except TypeError:
@@ -93,4 +101,4 @@ def write_json(value: Any) -> str:
 
 def read_json(text: str | bytes) -> Any:
     """Read a JSON column's text."""
-    return orjson.loads(text)
+    return orjson.loads(str(text) if isinstance(text, JsonText) else text)

@@ -73,8 +73,13 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
     SQLite takes its write lock at the start, so that what was read stays true until the commit.
     """
-    with engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
+    with writing_connection(engine) as connection, connection.begin():
         yield connection
+
+
+def writing_connection(engine: Engine) -> Connection:
+    """Give a connection that may write; its owner begins, commits and closes."""
+    return engine.connect().execution_options(**{_WRITES: True})
 
 
 def _sqlite(target: URL) -> Engine:
