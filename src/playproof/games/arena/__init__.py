@@ -23,5 +23,4 @@ def register_environments() -> None:
         register(
             "playproof/Arena-v1",
             entry_point="playproof.games.arena.env:ArenaEnv",
-            vector_entry_point="playproof.games.arena.env:ArenaVectorEnv",
         )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from playproof.game import WAIT, Action, Observation, Policy
 from playproof.games.arena import table
@@ -161,12 +162,36 @@ class Scripted:
 
 
 @dataclass(frozen=True)
+class ScriptedLanes:
+    """An archetype in many lanes at once; None waits."""
+
+    archetype: Archetype | None
+
+    def start(self, lanes: int, rng: np.random.Generator) -> np.random.Generator:  # noqa: ARG002
+        """Give the random numbers it will draw."""
+        return rng
+
+    def begin(self, state: np.random.Generator, chosen: NDArray[np.bool_]) -> None:
+        """Forget nothing: it remembers nothing."""
+
+    def act(self, obs: NDArray[np.float32], state: np.random.Generator) -> NDArray[np.int64]:
+        """Choose what it wants most in every lane."""
+        actions = np.zeros((len(obs), 3), np.int64)
+        for at, row in enumerate(obs.tolist() if self.archetype is not None else ()):
+            assert self.archetype is not None
+            orders = self.archetype.decide(row, state)
+            if orders:
+                actions[at] = orders[0].action
+        return actions
+
+
+@dataclass(frozen=True)
 class Holds:
-    """Hold, whatever happens."""
+    """Hold still, whatever happens."""
 
     def act(self, observation: Observation) -> Action:  # noqa: ARG002
-        """Choose to hold."""
-        return HOLD
+        """Choose to wait."""
+        return (0, 0, 0)
 
 
 def wait(rng: np.random.Generator) -> Policy:  # noqa: ARG001
@@ -179,6 +204,17 @@ def _maker(name: str) -> Callable[[np.random.Generator], Policy]:
     return lambda rng: Scripted(ARCHETYPES[name], rng)
 
 
-random, momentum, hold, informed, contrarian, conservative, balanced, aggressive = map(
-    _maker, ("random", "momentum", "hold", "informed", "contrarian", "conservative", "balanced", "aggressive")
-)
+def _batch(name: str | None) -> Callable[[], ScriptedLanes]:
+    """Make the function that makes an archetype's policy for many lanes; None waits."""
+    return lambda: ScriptedLanes(None if name is None else ARCHETYPES[name])
+
+
+wait_lanes = _batch(None)
+random, random_lanes = _maker("random"), _batch("random")
+momentum, momentum_lanes = _maker("momentum"), _batch("momentum")
+hold, hold_lanes = _maker("hold"), _batch("hold")
+informed, informed_lanes = _maker("informed"), _batch("informed")
+contrarian, contrarian_lanes = _maker("contrarian"), _batch("contrarian")
+conservative, conservative_lanes = _maker("conservative"), _batch("conservative")
+balanced, balanced_lanes = _maker("balanced"), _batch("balanced")
+aggressive, aggressive_lanes = _maker("aggressive"), _batch("aggressive")

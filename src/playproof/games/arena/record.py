@@ -26,6 +26,10 @@ SCRIPTED = {
 }
 
 
+def _baseline(name: str, doc: str) -> Baseline:
+    return Baseline(doc, "market", "orders", f"{_HERE}.agents:{name}", f"{_HERE}.agents:{name}_lanes")
+
+
 def game() -> Game:
     """Give the arena."""
     return Game(
@@ -39,21 +43,21 @@ def game() -> Game:
         fold=f"{_HERE}.features:FOLD",
         features=FEATURES,
         observations={
-            "messages": Messages("what an agent reads: its task, then portfolio, markets, movers, headlines and posts"),
             "market": Numbers(tuple(feature.name for feature in FEATURES), doc="the same market as numbers"),
+            "messages": Messages("what an agent reads: its task, then portfolio, markets, movers, headlines and posts"),
         },
         actions={
+            "orders": ActionSet(
+                (NAMES, PERPS, tuple(map(str, AMOUNTS))),
+                (0, 0, 0),
+                f"{_HERE}.actions:recorded_order",
+            ),
             "decision": ActionSet(
                 ((*NAMES, "CREATE_POST"),),
                 HOLD,
                 f"{_HERE}.actions:recorded_decision",
                 f"{_HERE}.actions:read_decision",
                 EXAMPLES,
-            ),
-            "orders": ActionSet(
-                (NAMES, PERPS, tuple(map(str, AMOUNTS))),
-                (0, 0, 0),
-                f"{_HERE}.actions:recorded_order",
             ),
         },
         ledger=f"{_HERE}.ledger:ArenaLedger",
@@ -86,11 +90,12 @@ def game() -> Game:
         outcome=f"{_HERE}.outcomes:read_outcome",
         worlds={name: world.summary for name, world in WORLDS.items()},
         baselines={
-            "wait": Baseline("holds still", "messages", "decision", f"{_HERE}.agents:wait"),
-            **{name: Baseline(doc, "market", "orders", f"{_HERE}.agents:{name}") for name, doc in SCRIPTED.items()},
+            "wait": _baseline("wait", "holds still"),
+            **{name: _baseline(name, doc) for name, doc in SCRIPTED.items()},
         },
         ceiling=f"{_HERE}.outcomes:ceiling",
         sample=f"{_HERE}.sample:sample",
         commands=f"{_HERE}.commands:app",
         environment="playproof/Arena-v1",
+        lanes=f"{_HERE}.lanes:make_lanes",
     )

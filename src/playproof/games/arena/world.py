@@ -187,24 +187,26 @@ class World:
 
     def act(self, agent: str, text: str) -> Done:
         """Carry one decision out; whatever is wrong with it is told and changes nothing."""
-        decision = fact("decision", self.window, {"text": text}, agent)
-        choice = read_decision(text)
+        return self.order(agent, read_decision(text), fact("decision", self.window, {"text": text}, agent))
+
+    def order(self, agent: str, choice: Choice, *decision: Fact) -> Done:
+        """Carry a choice out; `decision` is the fact that stands before what comes of it."""
         self.acted[agent] = self.acted.get(agent, 0) + 1
         if choice.rejected is not None:
-            return Done(choice, None, choice.rejected, (decision,))
+            return Done(choice, None, choice.rejected, decision)
         if self.acted[agent] > MAX_ACTIONS:
-            return Done(choice, None, f"expected at most {MAX_ACTIONS} actions in a tick", (decision,))
+            return Done(choice, None, f"expected at most {MAX_ACTIONS} actions in a tick", decision)
         if choice.kind == "CREATE_POST":
             text = str(choice.arguments["text"])
             post = self._say("post", {"tick": self.tick, "author": agent, "text": text})
-            return Done(choice, None, None, (decision, post))
+            return Done(choice, None, None, (*decision, post))
         try:
             fill = self._carry_out(agent, choice)
         except RefusedOrder as error:
-            return Done(choice, None, str(error), (decision,))
+            return Done(choice, None, str(error), decision)
         if fill is None:
-            return Done(choice, None, None, (decision,))
-        return Done(choice, fill, None, (decision, *self._after(agent, fill)))
+            return Done(choice, None, None, decision)
+        return Done(choice, fill, None, (*decision, *self._after(agent, fill)))
 
     def _carry_out(self, agent: str, choice: Choice) -> Fill | None:
         """Give the order to the exchange; None where nothing is ordered."""
