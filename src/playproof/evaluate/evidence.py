@@ -202,6 +202,9 @@ def _studentised(above: Floats, below: Floats, rng: np.random.Generator, draws: 
     estimate, error = ratio_errors(above, below)
     found = np.empty((len(estimate), 2))
     for place, column in enumerate(_distances(above, below, rng, draws).T):
+        if error[place] == 0:  # every cluster has the same ratio
+            found[place] = estimate[place]
+            continue
         usable = column[np.isfinite(column)]
         high, low = np.quantile(usable, [tail, 1 - tail]) if len(usable) else (-np.inf, np.inf)
         found[place] = estimate[place] - error[place] * low, estimate[place] - error[place] * high
