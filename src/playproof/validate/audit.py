@@ -283,14 +283,20 @@ def _told(report: AuditReport, auditing: Auditing) -> AuditReport:
         *(_say_remarked(it) for it in report.wagers if it.remark and it.count),
         _say_payouts(report, auditing),
     ]
+    return AuditReport(**{**vars(report), "answer": _answer(report), "lines": tuple(line for line in lines if line)})
+
+
+def _answer(report: AuditReport) -> str:
+    """Answer whether there is anything to exploit."""
+    if all(it.best is None for it in report.compared):
+        return f"Too little was recorded to tell: {report.windows} windows, and at least {LEAST_WINDOWS} are needed."
     named = next((it for it in report.compared if it.profitable), None)
-    answer = (
+    if named is None:
+        return f"No: in {report.windows} windows nothing was found that is better than not playing."
+    return (
         f"Perhaps: {named.group} at {named.best} earned at least {named.best_low:+.2%} of the stake with 95 %"
         " confidence, the choice accounted for; confirm it on new windows before anything is staked."
-        if named
-        else f"No: in {report.windows} windows nothing was found that is better than not playing."
     )
-    return AuditReport(**{**vars(report), "answer": answer, "lines": tuple(line for line in lines if line)})
 
 
 def _say_verified(report: AuditReport) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from playproof.game.auditing import Auditing
-from playproof.validate.audit import AuditReport, Band, Measured
+from playproof.validate.audit import LEAST_WINDOWS, AuditReport, Band, Measured
 
 INK, SOFT, BAND, MARK, WARN = "#1d2733", "#6b7785", "rgba(31, 119, 180, 0.18)", "#1f77b4", "#c0392b"
 _STYLE = """
@@ -51,7 +51,7 @@ def page(report: AuditReport, auditing: Auditing, source: str) -> str:
     sections = [
         ("How long windows live", survival_plot(report, auditing), _hazard_table(report)),
         (f"Is the {auditing.end} due?", hazard_plot(report, auditing), ""),
-        *((f"What a unit staked came to: {name}", wager_plot(report, name), _wager_table(report, name))
+        *((f"What a unit staked came to: {name}", wager_plot(report, name), _wager_table(report, auditing, name))
           for name in dict.fromkeys(it.group for it in report.compared)),
         ("What was once promised", None, _promise_table(report)),
     ]  # fmt: skip
@@ -66,8 +66,8 @@ def page(report: AuditReport, auditing: Auditing, source: str) -> str:
         f"<title>Audit of {shown(report.game)}</title><style>{_STYLE}</style>"
         f"<script>{get_plotlyjs()}</script></head><body>"
         f"<h1>Is there anything to exploit here?</h1><p class='{kind}'>{shown(report.answer)}</p>"
-        f"<p class=note>Audit of {shown(source)}, game {shown(report.game)}. Intervals are 95 % ones over whole windows:"
-        " entries of one window share their luck.</p>"
+        f"<p class=note>Audit of {shown(source)}, game {shown(report.game)}. Intervals are 95 % ones over whole"
+        " windows: entries of one window share their luck.</p>"
         f"<ul>{lines}</ul>{body}</body></html>\n"
     )
 
@@ -151,6 +151,10 @@ def wager_plot(report: AuditReport, group: str) -> dict[str, Any]:
             {"x": names, "y": [it.theory for it in own], "mode": "markers", "marker": theory, "name": "published"}
         )
     layout = _layout("", "mean profit of a unit")
+    bounds = [bound for it in own if it.enough for bound in it.interval]
+    if bounds:
+        room = 0.3 * (max(0.0, *bounds) - min(0.0, *bounds))
+        layout["yaxis"]["range"] = [min(0.0, *bounds) - room, max(0.0, *bounds) + room]
     return {"data": data, "layout": layout}
 
 
@@ -225,9 +229,14 @@ def wager_row(found: Measured) -> list[str]:
 WAGER_HEAD = ("place", "mean profit", "95 % interval", "published", "hits", "entries", "windows")
 
 
-def _wager_table(report: AuditReport, group: str) -> str:
+def _wager_table(report: AuditReport, auditing: Auditing, group: str) -> str:
     own = [it for it in report.wagers if it.group == group]
-    return table(WAGER_HEAD, [wager_row(it) for it in own], [it.remark is not None for it in own])
+    told = f"Intervals of places with fewer than {LEAST_WINDOWS} windows may reach beyond the plot."
+    if group in auditing.hit_rates:
+        rate, even = auditing.hit_rates[group], auditing.break_even[group]
+        told += f" By the published rules {rate:.2%} of these hit; {even:.2%} are needed to break even."
+    rows = table(WAGER_HEAD, [wager_row(it) for it in own], [it.remark is not None for it in own])
+    return f"{rows}<p class=note>{told}</p>"
 
 
 PROMISE_HEAD = ("promise", "claimed", "measured", "95 % interval", "published", "profit of it", "95 % interval")

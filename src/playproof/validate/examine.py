@@ -1,0 +1,262 @@
+"""Play a frozen policy, its rivals and itself under worse terms over the same windows, and ask every gate.
+
+Replaying recorded windows is valid where a player's orders do not move the prices. Everything is drawn
+from one seed: the same inputs give the same examination. Leaves out: pages (report) and commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.errors import ConfigError
+from playproof.evaluate.evidence import Claim, Needed, e_process, sample_needed
+from playproof.evaluate.metrics import Metrics, measure
+from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
+from playproof.evaluate.trials import Selection, Trial, record_trial, trial_of, trials, weigh_selection
+from playproof.game import Game, resolve
+from playproof.game.lanes import Habits, Rival, Tape
+from playproof.validate import gates
+from playproof.validate.gates import RULES, Gate, skipped
+from playproof.validate.leaks import altered_events, check_future, fold_rows
+from playproof.validate.subject import Subject
+from playproof.validate.verdict import Verdict, conclude
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+Floats = NDArray[np.float64]
+STREAM = int.from_bytes(b"valid")
+LATENCY = 2
+SLIPPAGE = 1
+IDLE = "do nothing"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """On what a policy is examined."""
+
+    source: str | Tape
+    """A world, or recorded windows."""
+    name: str
+    """What the report calls it."""
+    data_hash: str
+    split: str
+    rounds: int
+    seed: int = 0
+    balance: int | None = None
+    ceiling: float | None = None
+    """The best expected ROI; None: unknown or withheld."""
+    provenance: tuple[Gate, ...] = ()
+    """What D1 and D3 said of the data."""
+    draws: int = 2000
+
+
+@dataclass(frozen=True)
+class Examination:
+    """All that was found, in money per window."""
+
+    subject: Subject
+    plan: Plan
+    played: Rollout
+    rivals: Mapping[str, tuple[str, Rollout]]
+    """By name: in words, and what it earned on the same windows."""
+    stressed: Mapping[str, Rollout]
+    hindsight: NDArray[np.int64] | None
+    """Profit of each window that knowing the future would have made; nobody can."""
+    metrics: Mapping[str, Metrics]
+    selection: Selection
+    needed: Needed
+    verdict: Verdict
+    e_logs: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def returns(self) -> Floats:
+        """Give the policy's profit per unit reserved, window by window."""
+        return self.played.score().returns
+
+
+Told = Callable[[str], None]
+
+
+def examine(
+    game: Game,
+    subject: Subject,
+    plan: Plan,
+    engine: Engine,
+    now: datetime,
+    *,
+    reward_gates: Sequence[Gate] = (),
+    told: Told = lambda _: None,
+) -> Examination:
+    """Play and judge; the look at the windows is written into the trial ledger before anything is said of it."""
+    told(subject.name)
+    played = _play(game, subject, plan, subject.options)
+    if subject.stake <= 0 or not len(played):
+        raise ConfigError(f"expected windows and a stake above 0, found {len(played)} and {subject.stake}")
+    rivals = {
+        name: (rival.doc, _rival(game, name, rival, subject, plan, told)) for name, rival in _rivals(game, played)
+    }
+    stressed = {
+        name: _stressed(game, subject, plan, delay, told)
+        for name, delay in (("latency", LATENCY), ("slippage", SLIPPAGE))
+    }
+    trial = _look(subject, plan, played, now)
+    record_trial(engine, trial)
+    selection = weigh_selection(trial, trials(engine), plan.seed)
+    rng = np.random.default_rng([STREAM, plan.seed])
+    score = played.score()
+    others = {name: found.score().returns for name, (_, found) in rivals.items()}
+    worse = {_terms(name): found.score().returns for name, found in stressed.items()}
+    asked = (
+        *plan.provenance,
+        look_ahead(game, plan.seed),
+        *(reward_gates or (skipped("R1-R5, R8", RULES["R1-R5, R8"], "the policy was not trained on a reward"),)),
+        gates.divergence(subject.card.metrics.get("alarms") if subject.card else None),
+        gates.activity(played.opened),
+        gates.collapse(_decisions(played), int(played.no_effect.sum())),
+        *gates.money(score.returns, {name: values for name, values in others.items() if name != IDLE}, rng),
+        gates.selection(selection.superior, selection.deflated),
+        *gates.robust(score.returns, worse),
+        gates.plausible(score.returns, plan.ceiling, rng),
+        calibrated(subject),
+    )
+    beaten = {name: values for name, values in others.items() if name != IDLE}
+    needed = sample_needed(Claim(score.returns, beaten, worse, selection.deflated.bar), rng)
+    return Examination(
+        subject=subject,
+        plan=plan,
+        played=played,
+        rivals=rivals,
+        stressed=stressed,
+        hindsight=_hindsight(game, subject, plan),
+        metrics={name: measure(values, rng) for name, values in {subject.name: score.returns, **others}.items()},
+        selection=selection,
+        needed=needed,
+        verdict=conclude(score, asked, plan.ceiling, needed.windows, rng),
+        e_logs=e_process(score.returns).logs,
+    )
+
+
+def _play(game: Game, subject: Subject, plan: Plan, options: RolloutOptions) -> Rollout:
+    return rollout(
+        game,
+        subject.player,
+        plan.source,
+        plan.rounds,
+        plan.seed,
+        stake=subject.stake,
+        balance=plan.balance,
+        name=subject.name,
+        options=options,
+    )
+
+
+def _stressed(game: Game, subject: Subject, plan: Plan, delay: int, told: Told) -> Rollout:
+    told(f"{subject.name}, {delay} ticks late")
+    return _play(game, subject, plan, replace(subject.options, delay=delay))
+
+
+def _terms(name: str) -> str:
+    return {"latency": f"+{LATENCY} ticks latency", "slippage": f"{SLIPPAGE} tick of slippage"}[name]
+
+
+def habits(played: Rollout) -> Habits:
+    """Tell how a policy played."""
+    opened = int(played.opened.sum())
+    bet = int(played.staked.sum()) // opened if opened else 0
+    held = float(played.in_market.sum()) / opened if opened else 1.0
+    return Habits(played.mix, bet, held, played.stake or 0)
+
+
+def _rivals(game: Game, played: Rollout) -> Sequence[tuple[str, Rival]]:
+    if game.rivals is None:
+        return ()
+    return tuple(resolve(game.rivals)(habits(played)).items())
+
+
+def _rival(game: Game, name: str, rival: Rival, subject: Subject, plan: Plan, told: Told) -> Rollout:
+    told(name)
+    return rollout(
+        game, rival.player, plan.source, plan.rounds, plan.seed, stake=subject.stake, balance=plan.balance, name=name
+    )
+
+
+def _hindsight(game: Game, subject: Subject, plan: Plan) -> NDArray[np.int64] | None:
+    if game.foresight is None:
+        return None
+    watching = resolve(game.foresight)()
+    rollout(game, watching, plan.source, plan.rounds, plan.seed, stake=subject.stake, balance=plan.balance)
+    return watching.best(plan.rounds, subject.stake)
+
+
+def _look(subject: Subject, plan: Plan, played: Rollout, now: datetime) -> Trial:
+    return trial_of(
+        played.score(),
+        family=subject.family,
+        policy_hash=subject.policy_hash,
+        data_hash=plan.data_hash,
+        split=plan.split,
+        kind="test",
+        now=now,
+        origin="playproof validate",
+    )
+
+
+def _decisions(played: Rollout) -> dict[str, int]:
+    return dict(zip(played.choices, played.decisions.sum(axis=0).tolist(), strict=True))
+
+
+def look_ahead(game: Game, seed: int) -> Gate:
+    """D2: do the features that policies see stay when everything after a moment is cut, altered or added?"""
+    from playproof.game import Numbers
+
+    shown = next((name for name, kind in game.observations.items() if isinstance(kind, Numbers)), None)
+    if shown is None:
+        return skipped("D2", RULES["D2"], "observations are messages")
+    rng = np.random.default_rng([STREAM, seed, 2])
+    facts = [fact for of in game.decode(resolve(game.sample)()) for fact in of]
+    frames = resolve(game.sample)()
+    events = [fact.event(frames[0].ts, "sample", place) for place, fact in enumerate(facts)]
+    cuts = sorted(rng.choice(len(events), size=min(25, len(events)), replace=False).tolist())
+    found = check_future(fold_rows(game, shown), events, lambda late: altered_events(late, game.columns, rng), cuts)
+    return Gate("D2", found.passed, found.found, RULES["D2"])
+
+
+def calibrated(subject: Subject) -> Gate:
+    """C1: are the predictor's probabilities better than a constant?"""
+    metrics: Mapping[str, Any] = subject.card.metrics if subject.card else {}
+    skill = metrics.get("brier_skill")
+    if skill is None:
+        return skipped("C1", RULES["C1"], "the policy predicts nothing")
+    low, high = metrics.get("brier_skill_interval", (skill, skill))
+    return Gate("C1", low > 0, f"Brier skill {skill:+.4f}, {low:+.4f} to {high:+.4f}", RULES["C1"])
+
+
+def reward_gates(game: Game, subject: Subject, *, search: bool = True) -> tuple[Gate, ...]:
+    """R1 to R6 and R8, of the reward that a policy was trained on."""
+    from playproof.rewards import check_reward, find_exploits, load_reward
+
+    if subject.card is None:
+        return ()
+    told = subject.card.reward
+    if told.get("failed_checks"):
+        return (
+            Gate("R1-R5, R8", False, f"trained on {told.get('name')}, which failed its checks", RULES["R1-R5, R8"]),
+        )
+    if told.get("name") not in game.rewards:
+        return (skipped("R1-R5, R8", RULES["R1-R5, R8"], f"passed before training: {told.get('name')}"),)
+    reward = load_reward(game, told["name"])
+    report = check_reward(game, reward, 0)
+    found = "; ".join(f"{it.check}: {it.detail}" for it in report.findings if it.status == "failed") or "all passed"
+    checked = Gate("R1-R5, R8", report.passed, found, RULES["R1-R5, R8"])
+    if not search:
+        return (checked, skipped("R6", RULES["R6"], "not searched"))
+    exploits = find_exploits(game, reward, 0)
+    worst = exploits.exploits[0].story if exploits.exploits else f"none in {exploits.budget:,} windows"
+    return (checked, Gate("R6", exploits.passed, worst, RULES["R6"]))

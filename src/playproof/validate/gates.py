@@ -1,0 +1,158 @@
+"""The gates: each a rule, what was found, and whether it passed. Any failure means no promotion and no live play.
+
+| id | what it asks |
+|---|---|
+| D1, D2, D3 | honest splits, no look ahead, no synthetic data in a claim about the real game |
+| R1 to R8 | a reward that cannot be earned without money |
+| A1, A2 | enough play to judge, and play that does something |
+| M1 to M4 | money beyond luck, beyond choice, under worse terms, and not beyond what is possible |
+| C1 | probabilities better than a constant |
+
+Pure functions of what was played. Leaves out: playing (examine) and the sentence (verdict).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.evaluate.evidence import REJECT, Method, bootstrap_interval, e_process, paired_intervals
+from playproof.evaluate.selection import Deflated, Superior
+
+Floats = NDArray[np.float64]
+Status = Literal["passed", "failed", "skipped"]
+
+POSITIONS = 30
+ACTIVE_WINDOWS = 20
+NO_EFFECT = 0.10
+ONE_ACTION = 0.60
+METHOD: Method = "studentised"
+"""Holds its level best where losses are rare and large, as in crash games."""
+ALARMS = 3
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One check, and what it found."""
+
+    gate: str
+    passed: bool
+    found: str
+    rule: str = ""
+    skipped: bool = False
+    """It could not be asked here, and stands in nobody's way."""
+
+    @property
+    def status(self) -> Status:
+        """Give passed, failed or skipped."""
+        return "skipped" if self.skipped else "passed" if self.passed else "failed"
+
+
+def skipped(gate: str, rule: str, why: str) -> Gate:
+    """Tell that a gate does not apply."""
+    return Gate(gate, True, why, rule, skipped=True)
+
+
+RULES: Mapping[str, str] = {
+    "D1": "no window in two splits, in time order, scaler from train",
+    "D2": "features stay when the future is cut; permuted labels give chance",
+    "D3": "no synthetic data in a claim about the real game",
+    "R1-R5, R8": "a reward that follows money: nothing for nothing, more for more, no cycles, no discount trick",
+    "R6": "no way to play earns the reward without money",
+    "R7": "over checkpoints reward does not rise while ROI does not",
+    "A1": f"at least {POSITIONS} positions in at least {ACTIVE_WINDOWS} windows",
+    "A2": f"at most {NO_EFFECT:.0%} of the decisions have no effect; no action above {ONE_ACTION:.0%} for nothing",
+    "M1": f"e-value >= {REJECT:.0f}, lower bound of the ROI above 0, better than every baseline on the same windows",
+    "M2": "SPA p < 0.05 over the trial ledger, deflated Sharpe >= 0.95",
+    "M3": "the mean keeps its sign with latency, slippage, without its best 1 %; no walk-forward fold below -1 SE",
+    "M4": "the 99.9 % lower bound does not lie above what theory allows",
+    "C1": "Brier skill against the constant hazard above 0 with its interval",
+}
+
+
+def activity(opened: NDArray[np.int64]) -> Gate:
+    """A1: is there enough play to judge?"""
+    positions, windows = int(opened.sum()), int((opened > 0).sum())
+    passed = positions >= POSITIONS and windows >= ACTIVE_WINDOWS
+    return Gate("A1", passed, f"{positions:,} positions in {windows:,} windows", RULES["A1"])
+
+
+def collapse(decisions: Mapping[str, int], no_effect: int, wait: str = "WAIT") -> Gate:
+    """A2: does play do something, and more than one thing?"""
+    acted = {name: count for name, count in decisions.items() if name != wait and count}
+    total = sum(acted.values())
+    if not total:
+        return skipped("A2", RULES["A2"], "nothing was ever decided but to wait")
+    share, top = no_effect / total, max(acted, key=lambda name: acted[name])
+    alarm = acted[top] / total > ONE_ACTION and no_effect > 0
+    found = f"{share:.1%} of {total:,} decisions had no effect; {acted[top] / total:.0%} are {top}"
+    return Gate("A2", share <= NO_EFFECT and not alarm, found, RULES["A2"])
+
+
+def money(returns: Floats, baselines: Mapping[str, Floats], rng: np.random.Generator) -> tuple[Gate, ...]:
+    """M1: is the profit more than luck and more than every baseline's?"""
+    value = e_process(returns).value
+    low, high = bootstrap_interval(returns, rng, method=METHOD)
+    gates = [
+        Gate("M1 e-value", value >= REJECT, f"{value:.3g}", RULES["M1"]),
+        Gate("M1 interval", low > 0, f"{low:+.2%} to {high:+.2%}", RULES["M1"]),
+    ]
+    for name, (less, more) in paired_intervals(returns, baselines, rng, method=METHOD).items():
+        gates.append(Gate(f"M1 against {name}", less > 0, f"{less:+.2%} to {more:+.2%}", RULES["M1"]))
+    return tuple(gates)
+
+
+def selection(superior: Superior, deflated: Deflated) -> Gate:
+    """M2: does the profit survive the choice among all that was tried?"""
+    passed = superior.p < 0.05 and deflated.probability >= 0.95
+    found = (
+        f"SPA p = {superior.p:.3f} over {superior.policies} policies; "
+        f"deflated Sharpe {deflated.probability:.3f} over {deflated.trials} trials"
+    )
+    return Gate("M2", passed, found, RULES["M2"])
+
+
+def robust(returns: Floats, stressed: Mapping[str, Floats], folds: int = 5) -> tuple[Gate, ...]:
+    """M3: does the mean keep its sign under worse terms, and in every stretch of time?"""
+    trimmed = without_best(returns)
+    means = {name: float(found.mean()) for name, found in stressed.items()}
+    means["without its best 1 %"] = float(trimmed.mean()) if len(trimmed) else 0.0
+    sign = np.sign(returns.mean()) if len(returns) else 0.0
+    lost = {name: mean for name, mean in means.items() if np.sign(mean) != sign}
+    shown = ", ".join(f"{name} {mean:+.2%}" for name, mean in means.items())
+    worst = min((fold_score(part) for part in np.array_split(returns, folds) if len(part) > 1), default=0.0)
+    return (
+        Gate("M3 terms", not lost, shown, RULES["M3"]),
+        Gate("M3 folds", worst >= -1.0, f"the worst of {folds} stretches is {worst:+.1f} standard errors", RULES["M3"]),
+    )
+
+
+def without_best(returns: Floats, share: float = 0.01) -> Floats:
+    """Leave the best windows out."""
+    drop = int(np.ceil(len(returns) * share))
+    return np.sort(returns)[: len(returns) - drop]
+
+
+def fold_score(returns: Floats) -> float:
+    """Give a mean in its own standard errors; 0 where nothing varies."""
+    error = float(returns.std(ddof=1) / np.sqrt(len(returns)))
+    return float(returns.mean()) / error if error > 0 else 0.0
+
+
+def plausible(returns: Floats, ceiling: float | None, rng: np.random.Generator) -> Gate:
+    """M4: is the profit one that theory allows?"""
+    if ceiling is None:
+        return skipped("M4", RULES["M4"], "the ceiling is unknown or withheld")
+    low, _ = bootstrap_interval(returns, rng, level=0.998, method=METHOD)
+    return Gate("M4", low <= ceiling, f"{low:+.2%} at least, {ceiling:+.2%} possible", RULES["M4"])
+
+
+def divergence(alarms: int | None) -> Gate:
+    """R7: did reward rise over checkpoints while money did not?"""
+    if alarms is None:
+        return skipped("R7", RULES["R7"], "no training that was watched")
+    return Gate("R7", alarms < ALARMS, f"{alarms} alarms during training, {ALARMS} stop it", RULES["R7"])
