@@ -5,9 +5,11 @@ Leaves out: weighing (validate.audit) and what the game gathers.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import secrets
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,11 +17,14 @@ import typer
 
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.errors import ConfigError, InputError
-from playproof.game import Game, game_names, load_game, resolve
+from playproof.events import Event
+from playproof.game import Column, Game, game_names, load_game, resolve
 from playproof.home import folder
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rich.console import RenderableType
+    from rich.progress import Progress, TaskID
 
     from playproof.game.auditing import Auditing, Material
     from playproof.validate.audit import AuditReport
@@ -39,7 +44,7 @@ def audit(
 ) -> None:
     """Audit recordings: hazard, holds by entry zone, bets, promises; one page says whether anything can be exploited.
 
-    Old recordings (a file, a folder or an archive) are imported into a temporary store, and nothing else is kept.
+    Old recordings (a file, a folder or an archive) are read into memory; nothing of them is stored.
 
     Example: playproof audit recordings.tar.gz --json
     """
@@ -83,8 +88,7 @@ def gather(path: Path, game: Game, auditing: Auditing) -> Material:
         return gather_dataset(path, game, auditing)
     if path.is_dir() and ((path / "log").is_dir() or (path / "events").is_dir()):
         return auditing.from_store(EventStore(path, game.columns))
-    with imported(path, game) as root:
-        return auditing.from_store(EventStore(root, game.columns))
+    return auditing.from_store(imported(path, game))
 
 
 def gather_dataset(path: Path, game: Game, auditing: Auditing) -> Material:
@@ -99,34 +103,63 @@ def gather_dataset(path: Path, game: Game, auditing: Auditing) -> Material:
     return auditing.from_rows(pl.concat([tables["observations"] for tables in dataset.sessions.values()]))
 
 
-@contextmanager
-def imported(path: Path, game: Game) -> Iterator[Path]:
-    """Import old recordings of whatever kind they are into a store that is thrown away."""
+class Kept:
+    """Imported events in memory: a log to write to, and tables to read from. Nothing of it is durable."""
+
+    failure: str | None = None
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._kinds = {column.name: column.kind for column in columns}
+        self._events: dict[str, list[Event]] = defaultdict(list)
+
+    def submit(self, events: Sequence[Event]) -> Future[None]:
+        """Take events."""
+        for event in events:
+            self._events[event.doc_type].append(event)
+        done = Future[None]()
+        done.set_result(None)
+        return done
+
+    def arrow(self, doc_type: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Give the named columns of a doc_type's events."""
+        import pyarrow as pa
+
+        kinds = {"int": pa.int64(), "money": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+        types = {name: kinds.get(kind, pa.string()) for name, kind in self._kinds.items()} | {"seq": pa.int64()}
+        found = self._events[doc_type]
+        data = {
+            name: pa.array(
+                [event.columns.get(name) if name in self._kinds else getattr(event, name) for event in found],
+                types.get(name, pa.string()),
+            )
+            for name in columns or ()
+        }
+        return pa.table(data)
+
+
+def imported(path: Path, game: Game) -> Kept:
+    """Read old recordings of whatever kind they are."""
     from playproof.cli.importing import find_zone
     from playproof.game.importing import Setting
     from playproof.record.importing import Import
-    from playproof.record.redaction import Redaction, load_key
-    from playproof.store import EventLog
+    from playproof.record.redaction import KEY_BYTES, Redaction
 
+    key = secrets.token_bytes(KEY_BYTES)
     for kind, lazy in game.importers.items():
-        importer = resolve(lazy)
-        with tempfile.TemporaryDirectory(prefix="playproof-audit-") as place:
-            root = Path(place)
-            key = load_key(root)
-            setting = Setting(find_zone(importer.zone), lambda key=key: Redaction(key))  # type: ignore[misc]
-            with EventLog.open(root, game.columns) as log, progress() as bar:
-                task = bar.add_task("reading", total=None)
-                report = Import(path, kind, importer, setting, log).run(
-                    lambda what, done, total, bar=bar, task=task: bar.update(  # type: ignore[misc]
-                        task, description=what, completed=done, total=total
-                    )
-                )
-            if report.rounds:
-                note(f"{report.files} {kind} files, {report.rounds} windows, {report.corrupt_lines} corrupt lines")
-                yield root
-                return
+        importer, log = resolve(lazy), Kept(game.columns)
+        work = Import(path, kind, importer, Setting(find_zone(importer.zone), lambda: Redaction(key)), log)
+        with progress() as bar:
+            task = bar.add_task("reading", total=None)
+            report = work.run(partial(_advance, bar, task))
+        if report.rounds:
+            note(f"{report.files} {kind} files, {report.rounds} windows, {report.corrupt_lines} corrupt lines")
+            return log
     kinds = ", ".join(game.importers) or "none"
     raise InputError(f"expected recordings of a known kind ({kinds}) at {path}, found none that can be read")
+
+
+def _advance(bar: Progress, task: TaskID, what: str, done: int, total: int | None) -> None:
+    bar.update(task, description=what, completed=done, total=total)
 
 
 def shown(report: AuditReport) -> RenderableType:
