@@ -1,0 +1,139 @@
+"""Recordings that tests of episodes and data sets share: scripted players at a real table, and simulated sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from playproof.episodes import segment_session
+from playproof.events import Event
+from playproof.game import Frame, Game, load_game, resolve
+from playproof.game.laid import Ask, Batch, Laid, lay
+from playproof.games.crash.actions import ADJUSTMENTS, PERCENTAGES
+from playproof.games.crash.protocol import Phase
+from playproof.games.crash.sample import Recording, Script, record
+from playproof.store import EventLog
+from playproof.store.parts import schema, to_events
+
+ACTIONS = ("BUY", "SELL", "SIDEBET")
+SMALL = tuple(button for button in ADJUSTMENTS if button not in ("INC_1", "MAX", "DOUBLE"))
+"""Adjustments that leave a player money for many rounds."""
+
+
+@cache
+def crash() -> Game:
+    return load_game("crash")
+
+
+@cache
+def batch() -> Batch:
+    assert crash().batch is not None
+    found = resolve(crash().batch)  # type: ignore[arg-type]
+    assert isinstance(found, Batch)
+    return found
+
+
+def decoded(frames: Sequence[Frame], session_id: str = "test") -> tuple[Event, ...]:
+    """Give a recording's frames as one session's events."""
+    told = zip(frames, crash().decode(frames), strict=True)
+    facts = [(frame, fact) for frame, of in told for fact in of]
+    return tuple(
+        fact.event(frame.ts, session_id, seq, direction=frame.direction) for seq, (frame, fact) in enumerate(facts)
+    )
+
+
+def random_script(seed: int, rounds: int, often: float = 0.2, shares: bool = True) -> Script:
+    """Press up to three adjustments and then perhaps an action at random points, the cooldown included."""
+    rng = np.random.default_rng(seed)
+    adjusts = (*SMALL, *(PERCENTAGES if shares else ()))
+    script: dict[tuple[int, Phase, int], tuple[str, ...]] = {}
+    for number in range(rounds):
+        points = [(Phase.PRESALE, 0), *((Phase.ACTIVE, tick) for tick in range(400))]
+        for phase, tick in points:
+            if rng.random() < often:
+                pressed = [str(rng.choice(adjusts)) for _ in range(int(rng.integers(0, 4)))]
+                if rng.random() < 0.6 or not pressed:
+                    pressed.append(str(rng.choice(ACTIONS)))
+                script[number, phase, tick] = tuple(pressed)
+    return script
+
+
+@cache
+def played(seed: int, rounds: int, often: float = 0.2, world: str = "published") -> tuple[Recording, tuple[Event, ...]]:
+    """Record a scripted player at a table without a crowd."""
+    recording = record(seed, random_script(seed, rounds, often), rounds, world=world, crowded=False)
+    return recording, decoded(recording.frames, f"played-{seed}")
+
+
+def dealt(session_id: str, seed: int, rounds: int) -> Mapping[str, pa.Table]:
+    """Deal a spectator's session of simulated rounds."""
+    deal = batch().deal
+    assert deal is not None
+    return deal(session_id, seed, 0, rounds)
+
+
+def dealt_events(tables: Mapping[str, pa.Table]) -> list[Event]:
+    """Give a dealt session as events."""
+    shape = schema(crash().columns)
+    found = [event for table in tables.values() for event in to_events(_whole(table, shape))]
+    return sorted(found, key=lambda event: event.seq)
+
+
+def _whole(table: pa.Table, shape: pa.Schema) -> pa.Table:
+    from playproof.store.parts import fill
+
+    return fill(table, shape)
+
+
+def to_tables(events: Iterable[Event]) -> dict[str, pa.Table]:
+    """Give events as stored columns, by doc_type."""
+    by: dict[str, list[Event]] = {}
+    for event in events:
+        by.setdefault(event.doc_type, []).append(event)
+    fields = [field for field in schema(crash().columns) if field.name not in ("raw", "checksum")]
+    return {kind: pa.table({it.name: pa.array(_values(of, it.name), it.type) for it in fields}) for kind, of in by.items()}
+
+
+def _values(events: Sequence[Event], name: str) -> list[Any]:
+    if name in Event.__dataclass_fields__:
+        return [getattr(event, name) for event in events]
+    return [event.columns.get(name) for event in events]
+
+
+def both_ways(events: Sequence[Event], ask: Ask) -> tuple[Laid, Laid]:
+    """Lay a session out event by event, and at once."""
+    made = segment_session(crash(), events, ask)
+    slow = lay(crash(), events[0].session_id, made.episodes, made.left_out, ask)
+    return slow, batch().lay(to_tables(events), ask)
+
+
+def unlike(one: Laid, other: Laid) -> list[str]:
+    """Name everything in which two layouts differ, to the last bit."""
+    names = ("observations", "missing", "actions", "substeps", "effects", "age_ticks", "age_us")
+    found = [name for name in names if not same(getattr(one, name), getattr(other, name))]
+    found += [name for name in ("entries", "left_out", "features") if getattr(one, name) != getattr(other, name)]
+    for what in ("standings", "labels"):
+        ours, theirs = getattr(one, what), getattr(other, what)
+        found += sorted(set(ours) ^ set(theirs))
+        found += [name for name in ours if name in theirs and not same(ours[name], theirs[name])]
+    return found
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two arrays hold the same bits, NaN included."""
+    return one.shape == other.shape and np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
+
+
+def store(home: Path, events: Iterable[Event], *, compacted: bool = True, log: str = "main") -> None:
+    """Put events into a home's store."""
+    with EventLog.open(home, crash().columns, log) as opened:
+        opened.append(list(events))
+        if compacted:
+            from playproof.store.compaction import compact_log
+
+            compact_log(opened, final=True)
