@@ -26,7 +26,7 @@ LIMIT = 1_000.0
 class ArenaEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
     """One agent in a market of scripted others."""
 
-    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012  (as Gymnasium declares it)
+    metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012  (as Gymnasium declares it)
 
     def __init__(self, render_mode: str | None = None, reward: str = "alpha", **options: Any) -> None:
         self.render_mode = render_mode

@@ -73,7 +73,7 @@ def state(known: Known) -> dict[str, Any]:
 def _perps(known: Known) -> list[list[Any]]:
     """Give open perps: market, signed USD, move in percent since entry in favour of the position."""
     shown = []
-    for market, perp in known.own.perps.items():
+    for market, perp in sorted(known.own.perps.items(), key=lambda it: it[0]):
         price = known.public.price(market)
         move = perp.side * (price * perp.units / (perp.size * SHARE) - 1) if price and perp.size else 0.0
         shown.append([market, round(perp.side * from_units(perp.size)), _percent(move)])
@@ -84,7 +84,7 @@ def _shares(known: Known) -> list[list[Any]]:
     """Give held shares: market, side, number."""
     return [
         [market, name, round(from_units(held[side]))]
-        for market, held in known.own.shares.items()
+        for market, held in sorted(known.own.shares.items())
         for side, name in ((YES, "yes"), (NO, "no"))
         if held[side]
     ]
