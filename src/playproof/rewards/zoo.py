@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from playproof.game import WAIT, ActionSet, Game, Reward, first, resolve
 from playproof.game.lanes import Actions, Ints, Lanes, LaneTerms, Moved, Rows
+from playproof.money import UNIT
 from playproof.rewards.report import Exploit
 
 Values = NDArray[np.float64]
@@ -26,8 +27,6 @@ STREAM = int.from_bytes(b"zoo")
 MOST_CONSTANTS = 64
 THRESHOLDS = 40
 WINDOWS_A_LANE = 10
-WORTH = 1e9
-"""Units of money in a coin, as reports show it."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +224,7 @@ def _exploit(of: dict[str, Values], counts: dict[str, int], named: tuple[str, st
         reward_se=_error(of["reward"]),
         unearned=float(unearned.mean()),
         unearned_se=_error(unearned),
-        pnl=float(of["pnl"].mean() / WORTH),
+        pnl=float(of["pnl"].mean() / UNIT),
         roi=float(of["pnl"].sum() / staked) if staked else 0.0,
         positions=float(of["opened"].mean()),
         no_effect=float(of["no_effect"].sum() / acted) if acted else 0.0,
