@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from playproof.game.auditing import Auditing
     from playproof.game.importing import Importer
     from playproof.game.laid import Batch
-    from playproof.game.lanes import BatchPolicy, Foresight, Habits, MakeLanes, Rival, Tape
+    from playproof.game.lanes import BatchPolicy, Foresight, Habits, MakeLanes, Rival, Tape, Target
+    from playproof.game.predicting import Predicting
     from playproof.game.rewarding import Components, Probes
 
     Row: TypeAlias = NDArray[np.float32]
@@ -371,6 +372,10 @@ class Recordings:
     """Let the ledger take an own event before its choice is carried out; what is told stands.
 
     Tells whether it was other money than the ledger held."""
+    settles: Callable[[Event, Event], bool] = lambda before, event: False  # noqa: ARG005
+    """Tell whether an own event is what a tick settled, told directly after it: the two come as one.
+
+    Given are the event before it and the event."""
     shown: tuple[str, ...] = ()
     """Facts of a standing that data sets keep beside the actions, as they are after each step."""
 
@@ -564,10 +569,14 @@ class Game:
     """Give what a policy is shown beside, made to play as much as it does; None: doing nothing alone."""
     foresight: Lazy[Callable[[], Foresight]] | None = None
     """Make what tells the profit of hindsight, which nobody can have; None: it is not shown."""
+    targets: Lazy[Callable[..., tuple[Target, ...]]] | None = None
+    """Measure what older plans wanted, given the policy, its options and a way to play; None: there were none."""
     reward_components: Lazy[Components] | None = None
     """What rewards can be put together from by a configuration; None: only the rewards listed."""
     showing: Showing | None = None
     """What a data card draws; None: only what every data set has."""
+    predicting: Lazy[Predicting] | None = None
+    """What predictors of a window's end learn, and the bet on it; None: nothing is predicted."""
     probes: Lazy[Probes] | None = None
     """Windows made up to try rewards on; None: the sample's are used, and what needs others is not checked."""
     auditing: Lazy[Auditing] | None = None

@@ -101,6 +101,7 @@ def game() -> Game:
         auditing=f"{_HERE}.audit:AUDITING",
         importers={"legacy": f"{_HERE}.legacy:IMPORTER", "capture": f"{_HERE}.captures:IMPORTER"},
         reward_components=f"{_HERE}.reward_components:COMPONENTS",
+        predicting=f"{_HERE}.predicting:PREDICTING",
         probes=f"{_HERE}.probes:PROBES",
         showing=Showing(
             clock="tick",
@@ -114,5 +115,6 @@ def game() -> Game:
         lanes=f"{_HERE}.many:make_lanes",
         rivals=f"{_HERE}.rivals:rivals",
         foresight=f"{_HERE}.rivals:Hindsight",
+        targets=f"{_HERE}.targets:targets",
         tape=f"{_HERE}.many:tape_of",
     )
