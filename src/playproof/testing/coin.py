@@ -77,8 +77,10 @@ COLUMNS = (
 FEATURES = (
     Feature("hint", "side", "hint", "+1 if the table hints at heads, -1 at tails", 0.0),
     Feature("last_flip", "side", "flip", "+1 if the last flip of this window was heads, -1 if tails", 0.0),
-    Feature("run_length", "flips", "flip", "how many flips in a row fell like the last one", 0.0),
-    Feature("flips_left", "flips", "hint", "flips of this window still to come, the hinted one included", 0.0),
+    Feature("run_length", "flips", "flip", "how many flips in a row fell like the last one", 0.0, "linear:5"),
+    Feature(
+        "flips_left", "flips", "hint", "flips of this window still to come, the hinted one included", 0.0, "linear:10"
+    ),
     Feature("balance", "coins", "cash, placed", "the player's cash", 1.0),
 )
 
@@ -363,4 +365,5 @@ def game() -> Game:
         },
         ceiling=ceiling,
         sample=sample,
+        lanes="playproof.testing.coin_lanes:make_lanes",
     )

@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,8 @@ class PPOConfig:
     stake: int = UNIT // 10
     """Reserved for each window, in the smallest unit."""
     balance: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What only this game can be asked for, such as the bet that stands in the field at first."""
     lanes: int = 512
     rollout: int = 64
     """Steps of each lane between updates."""
@@ -76,10 +78,10 @@ class PPOConfig:
     epochs: int = 4
     learning_rate: float = 1e-3
     schedule: str = "linear"
-    gamma: float = 0.97
+    gamma: float = 0.95
     gae_lambda: float = 0.9
     clip: float = 0.2
-    entropy: float = 0.003
+    entropy: float = 0.01
     entropy_schedule: str = "linear"
     value_weight: float = 0.5
     grad_norm: float = 0.5
@@ -215,13 +217,21 @@ class Table:
         """Make lanes to train on."""
         config = self.config
         terms = LaneTerms(
-            world, seed, self.observation, self.actions, self.reward, config.clock, config.balance, config.stake
+            world,
+            seed,
+            self.observation,
+            self.actions,
+            self.reward,
+            config.clock,
+            config.balance,
+            config.stake,
+            config.options,
         )
         return make_lanes(self.game, terms, count)
 
     def evaluate(self, policy: NetworkPolicy, world: str) -> Rollout:
         """Play a policy greedily over the validation windows."""
-        options = RolloutOptions(self.observation, self.actions, self.config.clock, self.reward)
+        options = RolloutOptions(self.observation, self.actions, self.config.clock, self.reward, 0, self.config.options)
         return rollout(
             self.game,
             BatchPlayer(policy),
