@@ -28,6 +28,8 @@ TICKS = (10, 40, 100, 138, 200, 400)
 """Lengths at which the survival table compares."""
 POINTS = 200
 """Points of a curve."""
+ADJUSTED = "adjustment"
+"""A choice of a head after the first."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COLOURS = ("#2a6f97", "#e07a5f", "#81b29a", "#f2cc8f", "#6d597a", "#b56576", "#355070", "#8d99ae")
 _GREY = "#b8bec6"
@@ -44,7 +46,7 @@ class Counted:
     starts: dict[str, tuple[datetime, int]] = field(default_factory=dict)
     """When each window began, and the steps of its longest episode."""
     actions: list[Counter[str]] = field(default_factory=list)
-    """Names by head."""
+    """Names by head; the first of a later head adjusts nothing and is not counted."""
     phases: dict[str, Counter[str]] = field(default_factory=dict)
     """What was pressed, by phase."""
     missing: Counter[str] = field(default_factory=Counter)
@@ -86,7 +88,8 @@ def _count_steps(found: Counted, dataset: Dataset, tables: SessionTables, showin
     found.steps += taken.height
     for place, names in enumerate(heads):
         numbers = taken[f"head_{place}"].value_counts()
-        found.actions[place].update({names[index]: int(times) for index, times in numbers.iter_rows()})
+        chosen = {names[index]: int(times) for index, times in numbers.iter_rows() if index or not place}
+        found.actions[place].update(chosen)
     for name in dataset.manifest["stored_features"]:
         found.missing[name] += int(rows[f"{name}__missing"].sum())
     if showing is not None and showing.phase in rows.columns:
@@ -96,10 +99,10 @@ def _count_steps(found: Counted, dataset: Dataset, tables: SessionTables, showin
 
 
 def _pressed(taken: pl.DataFrame, heads: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
-    """Name what was pressed at each step: the choice of every head that is not its first, which does nothing."""
+    """Name what was pressed at each step, by the first head or, for those that only adjust something, together."""
     columns = [taken[f"head_{place}"].to_list() for place in range(len(heads))]
     for row in zip(*columns, strict=True):
-        yield tuple(heads[place][index] for place, index in enumerate(row) if index)
+        yield tuple(ADJUSTED if place else heads[place][index] for place, index in enumerate(row) if index)
 
 
 def _count_episodes(found: Counted, session: str, tables: SessionTables) -> None:
@@ -136,7 +139,7 @@ def write_card(dataset: Dataset, path: Path) -> Path:
     sections = [
         _section("How long windows last", *_lengths(found, game, dataset.manifest["world"])),
         _section("What was done", _bars(_mix(found), "steps", log=True), _action_note(found)),
-        _section("Presses by phase", *_phases(found, game.showing)),
+        _section("Presses by phase", *_phases(found, game.showing, dataset.manifest["actions"]["heads"][0])),
         _section("Example episodes", *_examples(dataset, found, game)),
         _section("Rewards", *_rewards(found, dataset.manifest["reward"])),
         _section("What is unknown", _bars(_missing(found), "share of steps"), _MISSING_NOTE),
@@ -156,12 +159,13 @@ def _lengths(found: Counted, game: Game, world: str | None) -> Iterator[Figure |
     longest = max(found.lengths)
     ticks = np.unique(np.linspace(0, longest, min(POINTS, longest + 1)).astype(int))
     lasting = [float(np.mean(np.array(found.lengths) > tick)) for tick in ticks]
-    lines = [_line(ticks.tolist(), lasting, "measured", _COLOURS[0])]
+    lines = [_line(ticks.tolist(), lasting, "measured", _COLOURS[0], shape="hv")]
     if game.showing.survival is not None:
         chance, name = resolve(game.showing.survival), world or first(game.worlds)
         theory = np.array([chance(name, int(tick)) for tick in ticks])
         noise = 2 * np.sqrt(theory * (1 - theory) / len(found.lengths))
-        band = [*(theory + noise).tolist(), *(theory - noise)[::-1].tolist()]
+        above, below = np.minimum(theory + noise, 1.0), np.maximum(theory - noise, 0.0)
+        band = [*above.tolist(), *below[::-1].tolist()]
         lines = [
             {
                 "x": [*ticks.tolist(), *ticks[::-1].tolist()],
@@ -181,7 +185,7 @@ def _lengths(found: Counted, game: Game, world: str | None) -> Iterator[Figure |
     if rows:
         worst = max(abs(row["z"]) for row in rows)
         yield _table(
-            ("longer than", "measured", "theory", "standard error", "z"),
+            ("longer than", "measured", "theory", "error", "z"),
             [
                 (
                     int(row["ticks"]),
@@ -200,25 +204,33 @@ def _lengths(found: Counted, game: Game, world: str | None) -> Iterator[Figure |
 
 
 def _mix(found: Counted) -> dict[str, float]:
-    """Give every action that was taken; the first name of each later head does nothing and is left out."""
-    names = Counter(found.actions[0])
-    for head in found.actions[1:]:
-        names.update({name: times for place, (name, times) in enumerate(sorted(head.items())) if place or name})
-    return {name: float(times) for name, times in names.most_common() if name not in ("NONE", "KEEP")}
+    """Give every choice that was made, of all heads."""
+    names: Counter[str] = Counter()
+    for head in found.actions:
+        names.update(head)
+    return {name: float(times) for name, times in names.most_common()}
 
 
 def _action_note(found: Counted) -> str:
     waits, total = found.actions[0][WAIT], sum(found.actions[0].values())
     acted = total - waits
-    return f"{total} steps: {waits} say {WAIT}, {acted} are orders. Every tick in which one could act is a step."
+    return (
+        f"{total} steps: {waits} say {WAIT}, adjustments among them, {acted} are orders. Every tick in which one could"
+        " act is a step."
+    )
 
 
-def _phases(found: Counted, showing: Showing | None) -> Iterator[Figure | str]:
+def _colour(name: str, head: Sequence[str]) -> str:
+    """Give an action the same colour everywhere."""
+    return _COLOURS[(head.index(name) if name in head else 0) % len(_COLOURS)]
+
+
+def _phases(found: Counted, showing: Showing | None, heads: Sequence[str]) -> Iterator[Figure | str]:
     if showing is None or showing.phase is None:
         yield "This game has no phases."
         return
     if not found.phases:
-        yield "Nobody pressed anything in these recordings: they are a spectator's."
+        yield "Nobody pressed anything in these recordings."
         return
     names = list(dict.fromkeys(name for phase in showing.phases for name in found.phases.get(phase, ())))
     phases = [phase for phase in showing.phases if phase in found.phases]
@@ -228,9 +240,9 @@ def _phases(found: Counted, showing: Showing | None) -> Iterator[Figure | str]:
             "name": name,
             "x": phases,
             "y": [found.phases[phase][name] for phase in phases],
-            "marker": {"color": _COLOURS[place % len(_COLOURS)]},
+            "marker": {"color": _colour(name, heads)},
         }
-        for place, name in enumerate(names)
+        for name in names
     ]
     yield _figure(bars, y="presses", barmode="stack")
 
@@ -258,8 +270,9 @@ def _example(dataset: Dataset, session: str, window: str, showing: Showing) -> F
             x, y = marks.setdefault(name, ([], []))
             x.append(ticks[place])
             y.append(prices[place])
-    for place, (name, (x, y)) in enumerate(sorted(marks.items())):
-        mark = {"size": 9, "color": _COLOURS[place % len(_COLOURS)], "line": {"width": 1, "color": "white"}}
+    for name, (x, y) in sorted(marks.items(), key=lambda each: each[0] != ADJUSTED):
+        size = 6 if name == ADJUSTED else 9
+        mark = {"size": size, "color": _colour(name, heads[0]), "line": {"width": 1, "color": "white"}}
         lines.append({"x": x, "y": y, "mode": "markers", "name": name, "marker": mark})
     return _figure(lines, x=showing.clock, y=showing.price)
 
@@ -318,8 +331,8 @@ def _left_out(left: Sequence[Mapping[str, str]]) -> Iterator[Figure | str]:
     yield f"<details><summary>all {len(left)}</summary>{_table(('window', 'session', 'reason'), rows)}</details>"
 
 
-def _line(x: Sequence[float], y: Sequence[float], name: str, colour: str, dash: str = "solid") -> dict[str, Any]:
-    return {"x": x, "y": y, "mode": "lines", "name": name, "line": {"color": colour, "dash": dash, "width": 2}}
+def _line(x: Sequence[float], y: Sequence[float], name: str, colour: str, **line: str) -> dict[str, Any]:
+    return {"x": x, "y": y, "mode": "lines", "name": name, "line": {"color": colour, "width": 2, **line}}
 
 
 def _bars(values: Mapping[str, float], x: str, *, log: bool = False) -> Figure | str:
@@ -334,7 +347,8 @@ def _bars(values: Mapping[str, float], x: str, *, log: bool = False) -> Figure |
         "margin": {"l": 150, "r": 16, "t": 10, "b": 44},
     }
     if log:
-        figure["layout"]["xaxis"] = figure["layout"]["xaxis"] | {"type": "log"}
+        decades = [-0.1, float(np.log10(max(lengths))) + 0.1]
+        figure["layout"]["xaxis"] = figure["layout"]["xaxis"] | {"type": "log", "range": decades, "dtick": 1}
     return figure
 
 
@@ -348,7 +362,7 @@ def _figure(data: Sequence[Mapping[str, Any]], x: str = "", y: str = "", *, log:
             "font": {"family": "system-ui, sans-serif", "size": 12, "color": "#22303c"},
             "paper_bgcolor": "white",
             "plot_bgcolor": "white",
-            "legend": {"orientation": "h", "y": 1.12, "x": 0},
+            "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
             "showlegend": len(data) > 1,
             "xaxis": {"title": {"text": x}, "gridcolor": "#eceff2", "zeroline": False, "automargin": True},
             "yaxis": {
@@ -416,7 +430,7 @@ section{background:#fff;border:1px solid #e3e7eb;border-radius:10px;padding:16px
 .tile{background:#fff;border:1px solid #e3e7eb;border-radius:10px;padding:10px 12px}
 .tile b{display:block;font-size:21px;font-variant-numeric:tabular-nums}.tile span{color:#5d6b78;font-size:12px}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
-th,td{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid #eceff2;white-space:nowrap}
+th,td{text-align:left;padding:4px 10px 4px 0;border-bottom:1px solid #eceff2;white-space:nowrap}
 .figure{width:100%}details{margin-top:8px}summary{cursor:pointer;color:#2a6f97}
 """
 _SCRIPT = """
