@@ -162,6 +162,18 @@ class Rival:
     player: BatchPolicy
 
 
+@dataclass(frozen=True)
+class Target:
+    """Something that was once wanted of a policy, and what a dummy scores there."""
+
+    name: str
+    wanted: str
+    policy: float | None
+    """None where it cannot be measured."""
+    dummy: str
+    dummy_score: float | None
+
+
 class Foresight(BatchPolicy, Protocol):
     """A policy that waits, watches, and tells afterwards what knowing the future would have earned."""
 

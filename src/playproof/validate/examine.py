@@ -20,7 +20,7 @@ from playproof.evaluate.metrics import Metrics, measure
 from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
 from playproof.evaluate.trials import Selection, Trial, record_trial, trial_of, trials, weigh_selection
 from playproof.game import Game, resolve
-from playproof.game.lanes import Habits, Rival, Tape
+from playproof.game.lanes import BatchPolicy, Habits, Rival, Tape, Target
 from playproof.validate import gates
 from playproof.validate.gates import RULES, Gate, skipped
 from playproof.validate.leaks import altered_events, check_future, fold_rows
@@ -35,6 +35,8 @@ STREAM = int.from_bytes(b"valid")
 LATENCY = 2
 SLIPPAGE = 1
 IDLE = "do nothing"
+TARGET_WINDOWS = 1180
+"""Windows on which targets of older plans are measured: 20 stretches of 59."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class Examination:
     selection: Selection
     needed: Needed
     verdict: Verdict
+    targets: tuple[Target, ...] = ()
+    """What older plans wanted, each with the score of a dummy."""
     e_logs: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
@@ -139,6 +143,7 @@ def examine(
         selection=selection,
         needed=needed,
         verdict=conclude(score, asked, plan.ceiling, needed.windows, rng),
+        targets=_targets(game, subject, plan),
         e_logs=e_process(score.returns).logs,
     )
 
@@ -193,6 +198,18 @@ def _hindsight(game: Game, subject: Subject, plan: Plan) -> NDArray[np.int64] | 
     watching = resolve(game.foresight)()
     rollout(game, watching, plan.source, plan.rounds, plan.seed, stake=subject.stake, balance=plan.balance)
     return watching.best(plan.rounds, subject.stake)
+
+
+def _targets(game: Game, subject: Subject, plan: Plan) -> tuple[Target, ...]:
+    """Measure what older plans wanted, of the policy and of dummies."""
+    if game.targets is None:
+        return ()
+    some = replace(plan, rounds=min(plan.rounds, TARGET_WINDOWS))
+
+    def play(player: BatchPolicy, options: RolloutOptions) -> Rollout:
+        return _play(game, replace(subject, player=player), some, options)
+
+    return resolve(game.targets)(subject.player, subject.options, play)
 
 
 def _look(subject: Subject, plan: Plan, played: Rollout, now: datetime) -> Trial:

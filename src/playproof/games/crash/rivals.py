@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from playproof.game.lanes import Habits, Rival
 from playproof.games.crash.actions import ACTIONS
 from playproof.games.crash.baselines import (
-    ACTIVE,
     PHASE,
     PRICE,
     Actions,
@@ -28,6 +27,7 @@ from playproof.games.crash.baselines import (
     Scripted,
     Wait,
 )
+from playproof.games.crash.fold import ACTIVE
 from playproof.games.crash.ledger import MIN_BET
 from playproof.money import UNIT
 
