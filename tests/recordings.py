@@ -21,8 +21,9 @@ from playproof.store import EventLog
 from playproof.store.parts import schema, to_events
 
 ACTIONS = ("BUY", "SELL", "SIDEBET")
-SMALL = tuple(button for button in ADJUSTMENTS if button not in ("INC_1", "MAX", "DOUBLE"))
-"""Adjustments that leave a player money for many rounds."""
+BOLD = tuple(button for button in ADJUSTMENTS if button not in ("INC_1", "MAX"))
+CAREFUL = ("CLEAR", "HALF", "INC_001")
+"""Adjustments that leave a player money for a hundred rounds."""
 
 
 @cache
@@ -47,10 +48,10 @@ def decoded(frames: Sequence[Frame], session_id: str = "test") -> tuple[Event, .
     )
 
 
-def random_script(seed: int, rounds: int, often: float = 0.2, shares: bool = True) -> Script:
+def random_script(seed: int, rounds: int, often: float, adjustments: Sequence[str]) -> Script:
     """Press up to three adjustments and then perhaps an action at random points, the cooldown included."""
     rng = np.random.default_rng(seed)
-    adjusts = (*SMALL, *(PERCENTAGES if shares else ()))
+    adjusts = (*adjustments, *PERCENTAGES)
     script: dict[tuple[int, Phase, int], tuple[str, ...]] = {}
     for number in range(rounds):
         points = [(Phase.PRESALE, 0), *((Phase.ACTIVE, tick) for tick in range(400))]
@@ -64,9 +65,11 @@ def random_script(seed: int, rounds: int, often: float = 0.2, shares: bool = Tru
 
 
 @cache
-def played(seed: int, rounds: int, often: float = 0.2, world: str = "published") -> tuple[Recording, tuple[Event, ...]]:
+def played(
+    seed: int, rounds: int, often: float = 0.2, world: str = "published", adjustments: tuple[str, ...] = BOLD
+) -> tuple[Recording, tuple[Event, ...]]:
     """Record a scripted player at a table without a crowd."""
-    recording = record(seed, random_script(seed, rounds, often), rounds, world=world, crowded=False)
+    recording = record(seed, random_script(seed, rounds, often, adjustments), rounds, world=world, crowded=False)
     return recording, decoded(recording.frames, f"played-{seed}")
 
 
@@ -96,7 +99,9 @@ def to_tables(events: Iterable[Event]) -> dict[str, pa.Table]:
     for event in events:
         by.setdefault(event.doc_type, []).append(event)
     fields = [field for field in schema(crash().columns) if field.name not in ("raw", "checksum")]
-    return {kind: pa.table({it.name: pa.array(_values(of, it.name), it.type) for it in fields}) for kind, of in by.items()}
+    return {
+        kind: pa.table({it.name: pa.array(_values(of, it.name), it.type) for it in fields}) for kind, of in by.items()
+    }
 
 
 def _values(events: Sequence[Event], name: str) -> list[Any]:

@@ -2,7 +2,8 @@
 
 A step is a decision point. The recorded player's choice belongs to the last tick received before it, by the order of
 the recording, which is the page's own; a decision point without a choice is a step of WAIT; every choice is a step
-of its own, and further ones at the same point are substeps. Choices after the window's end are carried out and
+of its own, and further ones at the same point are substeps. What a tick settled and told directly after itself
+belongs to it, and is known at its step. Choices after the window's end are carried out and
 counted, but are no steps. Nothing after a step changes it, and nothing is filled in: what the player was told is
 carried forward, and each step says how old it is.
 
@@ -94,6 +95,8 @@ class _Walk:
         self.view, self.ledger = View(game, ask.observation), resolve(game.ledger)(terms)
         self.spans = spans(events)
         self.updated: Event | None = None
+        self.last: Event | None = None
+        self.pending: Event | None = None
         self.ticks = 0
         self.episodes: list[Episode] = []
         self.left_out: list[LeftOut] = []
@@ -110,6 +113,9 @@ class _Walk:
     def run(self) -> None:
         """Take every event."""
         for event in self.events:
+            if self.pending is not None and self.last is not None and not self.rules.settles(self.last, event):
+                self._look()
+            self.last = event
             if event.window_id in self.spans and (self.notes is None or self.notes.window_id != event.window_id):
                 self._close()
                 self._open(Notes(self.game, event.window_id, self.seat, self.ledger, event))
@@ -117,7 +123,15 @@ class _Walk:
                 self._take_world(event)
             else:
                 self._take_own(event)
+        self._look()
         self._close()
+
+    def _look(self) -> None:
+        """Note the decision point that has come, with what it settled."""
+        if self.pending is not None and self.notes is not None and self.last is not None:
+            self._decide(self.notes, self.pending, self.last)
+            self.undecided = True
+        self.pending = None
 
     def _take_world(self, event: Event) -> None:
         self.view.apply(event)
@@ -130,8 +144,7 @@ class _Walk:
             self._wait_if_undecided()
             self.ticks += 1
             self.decided += 1
-            self._decide(self.notes, event, event)
-            self.undecided = True
+            self.pending = event
 
     def _take_own(self, event: Event) -> None:
         self.corrected += self.rules.hear(self.ledger, event)

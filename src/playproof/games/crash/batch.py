@@ -425,6 +425,11 @@ class Walked:
                 others.numbers("avg_cost"),
                 others.numbers("sidebet_stake", fill=-1),
                 others.numbers("sidebet_end_tick"),
+                np.where(
+                    others.mapped("sidebet_type", {"payout": 1}) * own == 1,
+                    others.mapped("event_name", {c.BET: 1}),
+                    others.mapped("event_name", {c.PLAYER: 2}),
+                ),
             ]
         )
         priced = ticks.valid("tick") & ticks.valid("price") & ticks.valid("game_phase")

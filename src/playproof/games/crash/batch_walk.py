@@ -25,8 +25,9 @@ inlined = compiler(__file__, SOURCES, inline=True)
 
 D_NONE, D_PRESS, D_PRESS_ACTION, D_ORDER, D_TOP_UP, D_ACK, D_REFUSED, D_PLAYER = range(8)
 """What an own event means for the ledger."""
-DEED, BET, SHARE, LED, CASH, QTY, AVG_COST, STAKE, END_TICK = range(9)
-"""Places in what own events tell; -1 where nothing is told. LED: a press led to it."""
+DEED, BET, SHARE, LED, CASH, QTY, AVG_COST, STAKE, END_TICK, SETTLES = range(10)
+"""Places in what own events tell; -1 where nothing is told. LED: a press led to it. SETTLES: 1 for the result of a
+sidebet, 2 for the player's money."""
 N_TICK, N_LATE, N_ROUND = 1, 2, 3
 KEPT, LACKING, STRAYS, EMPTY, SHORT = range(5)
 """What became of a window."""
@@ -51,8 +52,8 @@ WALK = np.dtype(
     [
         *((name, "i8") for name in ("window", "row", "step", "first_row", "first_step", "opened")),
         *((name, "i8") for name in ("anchor", "anchor_tick", "decided_at", "substep", "ticks", "updated_us")),
-        *((name, "i8") for name in ("strays", "late", "corrected", "decided", "min_ticks", "start_us")),
-        *((name, "i1") for name in ("undecided", "over", "is_updated", "player", "begun")),
+        *((name, "i8") for name in ("strays", "late", "corrected", "decided", "min_ticks", "start_us", "last_us")),
+        *((name, "i1") for name in ("undecided", "over", "is_updated", "player", "begun", "pending")),
         *((name, "i8") for name in ("bet", "share", "cash", "qty", "avg_cost", "stake", "end_tick", "orders")),
         *((name, "i1") for name in ("pressed", "told", "filled", "granted")),
         ("id_hash", "f8"),
@@ -335,6 +336,17 @@ def walk(
         from_ticks = i < len(t_seq) and (j >= len(o_seq) or t_seq[i] < o_seq[j])
         window = t_window[i] if from_ticks else o_window[j]
         now = t_ts[i] if from_ticks else o_ts[j]
+        if k.pending != 0:
+            if not from_ticks and o_told[SETTLES, j] == k.pending:
+                k.pending += 1
+            else:
+                known.look(s, h, kind, out, k.row)
+                known.mark_missing(s, h, kind, missing, k.row)
+                stand(lane, ints, floats, k.row)
+                decide(k, windows[k.window], k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels)
+                k.undecided = 1
+                k.pending = 0
+        k.last_us = now
         if window >= 0 and window != k.window and windows[window].closed == 0:
             if k.window >= 0:
                 row = k.row
@@ -345,7 +357,6 @@ def walk(
             open_window(k, window, now)
             order_of[opened] = window
             opened += 1
-        decides = False
         chooses = False
         if from_ticks:
             if t_kind[i] == known.TICK:
@@ -389,10 +400,11 @@ def walk(
                 else:
                     k.anchor += 1
                     k.anchor_tick = t_tick[i]
-                decides = phase == PRESALE or phase == ACTIVE
-                if decides:
+                if phase == PRESALE or phase == ACTIVE:
                     k.ticks += 1
                     k.decided += 1
+                    k.undecided = 0
+                    k.pending = 1
             i += 1
         else:
             if o_own[j] == 0:
@@ -410,15 +422,14 @@ def walk(
             k.late += k.over
             act(k, lane, lots, cfg, o_action[j, 0], o_action[j, 1], o_action[j, 2] if heads == 3 else 0)
             chooses = False
-        if decides or (chooses and k.undecided == 0):
+        if chooses and k.undecided == 0:
             substep = 0
-            if not decides and k.step > k.first_step and k.decided_at == k.anchor:
+            if k.step > k.first_step and k.decided_at == k.anchor:
                 substep = k.substep + 1
             known.look(s, h, kind, out, k.row)
             known.mark_missing(s, h, kind, missing, k.row)
             stand(lane, ints, floats, k.row)
             decide(k, windows[k.window], now, substep, actions, substeps, effects, age_ticks, age_us, labels)
-            k.undecided = decides
         if chooses:
             at = k.step - 1
             for head in range(heads):
@@ -434,6 +445,11 @@ def walk(
                     k.updated_us = now
                     k.ticks = 0
             j += 1
+    if k.pending != 0:
+        known.look(s, h, kind, out, k.row)
+        known.mark_missing(s, h, kind, missing, k.row)
+        stand(lane, ints, floats, k.row)
+        decide(k, windows[k.window], k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels)
     if k.window >= 0:
         row = k.row
         if close_window(k, windows[k.window]):

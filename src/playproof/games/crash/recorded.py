@@ -55,4 +55,12 @@ def terms(events: Sequence[Event], asked: Terms) -> Terms:
     return replace(asked, cash=cash) if cash is not None else asked
 
 
-RECORDINGS = Recordings(anchors, ends, updates, lack, terms, CrashLedger.hear, ("bet_amount", "sell_share", "sidebet_stake"))
+def settles(before: Event, event: Event) -> bool:
+    """Tell whether a tick has just ended a sidebet: the table tells the result and the money with it."""
+    if event.event_name == c.BET:
+        return before.event_name == c.TICK and event.columns.get("sidebet_type") == "payout"
+    return event.event_name == c.PLAYER and before.event_name == c.BET
+
+
+SHOWN = ("bet_amount", "sell_share", "sidebet_stake")
+RECORDINGS = Recordings(anchors, ends, updates, lack, terms, CrashLedger.hear, settles, SHOWN)
