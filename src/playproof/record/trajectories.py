@@ -135,6 +135,10 @@ class TrajectoryRecorder:
         """End a trajectory; `more` are further fields of `End`."""
         self.writer.write(self.ended(trajectory_id, End(final_balance, final_pnl, **more)))
 
+    def new_key(self) -> str:
+        """Make an idempotency key for a request that came without one."""
+        return new_id(self.clock(), self._rng)
+
     def record_start(self, start: Start) -> writes.Named:
         """Begin a trajectory and give its id and window."""
         named = self.name(start)

@@ -1,0 +1,238 @@
+"""Who may speak to the trajectory server and the proxy: addresses, hosts, origins, tokens, sizes and rates.
+
+An ASGI wrapper that refuses before the application sees anything. Roles are deny by default: a route that no role
+names is nobody's.
+Leaves out: TLS, which a reverse proxy brings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import orjson
+from fastapi import HTTPException
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from playproof.errors import ConfigError
+
+Role = Literal["record", "read"]
+OPEN_PATHS = ("/healthz",)
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+MOST_BYTES = 8 << 20
+CLIENTS = 10_000
+"""Clients whose rates are remembered."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one client may ask for."""
+
+    bytes: int = MOST_BYTES
+    """Of one request's body."""
+    rate: float = 2_000.0
+    """Requests a second, in the long run."""
+    burst: float = 4_000.0
+    """Requests at once."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of each role; without any, everybody who reaches the address may do everything."""
+
+    record: str | None = None
+    read: str | None = None
+
+    def roles(self, shown: str | None) -> frozenset[Role]:
+        """Give the roles of who shows a token."""
+        if self.record is None and self.read is None:
+            return frozenset(("record", "read"))
+        given = (shown or "").encode()
+        if self.record is not None and hmac.compare_digest(given, self.record.encode()):
+            return frozenset(("record", "read"))
+        if self.read is not None and hmac.compare_digest(given, self.read.encode()):
+            return frozenset(("read",))
+        return frozenset()
+
+
+def read_tokens(path: Path) -> Tokens:
+    """Read the tokens from a file that only its owner may read; make both if there is no file."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = {"record": secrets.token_urlsafe(32), "read": secrets.token_urlsafe(32)}
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(orjson.dumps(made))
+        return Tokens(**made)
+    if path.stat().st_mode & 0o077:
+        raise ConfigError(f"expected token file {path} with mode 600, found another; run: chmod 600 {path}")
+    try:
+        told = orjson.loads(path.read_bytes())
+        tokens = Tokens(str(told["record"]), str(told["read"]))
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise ConfigError(f"expected an object with record and read in {path}; delete it to get new tokens") from error
+    if min(len(tokens.record or ""), len(tokens.read or "")) < 16:
+        raise ConfigError(f"expected tokens of at least 16 characters in {path}; delete it to get new ones")
+    return tokens
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address can only be reached from this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_address(host: str, tokens: Tokens) -> None:
+    """Refuse to listen beyond this machine without tokens."""
+    if not is_loopback(host) and tokens.record is None:
+        raise ConfigError(f"expected tokens for an address that others can reach, found none for {host}; use --tokens")
+
+
+def role_of(method: str, path: str) -> Role | None:
+    """Give the role that a request below /v1/ needs."""
+    if method in ("GET", "HEAD") and (path.startswith("/v1/") or path == "/openapi.json"):
+        return "read"
+    return "record" if method == "POST" and path.startswith("/v1/") else None
+
+
+@dataclass
+class _Bucket:
+    left: float
+    at: float
+
+
+@dataclass
+class Door:
+    """What the entrance knows: who may come in, how often, how much."""
+
+    tokens: Tokens = field(default_factory=Tokens)
+    limits: Limits = field(default_factory=Limits)
+    loopback: bool = True
+    roles: Callable[[str, str], Role | None] = role_of
+    """Give the role that a method on a path needs; None for nobody."""
+    clock: Callable[[], float] = time.monotonic
+    _buckets: OrderedDict[str, _Bucket] = field(default_factory=OrderedDict)
+
+    def refusal(self, method: str, path: str, headers: Mapping[str, str], client: str) -> tuple[int, str] | None:
+        """Give the status and the words of a refusal; None for who may come in."""
+        refused = self._foreign(method, headers)
+        if refused is not None or path in OPEN_PATHS:
+            return refused
+        shown = bearer(headers)
+        held = self.tokens.roles(shown)
+        if not held:
+            return 401, "expected a token as: Authorization: Bearer TOKEN"
+        if self.roles(method, path) not in held:
+            return 403, "expected a token that may do this"
+        return None if self._admits(shown or client) else (429, "expected fewer requests; wait a second")
+
+    def _foreign(self, method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
+        """Refuse other hosts' names, and pages of other servers."""
+        host = headers.get("host", "")
+        name = _host_name(host)
+        if not name or (self.loopback and name not in LOOPBACK_NAMES):
+            return 421, "expected a host name of this server"
+        origin = headers.get("origin")
+        if method not in ("GET", "HEAD") and origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            return 403, "expected no page, or one of this server"
+        return None
+
+    def _admits(self, client: str) -> bool:
+        """Take one request from a client's bucket, which fills at the rate."""
+        now, limits = self.clock(), self.limits
+        bucket = self._buckets.setdefault(client, _Bucket(limits.burst, now))
+        self._buckets.move_to_end(client)
+        if len(self._buckets) > CLIENTS:
+            self._buckets.popitem(last=False)
+        bucket.left = min(limits.burst, bucket.left + (now - bucket.at) * limits.rate)
+        bucket.at = now
+        if bucket.left < 1:
+            return False
+        bucket.left -= 1
+        return True
+
+
+def bearer(headers: Mapping[str, str]) -> str | None:
+    """Give the token that a request shows."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def scope_of(headers: Mapping[str, str]) -> str:
+    """Name whose idempotency keys these are, without telling the token."""
+    return hashlib.sha256((bearer(headers) or "").encode()).hexdigest()[:16]
+
+
+def _host_name(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+class Entrance:
+    """Wrap an ASGI application with a door."""
+
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self._app, self.door = app, door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in or refuse it."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        client = (scope.get("client") or ("",))[0]
+        refused = self.door.refusal(scope["method"], scope["path"], headers, client)
+        length = headers.get("content-length", "0")
+        if refused is None and (not length.isdigit() or int(length) > self.door.limits.bytes):
+            refused = (413, f"expected a body of at most {self.door.limits.bytes} bytes")
+        if refused is not None:
+            await problem(*refused)(scope, receive, send)
+            return
+        await self._app(scope, _bounded(receive, self.door.limits.bytes), send)
+
+
+class TooLarge(HTTPException):
+    """Tell that a body without a length went beyond the limit."""
+
+    def __init__(self) -> None:
+        super().__init__(413, "expected a smaller body")
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
+    """Count a body that tells no length, and end it beyond the limit."""
+    seen = 0
+
+    async def bounded() -> Message:
+        nonlocal seen
+        message = await receive()
+        if message["type"] == "http.request":
+            seen += len(message.get("body", b""))
+            if seen > most:
+                raise TooLarge
+        return message
+
+    return bounded
+
+
+def problem(status: int, message: str, reason: str | None = None) -> Response:
+    """Answer with an error, in words and in one word."""
+    body = {"error": {"message": message, "reason": reason or str(status), "type": "refused", "code": status}}
+    headers = {"Retry-After": "1"} if status in (429, 503) else {}
+    return Response(orjson.dumps(body), status, headers, "application/json")
