@@ -88,10 +88,16 @@ def test_a_fault_at_every_syscall_on_the_stores_files(tmp_path: Path, fault: str
     cases = [f"{name}:{when}" for name in names for when in range(1, calls[name] + 1)][::STRIDE]
     assert cases
     progress = Progress(f"syscalls-{fault}")
+    failures = []
     for case in cases:
         if case not in progress.done:
-            _one_fault(tmp_path / "home", tmp_path, fault, case, files)
-            progress.add(case, len(cases), case)
+            try:
+                _one_fault(tmp_path / "home", tmp_path, fault, case, files)
+                progress.add(case, len(cases), case)
+            except AssertionError as failure:
+                failures.append(str(failure))
+                shutil.rmtree(tmp_path / "home", ignore_errors=True)
+    assert not failures, "\n".join(failures)
 
 
 def _one_fault(home: Path, tmp_path: Path, fault: str, case: str, files: list[str]) -> None:

@@ -40,7 +40,10 @@ def log_path(home: Path, log: str) -> Path:
 
 def log_names(home: Path) -> tuple[str, ...]:
     """Give the logs of a home, sorted."""
-    return tuple(sorted(path.stem for path in (home / "log").glob("*.db")))
+    try:
+        return tuple(sorted(path.stem for path in (home / "log").glob("*.db")))
+    except OSError as error:
+        raise StoreError(f"expected a folder of logs that can be read, found: {error}; see to the disk") from error
 
 
 @dataclass
@@ -192,7 +195,7 @@ class EventLog:
         """Give a session that is new here the next number."""
         try:
             names = log_names(self.home)
-        except OSError as error:
+        except StoreError as error:
             raise self._stop(error) from error
         for other in names:
             if other != self.name and _has_session(log_path(self.home, other), event.session_id):
@@ -303,7 +306,7 @@ class EventLog:
             self._connection.execute("ROLLBACK")
         return self._stop(error)
 
-    def _stop(self, error: sqlite3.Error | OSError) -> StoreError:
+    def _stop(self, error: sqlite3.Error | StoreError) -> StoreError:
         """Take nothing more: after a failed call nobody knows what the disk holds."""
         self._failure = (
             f"expected log {self.name!r} to write, found: {error}; nothing of this commit was acknowledged and"
