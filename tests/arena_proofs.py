@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from playproof.errors import RefusedOrder
 from playproof.games.arena.exchange import Exchange
 from playproof.games.arena.rules import Rules
+from playproof.games.arena.running import Plan, Reply, Run, Settings, scripted
 from playproof.money import UNIT
 
 
@@ -159,3 +161,27 @@ class Ring:
                 chances[step] = 0.7 * counts + 0.25 * chances[step] + 0.05 / len(choices)
                 chances[step] /= chances[step].sum()
         return best
+
+
+def busy_prompts(windows: int, seed: int = 2) -> list[str]:
+    """Give the states that agents of a busy market read, with posts of odd characters among them."""
+    run, rnd, found = Run(Plan(Settings(seed=seed), windows), scripted(8)), random.Random(seed), list[str]()
+    for _ in range(windows):
+        run.world.begin()
+        for tick in range(run.world.ticks):
+            run.world.advance()
+            if not run.plan.is_turn(tick):
+                continue
+            sights = {name: run._sight(name, run.world.public) for name in run.agents}
+            for name, agent in run.agents.items():
+                reply = agent.decide(sights[name])
+                assert isinstance(reply, Reply)
+                run.world.act(name, reply.text)
+            if rnd.random() < 0.5:
+                odd = "".join(
+                    chr(rnd.choice((rnd.randrange(32, 127), rnd.randrange(0x4E00, 0x4FFF)))) for _ in range(60)
+                )
+                run.world.act("random-1", json.dumps({"action": "create_post", "post": {"text": odd}}))
+            found += [sight.messages()[1].content for sight in sights.values()]
+        run.world.finish()
+    return found

@@ -73,9 +73,8 @@ def test_every_policy_meets_the_same_windows() -> None:
         while not lane.step(action)[1]:
             pass
     worlds = [lane.world for lane in lanes]
-    assert [it.exchange.listings["KITE"].fundamental for it in worlds][0] == worlds[1].exchange.listings[
-        "KITE"
-    ].fundamental
+    one, other = (it.exchange.listings["KITE"].fundamental for it in worlds)
+    assert one == other
     assert list(worlds[0].public.headlines) == list(worlds[1].public.headlines)
 
 

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from playproof.cli.output import AsJson, emit, note, progress
-from playproof.errors import ContractError, GateFailed
+from playproof.errors import GateFailed
 from playproof.game import resolve
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Run the arena, and look at its windows, outcomes and trajectories.")
 
 MOUNTED = {
-    "windows": "playproof.games.arena.windows_command:app",
-    "outcomes": "playproof.games.arena.outcomes_command:app",
-    "trajectories": "playproof.games.arena.trajectories_command:app",
+    "windows": "playproof.cli.windows:app",
+    "outcomes": "playproof.cli.outcomes:app",
+    "trajectories": "playproof.cli.trajectories:app",
 }
 """Further commands of the arena, each a Typer app in a module of its own."""
 
@@ -225,10 +226,9 @@ def verify(
 def _mount() -> None:
     """Add the commands that other modules bring; one that is not there is left out."""
     for name, place in MOUNTED.items():
-        try:
-            app.add_typer(resolve(place), name=name)
-        except ContractError:
-            continue
+        if find_spec(place.partition(":")[0]) is not None:
+            brought: typer.Typer = resolve(place)
+            app.add_typer(brought, name=name)
 
 
 _mount()

@@ -153,7 +153,7 @@ class Nature:
                 continue
             towards = (question.answer == YES) == chance(draw(bits, 1), self.scenario.leak_accuracy)
             how = "likely" if towards else "unlikely"
-            yield Told(market, f"{question.text} Sources call it {how}", 0.5 if towards else -0.5)
+            yield Told(market, f"sources call {market} {how}", 0.5 if towards else -0.5)
 
     def _rumours(self, tick: int, exchange: Exchange) -> Iterator[Told]:
         """Let somebody in the crowd post on a company that a story is about, or on any."""

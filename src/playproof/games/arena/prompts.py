@@ -13,15 +13,36 @@ from typing import Any
 
 from playproof.game import Message
 from playproof.games.arena.known import Known
+from playproof.games.arena.nature import (
+    BAD,
+    CALLINGS,
+    DOWN_POSTS,
+    GOOD,
+    HYPE,
+    SCANDALS,
+    TOPICS,
+    UP_POSTS,
+)
 from playproof.games.arena.pools import NO, YES
-from playproof.games.arena.rules import SHARE
+from playproof.games.arena.rules import PERPS, SHARE
 from playproof.money import from_units
 
 HEADLINES = 3
 POSTS = 2
-SHOWN = 64
+SHOWN = 48
 """Characters of a headline or a post."""
+LIMIT = 300
+"""Tokens that the state may take."""
 _ODD = re.compile(r"[^ -~]")
+_JSON = '{}[]",:'
+_PIECE = re.compile(r" ?[A-Za-z]+|[{}\[\]\",:]+|.", re.DOTALL)
+_SHORT = "minute portfolio cash equity open markets questions movers headlines posts yes no null q sources call likely"
+_OWN_WORDS = {
+    word.lower(): 1
+    for text in (*GOOD, *BAD, *SCANDALS, *TOPICS, *UP_POSTS, *DOWN_POSTS, HYPE, *CALLINGS, *PERPS, _SHORT, "unlikely")
+    for word in re.findall("[A-Za-z]+", text)
+} | {"kite": 2, "orca": 2, "fern": 2, "volt": 3, "insiders": 2, "movers": 2, "moon": 2, "downgraded": 3, "upgraded": 3}
+"""Words that the prompt itself uses, with the tokens that they take after a space."""
 
 TASK = (
     "You trade in a market that others trade too: perps on companies and yes/no questions. "
@@ -40,8 +61,34 @@ def observe_messages(known: Known, out: list[Message]) -> None:
 
 
 def state_text(known: Known) -> str:
-    """Write the state, as compact JSON."""
-    return json.dumps(state(known), separators=(",", ":"))
+    """Write the state as compact JSON, without its last parts if it would take more than 300 tokens."""
+    shown = state(known)
+    text = _written(shown)
+    for name in ("posts", "posts", "headlines", "movers", "headlines", "headlines"):
+        if most_tokens(text) <= LIMIT:
+            break
+        shown[name] = shown[name][1:]
+        text = _written(shown)
+    return text
+
+
+def _written(shown: dict[str, Any]) -> str:
+    return json.dumps(shown, separators=(",", ":"))
+
+
+def most_tokens(text: str) -> int:
+    """Give a bound on the tokens of a state: its own words as a small vocabulary cuts them, the rest by letter.
+
+    Measured with the tokenizer of SmolLM2; larger vocabularies need fewer.
+    """
+    return sum(_cost(piece) for piece in _PIECE.findall(text))
+
+
+def _cost(piece: str) -> int:
+    word = piece.strip().lower()
+    if word in _OWN_WORDS:
+        return max(_OWN_WORDS[word], 1 if piece[0] == " " else 2)
+    return (len(piece) + 1) // 2 if piece[0] in _JSON else len(piece)
 
 
 def state(known: Known) -> dict[str, Any]:
