@@ -94,20 +94,22 @@ def _whole(table: pa.Table, shape: pa.Schema) -> pa.Table:
 
 
 def to_tables(events: Iterable[Event]) -> dict[str, pa.Table]:
-    """Give events as stored columns, by doc_type."""
+    """Give events as stored columns, by doc_type; columns that hold nothing are left out."""
     by: dict[str, list[Event]] = {}
     for event in events:
         by.setdefault(event.doc_type, []).append(event)
-    fields = [field for field in schema(crash().columns) if field.name not in ("raw", "checksum")]
-    return {
-        kind: pa.table({it.name: pa.array(_values(of, it.name), it.type) for it in fields}) for kind, of in by.items()
-    }
+    return {kind: _table(of) for kind, of in by.items()}
 
 
-def _values(events: Sequence[Event], name: str) -> list[Any]:
-    if name in Event.__dataclass_fields__:
-        return [getattr(event, name) for event in events]
-    return [event.columns.get(name) for event in events]
+def _table(events: Sequence[Event]) -> pa.Table:
+    told = {name for event in events for name in event.columns}
+    columns = {}
+    for field in schema(crash().columns):
+        if field.name in told:
+            columns[field.name] = pa.array([event.columns.get(field.name) for event in events], field.type)
+        elif field.name in Event.__dataclass_fields__ and field.name != "raw":
+            columns[field.name] = pa.array([getattr(event, field.name) for event in events], field.type)
+    return pa.table(columns)
 
 
 def both_ways(events: Sequence[Event], ask: Ask) -> tuple[Laid, Laid]:
