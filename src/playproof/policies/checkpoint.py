@@ -43,6 +43,8 @@ FILES = (WEIGHTS, ONNX, TREES)
 CARD_HASH = "card_hash"
 LARGEST = 1 << 30
 """Bytes; a larger file is no policy."""
+_ONNX_START = b"\x08"
+"""The first field of an ONNX file that this module writes: its version."""
 _DISGUISED = {b"\x80": "a pickle", b"PK": "a zip archive, as torch and stable-baselines3 save them"}
 
 
@@ -171,6 +173,8 @@ def load_checkpoint(path: Path, game: Game | None = None) -> Checkpoint:
     scaling = _check_features(card, path)
     _check_game(card, path, game)
     contents = {name: _read_checked(path, name, card.files) for name in card.files}
+    if ONNX in contents and not contents[ONNX].startswith(_ONNX_START):
+        raise CheckpointRefused(f"expected an ONNX graph in {path / ONNX}, found something else")
     weights = _read_weights(path / WEIGHTS, contents[WEIGHTS], card) if WEIGHTS in contents else {}
     return Checkpoint(path, card, scaling, weights, hashlib.sha256(text).hexdigest())
 

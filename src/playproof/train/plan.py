@@ -53,7 +53,9 @@ def build_plan(table: Table) -> tuple[Any, Any]:
     if game.environment is None:
         raise ConfigError(f"expected game {game.name!r} to have a Gymnasium environment, found none")
     options: dict[str, Any] = {"world": config.world, "observation": table.observation, "actions": table.actions}
-    options |= {"stake": config.stake, **config.options} | ({} if config.balance is None else {"balance": config.balance})
+    options |= {"stake": config.stake, **config.options}
+    if config.balance is not None:
+        options["balance"] = config.balance
     name = game.environment
 
     def make() -> Any:

@@ -1,0 +1,182 @@
+"""Rollouts: the same windows for every policy, the money of the plain environments, delay, tapes, scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from playproof.errors import ConfigError, ContractError, InputError
+from playproof.evaluate import rollout as module
+from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
+from playproof.game import Game, Terms, load_game
+from playproof.game.lanes import LaneTerms, Tape
+from playproof.games.crash.baselines import Hold, Seated, make_baseline
+from playproof.games.crash.env import CrashEnv
+from playproof.games.crash.lanes import make_tape
+from playproof.games.crash.many import make_lanes
+from playproof.games.crash.optimum import best_policy, hazard_value, solve_drift
+from playproof.games.crash.possible import buttons
+from playproof.money import UNIT
+from playproof.testing import coin
+from playproof.testing.coin_lanes import CoinLanes
+
+STAKE = UNIT // 10
+
+
+@pytest.fixture(scope="module")
+def game() -> Game:
+    return load_game("crash")
+
+
+@pytest.fixture(autouse=True)
+def few_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LANES", 16)
+
+
+class Follow:
+    """Bet as the CoinGame's table hints."""
+
+    def start(self, lanes: int, rng: np.random.Generator) -> None:
+        return None
+
+    def begin(self, state: None, chosen: np.ndarray) -> None:
+        return None
+
+    def act(self, obs: np.ndarray, state: None) -> np.ndarray:
+        return np.where(obs[:, :1] > 0, 1, 2).astype(np.int64)
+
+
+def test_every_policy_faces_the_same_windows(game: Game) -> None:
+    played = [
+        rollout(game, make_baseline(name), "published", 40, 3, stake=STAKE, name=name)
+        for name in ("wait", "hold-10", "sidebet")
+    ]
+    assert all(one.windows == played[0].windows for one in played)
+    assert all((one.steps == played[0].steps).all() for one in played)  # as long as the round, whatever is done in it
+    assert len(set(played[0].windows)) == 40
+    again = rollout(game, make_baseline("hold-10"), "published", 40, 3, stake=STAKE)
+    assert (again.pnl == played[1].pnl).all()
+    other = rollout(game, make_baseline("wait"), "published", 40, 4, stake=STAKE)
+    assert (other.steps != played[0].steps).any()
+
+
+def test_seeds_share_no_window(game: Game) -> None:
+    rounds = [rollout(game, make_baseline("wait"), "published", 64, seed, stake=None).steps for seed in (1, 2)]
+    for shift in range(16):  # neighbouring seeds must not be the same lanes, moved by one
+        assert (rounds[0][: 64 - shift] != rounds[1][shift:]).any()
+
+
+def test_a_rollout_is_the_plain_environment_played_lane_by_lane(game: Game) -> None:
+    found = rollout(game, Hold(k=7, bet=0.01), "drift", 40, 5, stake=STAKE)
+    lanes = make_lanes(LaneTerms("drift", (module.STREAM, 5), stake=STAKE), 16)
+    lanes.start()
+    for lane, key in enumerate(lanes._lanes.lanes["seed"].tolist()):
+        env = CrashEnv(world="drift", stake=STAKE)
+        for number in range(lane, 40, 16):
+            row, info = env.reset(seed=key if number == lane else None)
+            player, steps, held, over = Seated(Hold(k=7, bet=0.01), np.random.default_rng(0)), 0, 0, False
+            while not over:
+                action = player.act(row)
+                before = info["position_qty"]
+                row, _, over, _, info = env.step(action)
+                steps += 1
+                kept = before > 0 and action[0] != 2
+                held += kept or (action[0] == 1 and not info["no_effect"])
+            assert (found.pnl[number], found.steps[number]) == (info["equity"] - UNIT, steps)
+            assert (found.opened[number], found.staked[number]) == (info["positions_opened"], info["total_invested"])
+            assert found.in_market[number] == held
+
+
+def test_no_window_loses_more_than_the_stake_and_scores_need_one(game: Game) -> None:
+    found = rollout(game, make_baseline("random"), "published", 60, 1, stake=STAKE, name="random")
+    assert found.pnl.min() >= -STAKE
+    score = found.score()
+    assert score.pnl == tuple(found.pnl.tolist())
+    assert score.roi == pytest.approx(found.summary()["roi"])
+    assert sum(found.mix.values()) == pytest.approx(1.0)
+    assert found.decisions.sum() == found.steps.sum()
+    free = rollout(game, make_baseline("wait"), "published", 3, 1, stake=None)
+    with pytest.raises(InputError, match="stake"):
+        free.score()
+
+
+def test_sidebets_count_as_positions(game: Game) -> None:
+    found = rollout(game, make_baseline("sidebet"), "published", 20, 1, stake=None)
+    assert (found.opened >= 1).all()
+    assert (found.staked == found.opened * (UNIT // 1000)).all()
+
+
+def test_recorded_rounds_are_played_once_each(game: Game) -> None:
+    rounds = [[1.0, 1.1, 1.25, 0.02], [1.0, 0.9, 0.01], [1.0, 1.5, 2.0, 2.5, 0.02]]
+    tape = Tape(("a", "b", "c"), make_tape(rounds, ["a", "b", "c"]))
+    found = rollout(game, make_baseline("hold-2"), tape, None, 1, stake=STAKE)
+    assert found.windows == ("a", "b", "c")
+    assert found.steps.tolist() == [4, 3, 5]  # the presale and every tick before the rug
+    assert found.pnl.tolist() == [250_000, -990_000, 1_000_000]  # sold at tick 2; the second rugs there
+    with pytest.raises(ConfigError, match="3"):
+        rollout(game, make_baseline("wait"), tape, 4, 1, stake=STAKE)
+
+
+def test_a_delay_carries_actions_out_later(game: Game) -> None:
+    prompt = rollout(game, Hold(k=5), "published", 32, 2, stake=STAKE)
+    late = rollout(game, Hold(k=5), "published", 32, 2, stake=STAKE, options=RolloutOptions(delay=2))
+    long = late.steps > 20
+    assert (prompt.in_market[long] == 5).all()
+    assert (late.in_market[long] == 7).all()  # bought two ticks late, sold two ticks after the fifth is seen
+    assert (prompt.pnl != late.pnl).any()
+
+
+def test_games_without_lanes_and_worlds_without_number_are_refused(game: Game) -> None:
+    with pytest.raises(ConfigError, match="rounds"):
+        rollout(game, make_baseline("wait"), "published", None, 1, stake=STAKE)
+    from dataclasses import replace
+
+    with pytest.raises(ContractError, match="lanes"):
+        rollout(replace(game, lanes=None), make_baseline("wait"), "published", 1, 1, stake=STAKE)
+
+
+def test_following_the_hint_earns_a_fifth() -> None:
+    found: Rollout = rollout(coin.game(), Follow(), "biased", 400, 1, stake=coin.RESERVED)
+    assert found.score().roi == pytest.approx(0.2, abs=0.08)
+    none = rollout(coin.game(), Follow(), "biased", 400, 1, stake=coin.RESERVED, options=RolloutOptions(delay=1))
+    assert abs(none.score().roi) < 0.08  # a hint that is one flip old says nothing
+    assert (none.decisions[:, 0] == 1).all()
+
+
+def test_coin_lanes_hold_the_ledgers_money() -> None:
+    rng, lanes = np.random.default_rng(1), CoinLanes(LaneTerms("fair", (9,), stake=3 * coin.STAKE), 5)
+    lanes.start()
+    sides = lanes._sides.copy()
+    ledgers = [coin.CoinLedger(Terms("bets", stake=3 * coin.STAKE)) for _ in range(5)]
+    from playproof.game import Fact
+
+    for flip in range(coin.FLIPS):
+        actions = rng.integers(0, 3, (5, 1))
+        moved = lanes.step(actions)
+        for lane, ledger in enumerate(ledgers):
+            hint = Fact("hint", "game_tick", {"flip": flip, "side": 0}, "coin-000000")
+            fell = Fact("flip", "game_tick", {"flip": flip, "side": int(sides[lane, flip])}, "coin-000000")
+            ledger.see(hint.event(coin.START, "t", 0))
+            ledger.act((int(actions[lane, 0]),))
+            ledger.see(fell.event(coin.START, "t", 0))
+            cash = moved.ended.pnl[lane] + UNIT if flip == coin.FLIPS - 1 else lanes._cash[lane]
+            assert cash == ledger.cash
+    assert moved.ended.opened.tolist() == [ledger.opened for ledger in ledgers]
+
+
+def test_rows_tell_no_less_than_what_is_possible() -> None:
+    rng = np.random.default_rng(3)
+    lanes = make_lanes(LaneTerms("published", (1,)), 64)
+    rows = lanes.start()
+    for _ in range(120):
+        masks = lanes.masks()
+        assert not (masks & ~buttons(rows, lanes.features)).any()
+        rows = lanes.step(rng.integers(0, (4, 9), (64, 2))).rows
+
+
+def test_the_best_policies_earn_what_theory_says(game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LANES", 200)
+    drift = rollout(game, best_policy("drift"), "drift", 600, 1, stake=STAKE).summary()
+    assert drift["pnl"] / STAKE == pytest.approx(solve_drift().value, abs=4 * drift["pnl_se"] / STAKE)
+    hazard = rollout(game, best_policy("hazard"), "hazard", 600, 1, stake=STAKE).summary()
+    assert hazard["pnl"] / (UNIT // 1000) == pytest.approx(hazard_value(), abs=4 * hazard["pnl_se"] / (UNIT // 1000))
