@@ -12,43 +12,11 @@ from typing import Any
 import numpy as np
 
 from playproof.game.rewarding import Component, Components, Composed, Facts, Settings, Values, compose, from_function
-from playproof.games.crash.reward_components import COMPONENTS, TABLE, drawdown, financial
+from playproof.games.crash.reward_components import COMPONENTS, FACTS, TABLE, drawdown, financial
 from playproof.money import UNIT
 
 Pay = Callable[[Facts, Settings], Values]
-ALL_FACTS = tuple(
-    [
-        "equity_before",
-        "equity_after",
-        "cash_before",
-        "cash_after",
-        "qty_before",
-        "qty_after",
-        "cost_before",
-        "cost_after",
-        "sidebet_stake_before",
-        "sidebet_stake_after",
-        "price_before",
-        "price_after",
-        "tick_before",
-        "tick_after",
-        "ticks",
-        "rugged",
-        "opened",
-        "bought",
-        "sold",
-        "sidebet_staked",
-        "sidebet_paid",
-        "caught",
-        "lowest_wealth_before",
-        "highest_equity_before",
-        "asks_buy",
-        "asks_sell",
-        "asks_sidebet",
-        "effect",
-        "terminated",
-    ]
-)
+ALL_FACTS = tuple(FACTS)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from playproof.cli.app import main
 from playproof.errors import ConfigError
-from playproof.game import Game, load_game
+from playproof.game import Game, Reward, load_game
 from playproof.rewards import ExploitReport, check_reward, find_exploits
 from playproof.rewards.discount import check_discount, worthless_world
 from playproof.rewards.plays import Plays, discounted, money_weight, walk
@@ -35,7 +36,7 @@ def plays(game: Game) -> Plays:
 
 @pytest.fixture(scope="module")
 def broken(game: Game) -> ExploitReport:
-    return find_exploits(game, BROKEN, 1, 1600)
+    return find_exploits(game, BROKEN, 1, 800)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -56,25 +57,39 @@ def test_no_clean_variant_is_accused(game: Game, plays: Plays, name: str) -> Non
 def test_a_sidebet_marked_at_its_stake_is_found_by_the_discount_alone(game: Game, plays: Plays) -> None:
     reward = MUTANTS[STAKE].reward
     assert not check_reward(game, reward, 1, plays=plays, zoo_windows=0).failed
-    assert find_exploits(game, reward, 1, 1600).passed
-    found = check_discount(game, reward, 1, 0.99, 8000)
+    assert find_exploits(game, reward, 1, 800).passed
+    found = check_discount(game, reward, 1, 0.99, 7000)
     assert found.status == "failed", found
     assert "SIDEBET" in found.detail
     assert "ROI -" in found.detail
 
 
+@pytest.mark.torture
 def test_without_a_discount_the_same_bet_is_worth_what_it_pays(game: Game) -> None:
     assert check_discount(game, MUTANTS[STAKE].reward, 1, 1.0, 800).status == "passed"
 
 
-@pytest.mark.parametrize("name", ["minimal", "shaping by an open sidebet", "every penalty", "a function"])
+@pytest.mark.parametrize("name", ["minimal", "shaping by an open sidebet"])
 def test_clean_variants_pass_the_zoo(game: Game, name: str) -> None:
     assert check_discount(game, CLEAN[name], 1, 0.99, 600).status == "passed"
 
 
-@pytest.mark.parametrize("name", ["minimal", "shaping by exposure"])
-def test_nothing_is_found_in_an_honest_reward(game: Game, name: str) -> None:
-    report = find_exploits(game, CLEAN[name], 1, 1600)
+@pytest.mark.torture
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean_variants_pass_everything_at_full_size(game: Game, name: str, seed: int) -> None:
+    assert not check_reward(game, CLEAN[name], seed).failed
+    assert find_exploits(game, CLEAN[name], seed).passed
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("seed", range(8))
+def test_the_discount_finds_the_marked_sidebet_with_every_seed(game: Game, seed: int) -> None:
+    assert check_reward(game, MUTANTS[STAKE].reward, seed).failed == ("R8",)
+
+
+def test_nothing_is_found_in_an_honest_reward(game: Game) -> None:
+    report = find_exploits(game, CLEAN["minimal"], 1, 800)
     assert report.passed
     assert report.honest == 0.0
     assert {it.origin for it in report.best} <= {"zoo", "search"}
@@ -91,40 +106,44 @@ def test_the_sell_spam_is_found_and_told(broken: ExploitReport) -> None:
     assert "0 positions" in worst.story
 
 
+@pytest.mark.torture
 @pytest.mark.parametrize("name", ["gains only", "rug never booked", "unclipped bonus", "pay for pressing"])
 def test_the_search_finds_other_mutants_too(game: Game, name: str) -> None:
-    report = find_exploits(game, MUTANTS[name].reward, 1, 1600)
+    report = find_exploits(game, MUTANTS[name].reward, 1)
     assert not report.passed
     assert all(it.roi <= 0.0 for it in report.exploits[:1])
 
 
 def test_networks_find_what_the_zoo_does_not_try(game: Game) -> None:
-    found = find_exploits(game, MUTANTS["gains only"].reward, 2, 3200, thorough=True)
+    found = find_exploits(game, MUTANTS["gains only"].reward, 2, 1200, thorough=True)
     assert any(it.origin == "search" and it.reward > 0.0 for it in found.exploits)
 
 
-def test_the_same_seed_says_the_same(game: Game, broken: ExploitReport) -> None:
-    again = find_exploits(game, BROKEN, 1, 1600)
-    assert (again.exploits, again.best) == (broken.exploits, broken.best)
+def test_the_same_seed_says_the_same(game: Game) -> None:
+    ground = Ground(game, BROKEN, "published", 4, 0.99, 0.0)
+    zoo = ground.zoo()
+    assert zoo == ground.zoo()
+    assert ground.try_rules(zoo[:8], 8, 1) == ground.try_rules(zoo[:8], 8, 1)
 
 
-def test_a_game_without_lanes_or_probes_is_checked_as_far_as_it_goes() -> None:
+def test_another_game_is_checked_as_far_as_it_goes() -> None:
     game = coin.game()
-    report = check_reward(game, game.rewards["profit"], 1)
-    statuses = {it.check: it.status for it in report.findings}
-    assert statuses == {
-        "R1": "passed",
-        "R2": "passed",
-        "R3": "skipped",
-        "R4": "passed",
-        "R5": "skipped",
-        "R8": "skipped",
-    }
-    assert find_exploits(game, game.rewards["profit"], 1).note
-    flipped = type(game.rewards["profit"])(
-        "flipped", "1", "", {"flipped": lambda s, o: [-x for x in coin.profit(s, o)]}
+    profit = game.rewards["profit"]
+    statuses = {it.check: it.status for it in check_reward(game, profit, 1, zoo_windows=400).findings}
+    lanes = "skipped" if game.lanes is None else "passed"
+    assert statuses == dict(
+        zip((*ON_PLAYS, "R8"), ("passed", "passed", "skipped", "passed", "skipped", lanes), strict=True)
     )
-    assert "R4" in check_reward(game, flipped, 1).failed
+    flipped = Reward(
+        "flipped", "1", "", {"flipped": lambda steps, outcome: [-it for it in coin.profit(steps, outcome)]}
+    )
+    assert "R4" in check_reward(game, flipped, 1, zoo_windows=0).failed
+    none = find_exploits(replace(game, lanes=None), profit, 1)
+    assert none.passed
+    assert "no lanes" in none.note
+    assert {it.check: it.status for it in check_reward(replace(game, lanes=None), profit, 1).findings}[
+        "R8"
+    ] == "skipped"
 
 
 def test_an_honest_world_is_looked_for(game: Game) -> None:
@@ -175,7 +194,6 @@ def test_the_zoo_counts_what_a_plain_loop_counts(game: Game) -> None:
 def test_the_worth_of_money_is_read_from_the_reward(plays: Plays) -> None:
     scored = [it.score(CLEAN["scaled"]) for it in plays.anything]
     assert money_weight(scored) == pytest.approx(100.0 / 1e9)
-    assert money_weight([]) == 0.0 if scored == [] else True
     assert discounted(np.array([1.0, 1.0, 1.0]), 0.5) == 1.75
 
 
@@ -210,13 +228,14 @@ def test_the_commands_answer_with_exit_codes(capsys: pytest.CaptureFixture[str],
     code, report = run(capsys, "check", "minimal", "--windows", "0")
     assert (code, report["passed"], report["warnings"]) == (0, True, [])
     bad = tmp_path / "bad.yaml"
-    bad.write_text("global: {enabled_components: [financial, patience]}\npatience: {bonus: 0.01}\n")
+    bad.write_text(
+        "global: {enabled_components: [financial, patience, survival_bonus]}\n"
+        "patience: {bonus: 0.01}\nsurvival_bonus: {bonus: 0.1}\n"
+    )
     code, report = run(capsys, "check", str(bad), "--windows", "0")
     assert (code, report["passed"]) == (2, False)
     assert {"R2", "R4"} <= set(report["failed"])
-    assert len(report["warnings"]) == 1
-    code, report = run(capsys, "exploit", str(bad), "--budget", "800")
+    assert len(report["warnings"]) == 2
+    code, report = run(capsys, "exploit", str(bad), "--budget", "400")
     assert (code, report["passed"]) == (2, False)
-    assert main(["reward", "check", "fame"]) == 1
-    assert main(["reward", "check", str(bad), "--windows", "0"]) == 2
-    assert "FAILED" in capsys.readouterr().out
+    assert "survival_bonus" in capsys.readouterr().err or report["exploits"][0]["story"]

@@ -20,6 +20,8 @@ WINDOWS = 10_000
 """Windows that shares of heats are taken of, unless told otherwise."""
 HEATS = ((1, 200), (12, 24), (3, 2))
 """How many of the best go on (the first heat takes all), and which share of the windows each of them plays."""
+LUCK = (0.0, 0.0, 0.5)
+"""Standard errors above 0 that a policy must have earned to go on."""
 SIGMAS = 3.3
 """One false alarm in 2000, for each policy of the last heat."""
 
@@ -43,7 +45,7 @@ def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows:
     zoo = left = ground.zoo()
     tried: list[Exploit] = []
     for number, (best, share) in enumerate(HEATS):
-        left = left if number == 0 else _best(left, tried, best)
+        left = left if number == 0 else _best(left, tried, best, LUCK[number])
         if not left:
             break
         tried = ground.try_rules(left, max(16, windows // share), 2, number)
@@ -59,7 +61,7 @@ def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows:
     return Finding("R8", RULE, "passed", f"{len(zoo)} policies in world {world}")
 
 
-def _best(rules: Sequence[Rule], tried: Sequence[Exploit], count: int) -> list[Rule]:
-    """Give the rules that earned most for sure, of those that earned anything."""
+def _best(rules: Sequence[Rule], tried: Sequence[Exploit], count: int, luck: float) -> list[Rule]:
+    """Give the rules that earned most for sure, of those that earned anything to speak of."""
     surest = sorted(zip(tried, rules, strict=True), key=lambda it: -it[0].discounted / (it[0].discounted_se or 1e-300))
-    return [rule for it, rule in surest if it.discounted > 1e-12][:count]
+    return [rule for it, rule in surest if it.discounted > max(1e-12, luck * it.discounted_se)][:count]
