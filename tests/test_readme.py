@@ -21,8 +21,12 @@ from pathlib import Path
 
 import pytest
 
+from old_recordings import write_recordings
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OWN_RECORDINGS = "my-recordings"
+"""A reader's own folder, which the documents speak of; here it holds simulated rounds."""
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 MARK = re.compile(r"<!-- *(not run|run|exit)(?:: *([^>]*?))? *-->\s*\Z")
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
@@ -135,6 +139,8 @@ def program(found: list[Block]) -> str:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_the_blocks_of_a_document_run(document: Path, tmp_path: Path) -> None:
     found = blocks(document, document.read_text(encoding="utf-8"))
+    if OWN_RECORDINGS in document.read_text(encoding="utf-8"):
+        write_recordings(tmp_path / OWN_RECORDINGS, 12)
     python = [block for block in found if block.runs and block.language == "python"]
     if python:
         script = tmp_path / document.name

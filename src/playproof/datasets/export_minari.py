@@ -6,6 +6,7 @@ Leaves out: uploading anything.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,7 +61,8 @@ def write_split(dataset: Dataset, split: str, out: Path, observation: str | None
     width = len(dataset.features(observation))
     heads = [len(head) for head in dataset.manifest["actions"]["heads"]]
     identity = dataset_id(dataset, split)
-    with minari_folder(out):
+    with minari_folder(out), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a recording has no author and no link to name
         minari.create_dataset_from_buffers(
             identity,
             list(buffers(dataset.transitions(split, observation))),
