@@ -37,7 +37,7 @@ TORCH = "torch"
 _REQUIREMENT = re.compile(
     r"""(?P<name>[\w.-]+)(\[[\w,]+\])?(?P<wanted>[^;]*)(;.*extra\s*==\s*["'](?P<extra>\w+)["'])?"""
 )
-_MODULES = {"python-socketio": "socketio"}
+_MODULES = {"python-socketio": "socketio", "pyyaml": "yaml"}
 """Import names of base packages that are not the package's own name."""
 
 
