@@ -368,7 +368,7 @@ def _bound(total: Floats, squares: Floats, windows: int) -> Floats:
 def _clears(moments: Floats, bar: float, windows: int) -> NDArray[np.bool_]:
     """Tell which samples' Sharpe ratio lies above a bar with 95 % (Bailey and Lopez de Prado 2014)."""
     m1, m2, m3, m4 = moments.T
-    spread = np.sqrt(np.maximum(m2 - m1**2, 1e-300))
+    spread = np.sqrt(np.maximum(m2 - m1**2, 1e-30))  # returns that never vary clear nothing
     skew = (m3 - 3 * m1 * m2 + 2 * m1**3) / spread**3
     kurtosis = (m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4) / spread**4
     sharpe = m1 / spread

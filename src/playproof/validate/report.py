@@ -157,10 +157,12 @@ def equity_figure(found: Examination) -> Figure:
 
 def evidence_figure(found: Examination) -> Figure:
     """Draw the bankroll of the bettor on the claim, with the line that an edge must pass."""
-    figure = _figure("Evidence", "windows", "e-value", yaxis_type="log")
-    x, y = _thin(np.exp(np.clip(found.e_logs, -40, 60)))
-    figure.add_scatter(x=x, y=y, name="e-value", line={"color": BLUE, "width": 3})
-    figure.add_hline(y=REJECT, line={"color": WARN, "dash": "dash"}, annotation_text="20")
+    x, y = _thin(np.clip(found.e_logs, -40, 60) / math.log(10))
+    span = [min(-1.0, *y) - 0.2, max(math.log10(REJECT), *y) + 0.4]
+    figure = _figure("Evidence", "windows", "e-value", yaxis_type="log", yaxis_range=span)
+    figure.add_scatter(x=x, y=[10**value for value in y], name="e-value", line={"color": BLUE, "width": 3})
+    figure.add_scatter(x=[x[0], x[-1]], y=[REJECT, REJECT], name="20: more than luck",
+                       line={"color": WARN, "dash": "dash"}, mode="lines")  # fmt: skip
     return figure
 
 

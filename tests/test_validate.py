@@ -1,0 +1,270 @@
+"""The validator: gates, the order of verdicts, and the verdicts on policies whose worth is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import Engine
+from typer.testing import CliRunner
+
+from playproof.cli.validate import app
+from playproof.errors import ConfigError, UnknownName
+from playproof.evaluate.rollout import rollout
+from playproof.evaluate.score import Score
+from playproof.evaluate.trials import trials
+from playproof.game import load_game
+from playproof.games.crash.baselines import BUY, PHASE, PRICE, QTY, SELL, TICK, WAIT, Hold
+from playproof.games.crash.fold import ACTIVE
+from playproof.games.crash.optimum import best_policy
+from playproof.games.crash.targets import Noting
+from playproof.store.tables import connect, ready
+from playproof.validate import gates
+from playproof.validate.examine import Examination, Plan, examine
+from playproof.validate.gates import Gate
+from playproof.validate.report import to_json, write_report
+from playproof.validate.subject import STAKE, Subject, load_subject
+from playproof.validate.verdict import name_of
+
+GAME = load_game("crash")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+RNG = np.random.default_rng(1)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    made = ready(connect(tmp_path))
+    yield made
+    made.dispose()
+
+
+def plan(world: str, rounds: int = 64, *, ceiling: float | None = 0.0, seed: int = 3) -> Plan:
+    return Plan(world, f"world {world}", f"hash of {world} {seed} {rounds}", "test", rounds, seed, ceiling=ceiling)
+
+
+def subject(name: str, player: Any) -> Subject:
+    return Subject(name, player, f"hash of {name}", "tests", STAKE)
+
+
+# the gates
+
+
+def test_activity_wants_positions_and_windows() -> None:
+    assert gates.activity(np.full(20, 2)).passed
+    assert not gates.activity(np.full(19, 2)).passed, "38 positions in 19 windows"
+    assert not gates.activity(np.full(29, 1)).passed, "29 positions"
+
+
+def test_collapse_is_no_effect_or_one_action_for_nothing() -> None:
+    spam = {"WAIT": 19, "BUY": 0, "SELL": 81}
+    assert not gates.collapse(spam, 81).passed
+    assert gates.collapse({"WAIT": 10, "BUY": 50, "SELL": 50}, 10).passed
+    assert not gates.collapse({"WAIT": 10, "BUY": 50, "SELL": 50}, 11).passed
+    assert gates.collapse({"WAIT": 10, "SIDEBET": 100}, 0).passed, "every one of them moved money"
+    assert not gates.collapse({"WAIT": 10, "SIDEBET": 100}, 1).passed
+    assert gates.collapse({"WAIT": 10}, 0).skipped
+
+
+def test_plausible_is_about_the_lower_bound() -> None:
+    assert not gates.plausible(RNG.normal(0.5, 0.1, 500), 0.0, RNG).passed
+    assert gates.plausible(RNG.normal(0.0, 0.1, 500), 0.0, RNG).passed
+    assert gates.plausible(RNG.normal(0.5, 0.1, 500), None, RNG).skipped
+
+
+def test_robust_keeps_the_sign_without_the_best_windows() -> None:
+    lucky = np.full(1000, -0.01)
+    lucky[:10] = 5.0
+    terms, _ = gates.robust(RNG.permutation(lucky), {})
+    assert not terms.passed
+    steady = RNG.normal(0.1, 0.1, 1000)
+    assert all(gate.passed for gate in gates.robust(steady, {"late": steady - 0.05}))
+    assert not gates.robust(steady, {"late": steady - 0.2})[0].passed
+    falling = np.concatenate([np.full(800, 0.3) + RNG.normal(0, 0.1, 800), RNG.normal(-0.3, 0.1, 200)])
+    assert not gates.robust(falling, {})[1].passed
+
+
+def test_divergence_counts_alarms() -> None:
+    assert gates.divergence(None).skipped
+    assert gates.divergence(2).passed
+    assert not gates.divergence(3).passed
+
+
+@pytest.mark.parametrize(
+    ("failed", "upper", "name"),
+    [
+        ({"D1", "R1-R5, R8", "A1"}, -0.1, "SUSPECT"),
+        ({"M4"}, 1.0, "SUSPECT"),
+        ({"R7", "A1"}, -0.1, "REWARD HACKED"),
+        ({"A1", "M2"}, -0.1, "NOT EVALUABLE"),
+        ({"M1 interval"}, -0.1, "NEGATIVE"),
+        ({"M2"}, 0.1, "NO EDGE SHOWN"),
+        (set(), 0.1, "EDGE SHOWN"),
+    ],
+)
+def test_the_order_of_verdicts(failed: set[str], upper: float, name: str) -> None:
+    asked = ("D1", "D2", "R1-R5, R8", "R7", "A1", "M1 interval", "M2", "M4")
+    assert name_of([Gate(gate, gate not in failed, "") for gate in asked], upper) == name
+
+
+# verdicts on policies whose worth is known
+
+
+def test_the_best_policy_of_a_world_with_an_edge_is_shown(engine: Engine) -> None:
+    found = examine(GAME, subject("best", best_policy("drift")), plan("drift", 200, ceiling=None), engine, NOW)
+    assert found.verdict.name == "EDGE SHOWN", found.verdict
+    assert found.verdict.interval[0] > 0
+    assert found.needed.windows is not None
+    assert found.needed.windows < 200
+
+
+@pytest.mark.parametrize("name", ["sidebet", "human"])
+def test_no_baseline_has_an_edge_in_the_published_game(engine: Engine, name: str) -> None:
+    found = examine(GAME, load_subject(GAME, name), plan("published"), engine, NOW)
+    assert found.verdict.name in ("NO EDGE SHOWN", "NEGATIVE", "NOT EVALUABLE")
+    assert found.verdict.ceiling == 0.0
+
+
+def test_doing_nothing_is_not_evaluable(engine: Engine) -> None:
+    found = examine(GAME, load_subject(GAME, "wait"), plan("published", 32), engine, NOW)
+    assert found.verdict.name == "NOT EVALUABLE"
+
+
+@dataclass
+class Peeking:
+    """Buy whenever the next price, which nobody can know, is higher."""
+
+    tape: dict[int, list[list[float]]]
+    bet: float = 0.001
+    places: Any = None
+
+    def start(self, lanes: int, rng: Any) -> Any:
+        self.places = np.zeros(lanes, np.int64)
+        return None
+
+    def begin(self, state: Any, chosen: Any) -> None:
+        self.places[chosen] += 1
+
+    def act(self, obs: Any, state: Any) -> Any:
+        actions = np.zeros((len(obs), 2), np.int64)
+        for lane, row in enumerate(obs):
+            prices = self.tape[lane][self.places[lane]]
+            tick = int(row[TICK])
+            if row[PHASE] == ACTIVE and tick + 1 < len(prices):
+                rises = prices[tick + 1] > prices[tick]
+                actions[lane, 0] = BUY if rises and row[QTY] == 0 else SELL if not rises and row[QTY] > 0 else WAIT
+            elif row[PHASE] == ACTIVE and row[QTY] > 0:
+                actions[lane, 0] = SELL
+        return actions
+
+
+class Recording(Peeking):
+    """See every price before anybody else does."""
+
+    def start(self, lanes: int, rng: Any) -> Any:
+        self.tape = {lane: [[]] for lane in range(lanes)}
+        return None
+
+    def begin(self, state: Any, chosen: Any) -> None:
+        for lane in np.flatnonzero(chosen).tolist():
+            self.tape[lane].append([])
+
+    def act(self, obs: Any, state: Any) -> Any:
+        for lane in np.flatnonzero(obs[:, PHASE] == ACTIVE).tolist():
+            self.tape[lane][-1].append(float(obs[lane, PRICE]))
+        return np.zeros((len(obs), 2), np.int64)
+
+
+def test_a_policy_that_peeks_at_the_next_price_is_suspect(engine: Engine) -> None:
+    watching = Recording({})
+    rollout(GAME, watching, "published", 64, 3, stake=STAKE)
+    found = examine(GAME, subject("peeking", Peeking(watching.tape)), plan("published", 64), engine, NOW)
+    assert found.verdict.name == "SUSPECT", found.verdict
+    assert "leak" in found.verdict.sentence
+
+
+# the report
+
+
+@pytest.fixture(scope="module")
+def examined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Examination, Engine, Path]]:
+    home = tmp_path_factory.mktemp("examined")
+    engine = ready(connect(home))
+    yield examine(GAME, load_subject(GAME, "hold-40"), plan("published", 64), engine, NOW), engine, home
+    engine.dispose()
+
+
+def test_the_same_inputs_give_the_same_report(examined: tuple[Examination, Engine, Path]) -> None:
+    found, engine, _ = examined
+    again = examine(GAME, load_subject(GAME, "hold-40"), plan("published", 64), engine, datetime.now(UTC))
+    assert to_json(again)["report_hash"] == to_json(found)["report_hash"]
+    assert len(trials(engine)) == 1, "a repeated look counts once"
+    other = examine(GAME, load_subject(GAME, "hold-40"), plan("published", 64, seed=4), engine, NOW)
+    assert to_json(other)["report_hash"] != to_json(found)["report_hash"]
+
+
+def test_the_report_stands_alone_and_shows_theory_and_dummies(examined: tuple[Examination, Engine, Path]) -> None:
+    found, _, home = examined
+    path, told = write_report(found, home / "report")
+    text = path.read_text()
+    assert found.verdict.name in text
+    assert "Plotly.newPlot" in text
+    assert 'src="http' not in text
+    assert json.loads((home / "report" / "report.json").read_text()) == told
+    assert next(target["dummy"] for target in told["targets"]) == "always WAIT"
+    assert told["targets"][0]["dummy_score"] > 0.8, "always-WAIT beats the accuracy that was wanted"
+    assert told["ceiling"] == 0.0
+    assert told["hindsight_roi"] > 1.0
+
+
+def test_hostile_names_are_text(examined: tuple[Examination, Engine, Path]) -> None:
+    found, _, home = examined
+    named = replace(found, subject=replace(found.subject, name="<script>alert(1)</script>"))
+    path, _ = write_report(named, home / "hostile")
+    assert "<script>alert(1)" not in path.read_text().split("Plotly")[0]
+
+
+def test_rivals_play_the_same_windows(examined: tuple[Examination, Engine, Path]) -> None:
+    found, _, _ = examined
+    assert {rival.windows for _, rival in found.rivals.values()} == {found.played.windows}
+    assert next(iter(found.rivals)) == "do nothing"
+    assert any(name.startswith("hold-") for name in found.rivals)
+
+
+def test_targets_count_entries_and_exits() -> None:
+    noting = Noting(Hold(k=20))
+    played = rollout(GAME, noting, "published", 100, 5, stake=STAKE)
+    assert noting.entries >= int(played.opened.sum()), "lanes that are done play on"
+    assert noting.sold + noting.rugged <= noting.entries
+    assert 0.75 < noting.sold / noting.entries < 0.97
+
+
+# finding policies
+
+
+def test_policies_are_found_or_refused() -> None:
+    with pytest.raises(UnknownName, match="hold-40"):
+        load_subject(GAME, "nobody")
+    with pytest.raises(ConfigError, match="expected a policy at"):
+        load_subject(GAME, "playproof.games.crash.optimum:Nobody")
+    own = load_subject(GAME, "playproof.games.crash.optimum:BestDrift")
+    assert own.name == "BestDrift"
+    assert own.policy_hash == load_subject(GAME, "playproof.games.crash.optimum:BestDrift").policy_hash
+
+
+def test_the_command_ends_with_2_when_a_gate_fails(home: Path) -> None:
+    told = CliRunner().invoke(app, ["hold-40", "--rounds", "60", "--json"])
+    assert told.exit_code == 2, told.output
+    report = json.loads(told.stdout)
+    assert report["verdict"] in ("NO EDGE SHOWN", "NEGATIVE", "NOT EVALUABLE")
+    assert Path(report["report"]).exists()
+
+
+def test_a_score_that_lost_more_than_its_stake_is_refused() -> None:
+    with pytest.raises(ConfigError, match="lose more than the stake"):
+        Score("x", ("a",), (-11,), (1,), 10)
