@@ -179,7 +179,7 @@ def _listing(found: tuple[StoredTrajectory, ...]) -> Table:
     from rich.text import Text
 
     table = Table("trajectory", "agent", "window", "started", "status", "trades", "P&L", title_justify="left")
-    table.columns[-1].justify = "right"
+    table.columns[0].min_width, table.columns[-1].justify = 32, "right"
     for each in found:
         started = each.start_time.strftime("%Y-%m-%d %H:%M:%SZ")
         cells = (each.trajectory_id, each.agent_id, each.window_id, started, each.final_status)

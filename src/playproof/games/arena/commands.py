@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Run the arena, and look at its windows, outcomes and trajectories.")
 
 MOUNTED = {
-    "windows": "playproof.cli.windows:app",
-    "outcomes": "playproof.cli.outcomes:app",
+    "windows": "playproof.games.arena.windows_command:app",
+    "outcomes": "playproof.games.arena.outcomes_command:app",
     "trajectories": "playproof.cli.trajectories:app",
 }
 """Further commands of the arena, each a Typer app in a module of its own."""

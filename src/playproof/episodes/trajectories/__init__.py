@@ -1,0 +1,1 @@
+"""Recorded trajectories as episodes: windows and how ready they are, outcomes, and a page to read one."""
