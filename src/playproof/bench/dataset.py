@@ -114,7 +114,8 @@ def run_peer(bare: str, name: str, files: int | None) -> int:
         for path in sorted(Path(bare).glob("*.parquet"))[:files]:
             batch.peers[name](path, Path(target) / path.name)
             rows += pq.read_metadata(path).num_rows
-            (Path(target) / path.name).unlink()
+            for written in Path(target).iterdir():
+                written.unlink()
     return rows
 
 

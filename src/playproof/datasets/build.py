@@ -265,9 +265,7 @@ def write_table(table: pa.Table, path: Path) -> None:
     """Write a table, synced."""
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
-    frame.with_columns(pl.col("window_id").cast(pl.String)).write_parquet(
-        path, compression=COMPRESSION, statistics=False
-    )
+    frame.write_parquet(path, compression=COMPRESSION, statistics=False)
     sync(path)
 
 

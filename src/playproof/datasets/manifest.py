@@ -59,8 +59,19 @@ def _bytes(column: pa.ChunkedArray) -> tuple[str, Any]:
     if array.null_count:
         raise DecodeError(f"expected a value in every row, found {array.null_count} without")
     if pa.types.is_boolean(kind):
-        return "bool", np.packbits(array.to_numpy(zero_copy_only=False), bitorder="little")
+        return "bool", _bits(array)
     return _packed(str(kind), np.ascontiguousarray(array.to_numpy(zero_copy_only=False)))
+
+
+def _bits(flags: pa.BooleanArray) -> NDArray[np.uint8]:
+    """Give flags as bits, the lowest first, zeros after the last."""
+    if flags.offset:
+        return np.packbits(flags.to_numpy(zero_copy_only=False), bitorder="little")
+    size = (len(flags) + 7) // 8
+    bits = np.frombuffer(flags.buffers()[1] or b"", np.uint8)[:size].copy()
+    if len(flags) % 8:
+        bits[-1] &= (1 << len(flags) % 8) - 1
+    return bits
 
 
 def _packed(kind: str, values: NDArray[Any]) -> tuple[str, Any]:

@@ -28,7 +28,7 @@ from playproof.store.schema import check_version, connect_reader, read_layout
 if TYPE_CHECKING:
     import sqlite3
 
-PIECE_ROWS = 1_000_000
+PIECE_ROWS = 600_000
 """Stored events of a piece, unless one session has more."""
 KEYS = ("session_id", "seq", "ts", "event_name", "window_id", "player_id")
 _TEXTS = ("session_id", "event_name", "window_id", "player_id")
@@ -150,7 +150,7 @@ class Reader:
             return None
         if len(tables) == 1:
             return tables[0]
-        return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries().combine_chunks()
+        return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
 
     def _part(self, path: str, wanted: Sequence[str]) -> pa.Table:
         """Give the piece's rows of one part."""
@@ -202,7 +202,7 @@ def _held(file: pq.ParquetFile, groups: Sequence[int], wanted: Sequence[str]) ->
 
 def _only(table: pa.Table, sessions: Sequence[str]) -> pa.Table:
     """Keep the rows of some sessions."""
-    table = table.unify_dictionaries().combine_chunks()
+    table = table.unify_dictionaries()
     column = _one(table["session_id"])
     wanted = set(sessions)
     inside = np.array([text in wanted for text in column.dictionary.to_pylist()], np.bool_)

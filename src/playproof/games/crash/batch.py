@@ -53,6 +53,7 @@ from playproof.games.crash.batch_walk import (
     INT_FACTS,
     WALK,
     WINDOW,
+    fill_unknown,
     segmented,
     survey,
     walk,
@@ -95,7 +96,7 @@ class Columns:
 
     def __init__(self, table: pa.Table) -> None:
         self.table, self.rows = table, table.num_rows
-        self._valid: dict[str, Array | None] = {}
+        self._codes: dict[str, tuple[Array, list[str]]] = {}
 
     def __len__(self) -> int:
         return self.rows
@@ -129,6 +130,11 @@ class Columns:
 
     def codes(self, name: str) -> tuple[Array, list[str]]:
         """Give a text column as places in a list of its texts, -1 where there is none."""
+        if name not in self._codes:
+            self._codes[name] = self._coded(name)
+        return self._codes[name]
+
+    def _coded(self, name: str) -> tuple[Array, list[str]]:
         if not self.has(name):
             return np.full(self.rows, -1, np.int64), []
         column = self.table[name].combine_chunks()
@@ -287,13 +293,20 @@ def read_session(tables: Mapping[str, pa.Table]) -> Session:
 
 
 def _used(places: Array, texts: Sequence[str]) -> list[str]:
-    return [texts[place] for place in np.unique(places[places >= 0]).tolist()]
+    return [texts[place] for place in _present(places, texts)]
+
+
+def _present(places: Array, texts: Sequence[str]) -> list[int]:
+    """Give the places that occur, ascending."""
+    there = np.zeros(len(texts) + 1, np.bool_)
+    there[places] = True
+    return np.flatnonzero(there[:-1]).tolist()
 
 
 def _renumbered(places: Array, texts: Sequence[str], numbers: Mapping[str, int]) -> Array:
     """Give texts by their numbers, -1 where there is none."""
     of = np.full(len(texts) + 1, -1, np.int64)
-    for place in np.unique(places[places >= 0]).tolist():
+    for place in _present(places, texts):
         of[place] = numbers[texts[place]]
     return of[places]
 
@@ -378,6 +391,7 @@ class Walked:
         heads = len(ACTIONS[ask.actions].heads)
         self.out = np.empty((width, rows), np.float32)
         self.missing = np.empty((width, rows), np.bool_)
+        self.known = np.zeros(rows, np.int64)
         self.ints = np.zeros((len(INT_FACTS), rows), np.int64)
         self.floats = np.zeros((len(FLOAT_FACTS), rows), np.float64)
         self.actions = np.zeros((heads, steps), np.int16)
@@ -455,11 +469,15 @@ class Walked:
             ),
             known.SETS.index(ask.observation),
             ask.observation not in LIGHT,
-            (self.out.T, self.missing.T, self.ints, self.floats),
+            (self.out.T, self.missing.T, self.ints, self.floats, self.known),
             (self.actions.T, self.substeps, self.effects, self.age_ticks, self.age_us, self.labels),
             self.order,
         )
         self.walked = walked[0]
+        if ask.observation in LIGHT:
+            rows = int(self.walked["row"])
+            needs, fills = features.NEEDS[ask.observation], features.FILLS[ask.observation]
+            fill_unknown(self.known[:rows], np.array(needs), np.array(fills, np.float32), self.out, self.missing)
 
     def _seat(self) -> tuple[Array, Array]:
         """Give the player's money as he was first heard of."""

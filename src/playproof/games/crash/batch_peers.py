@@ -1,8 +1,8 @@
 """What a data set is compared with in the bench: the same features of spectators' rounds, made the usual ways.
 
-Each reads one Parquet file of ticks and writes one with the 37 features of `recorded`, what is missing, action and
-reward. Written as a careful user of each library would; only the bench and its tests call them.
-Leaves out: a player's own facts, of which these files have none.
+Each reads one Parquet file of ticks and writes the four tables of a data set: the 37 features of `recorded` and what
+is missing, actions, rewards, labels. Written as a careful user of each library would; only the bench and its tests
+call them. Leaves out: a player's own facts, of which these files have none; hashes and statistics.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from playproof.games.crash.fair import id_hash
 from playproof.games.crash.features import FEATURES, OBSERVATIONS
 from playproof.games.crash.fold import ACTIVE, COOLDOWN, PRESALE, RUGGED
+from playproof.games.crash.ledger import SIDEBET_TICKS
 
 RECORDED = OBSERVATIONS["recorded"].features
 _FILLS = {feature.name: feature.fill for feature in FEATURES}
@@ -65,6 +66,25 @@ class PerEvent:
         return row
 
 
+CONSTANT: dict[str, dict[str, Any]] = {
+    "actions": {
+        **{name: np.int16(0) for name in ("substep", "head_0", "head_1")},
+        "effect": False,
+        "bet_amount": np.int64(10**6),
+        "sell_share": np.int64(100),
+        "sidebet_stake": np.int64(0),
+        "state_age_ticks": np.int32(-1),
+        "state_age_us": np.int64(-1),
+    },
+    "rewards": {
+        **dict.fromkeys(("reward", "reward__financial", "reward__bankruptcy"), 0.0),
+        **dict.fromkeys(("cash", "equity", "next_equity"), np.int64(10**9)),
+        "truncated": False,
+    },
+}
+"""What a spectator's actions and rewards hold in every row."""
+
+
 def build_per_event(source: Path, target: Path) -> int:
     """Build a file event by event; give the rows."""
     builder, rows = PerEvent(), list[dict[str, Any]]()
@@ -73,9 +93,21 @@ def build_per_event(source: Path, target: Path) -> int:
         if event["game_phase"] != COOLDOWN:
             row = builder.build()
             row |= {f"{name}__missing": name in UNKNOWN for name in RECORDED}
-            row |= {"window_id": event["window_id"], "head_0": 0, "head_1": 0, "reward": 0.0}
-            rows.append(row)
+            rows.append(row | {"window_id": event["window_id"], "final": event["game_phase"] == RUGGED})
+    rugs = {row["window_id"]: row["tick"] for row in rows if row["final"]}
+    actions, rewards, labels = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
+    step = 0
+    for row in rows:
+        row["step"], step = step, 0 if row["final"] else step + 1
+        if not row["final"]:
+            keys = {"window_id": row["window_id"], "step": row["step"]}
+            actions.append(keys | CONSTANT["actions"])
+            rewards.append(keys | CONSTANT["rewards"] | {"terminated": row["tick"] + 1 == rugs[row["window_id"]]})
+            labels.append(keys | {"rug_within_40": float(rugs[row["window_id"]] <= row["tick"] + SIDEBET_TICKS)})
+    tables = {"actions": actions, "rewards": rewards, "labels": labels}
     pl.DataFrame(rows).cast(dict.fromkeys(RECORDED, pl.Float32)).write_parquet(target)
+    for name, table in tables.items():
+        pl.DataFrame(table).write_parquet(target.with_suffix(f".{name}"))
     return len(rows)
 
 
@@ -95,6 +127,7 @@ def build_polars(source: Path, target: Path) -> int:
         .filter(phase != COOLDOWN)
         .join(hashes, on=window, how="left", maintain_order="left")
         .with_columns(
+            step=pl.int_range(pl.len(), dtype=pl.Int32).over(window),
             allow_pre_round_buys=phase == PRESALE,
             active=phase >= ACTIVE,
             rugged=phase == RUGGED,
@@ -102,17 +135,37 @@ def build_polars(source: Path, target: Path) -> int:
             ticks_since_last_action=pl.col("tick"),
             **{name: pl.lit(_FILLS[name]) for name in UNKNOWN},
         )
-        .select(
-            window,
-            *(pl.col(name).cast(pl.Float32) for name in RECORDED),
-            *(pl.lit(name in UNKNOWN).alias(f"{name}__missing") for name in RECORDED),
-            pl.lit(0, pl.Int16).alias("head_0"),
-            pl.lit(0, pl.Int16).alias("head_1"),
-            pl.lit(0.0).alias("reward"),
-        )
     )
-    made.write_parquet(target)
+    made.select(
+        window,
+        "step",
+        *(pl.col(name).cast(pl.Float32) for name in RECORDED),
+        *(pl.lit(name in UNKNOWN).alias(f"{name}__missing") for name in RECORDED),
+        pl.col("rugged").alias("final"),
+    ).write_parquet(target)
+    rug = pl.col("tick").max().over(window)
+    steps = made.select(
+        window,
+        "step",
+        "rugged",
+        terminated=pl.col("tick") + 1 == rug,
+        rug_within_40=(rug <= pl.col("tick") + SIDEBET_TICKS).cast(pl.Float64),
+    ).filter(~pl.col("rugged"))
+    for name, constant in CONSTANT.items():
+        shown = [window, "step", *([] if name == "actions" else ["terminated"])]
+        columns = [pl.lit(value, _POLARS[type(value)]).alias(key) for key, value in constant.items()]
+        steps.select(*shown, *columns).write_parquet(target.with_suffix(f".{name}"))
+    steps.select(window, "step", "rug_within_40").write_parquet(target.with_suffix(".labels"))
     return made.height
+
+
+_POLARS: dict[type, Any] = {
+    np.int16: pl.Int16,
+    np.int32: pl.Int32,
+    np.int64: pl.Int64,
+    float: pl.Float64,
+    bool: pl.Boolean,
+}
 
 
 def build_pandas(source: Path, target: Path) -> int:
@@ -124,19 +177,30 @@ def build_pandas(source: Path, target: Path) -> int:
     frame["price_velocity"] = frame.groupby("window_id", sort=False)["price"].diff().where(runs, 0.0)
     frame["price_acceleration"] = frame.groupby("window_id", sort=False)["price_velocity"].diff().where(runs, 0.0)
     frame = frame[frame["game_phase"] != COOLDOWN].copy()
+    windows = frame.groupby("window_id", sort=False)
+    frame["step"], frame["rug"] = windows.cumcount().astype(np.int32), windows["tick"].transform("max")
     frame["game_id_hash"] = frame["window_id"].map({name: id_hash(name) for name in frame["window_id"].unique()})
     frame["allow_pre_round_buys"] = frame["game_phase"] == PRESALE
     frame["active"], frame["rugged"] = frame["game_phase"] >= ACTIVE, frame["game_phase"] == RUGGED
     frame["rugpool_ratio"] = frame["rugpool_amount"] / frame["rugpool_threshold"]
     frame["ticks_since_last_action"] = frame["tick"]
-    columns: dict[str, Any] = {"window_id": frame["window_id"]}
+    columns: dict[str, Any] = {"window_id": frame["window_id"], "step": frame["step"]}
     columns |= {
         name: np.float32(_FILLS[name]) if name in UNKNOWN else frame[name].astype(np.float32) for name in RECORDED
     }
-    columns |= {f"{name}__missing": name in UNKNOWN for name in RECORDED}
-    made = pd.DataFrame(columns | {"head_0": np.int16(0), "head_1": np.int16(0), "reward": 0.0}, index=frame.index)
-    made.to_parquet(target, index=False, compression="zstd")
-    return len(made)
+    columns |= {f"{name}__missing": name in UNKNOWN for name in RECORDED} | {"final": frame["rugged"]}
+    pd.DataFrame(columns, index=frame.index).to_parquet(target, index=False, compression="zstd")
+    steps = frame[~frame["rugged"]]
+    keys = {"window_id": steps["window_id"], "step": steps["step"]}
+    tables = {
+        "actions": keys | CONSTANT["actions"],
+        "rewards": keys | CONSTANT["rewards"] | {"terminated": steps["tick"] + 1 == steps["rug"]},
+        "labels": keys | {"rug_within_40": (steps["rug"] <= steps["tick"] + SIDEBET_TICKS).astype(np.float64)},
+    }
+    for name, table in tables.items():
+        made = pd.DataFrame(table, index=steps.index)
+        made.to_parquet(target.with_suffix(f".{name}"), index=False, compression="zstd")
+    return len(frame)
 
 
 PEERS = {"per event": build_per_event, "pandas": build_pandas, "Polars": build_polars}

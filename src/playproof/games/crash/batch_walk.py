@@ -275,6 +275,53 @@ def take_light(s: Any, e: Any) -> None:
     fold.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms, e.game_phase)
 
 
+@inlined
+def show(
+    s: Any,
+    h: Any,
+    lane: Any,
+    player: Any,
+    kind: int,
+    with_history: bool,
+    row: int,
+    out: Array,
+    missing: Array,
+    ints: Array,
+    floats: Array,
+    bits: Array,
+) -> None:
+    """Write a row: what is seen, and where the money stands. What is unknown is filled later where it can be."""
+    if with_history:
+        known.look(s, h, kind, out, row)
+        known.mark_missing(s, h, kind, missing, row)
+    elif out.shape[1] == fold.FEATURE_COUNT:
+        fold.observe_recorded(s, out, row)
+        bits[row] = s.known
+    else:
+        fold.observe_policy(s, out, row)
+        bits[row] = s.known
+    if player:
+        stand(lane, ints, floats, row)
+    else:
+        ints[6, row] = lane.tick
+        ints[7, row] = lane.phase
+        floats[0, row] = lane.price
+        floats[1, row] = lane.low
+        floats[2, row] = lane.peak
+
+
+@compiled
+def fill_unknown(bits: Array, needs: Array, fills: Array, out: Array, missing: Array) -> None:
+    """Mark, feature by feature, the rows in which it is unknown, and write its fill value there (`known.look`)."""
+    rows = len(bits)
+    for f in range(len(needs)):
+        need, fill = needs[f], fills[f]
+        for i in range(rows):
+            missing[f, i] = (need & ~bits[i]) != 0
+        for i in range(rows):
+            out[f, i] = fill if missing[f, i] else out[f, i]
+
+
 @compiled
 def walk(
     state: Any,
@@ -325,7 +372,12 @@ def walk(
         t_capital,
     ) = ticks
     o_seq, o_ts, o_window, o_own, o_name, o_rows, o_action, o_told = others
-    out, missing, ints, floats = seen
+    out, missing, ints, floats, bits = seen
+    player = k.player != 0
+    if not player:
+        stand(lane, ints, floats, 0)
+        for fact in range(len(ints)):
+            ints[fact, :] = ints[fact, 0]
     actions, substeps, effects, age_ticks, age_us, labels = taken
     heads = actions.shape[1]
     scratch = np.zeros(1, known.ROW)
@@ -340,9 +392,7 @@ def walk(
             if not from_ticks and o_told[SETTLES, j] == k.pending:
                 k.pending += 1
             else:
-                known.look(s, h, kind, out, k.row)
-                known.mark_missing(s, h, kind, missing, k.row)
-                stand(lane, ints, floats, k.row)
+                show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits)
                 decide(k, windows[k.window], k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels)
                 k.undecided = 1
                 k.pending = 0
@@ -351,9 +401,7 @@ def walk(
             if k.window >= 0:
                 row = k.row
                 if close_window(k, windows[k.window]):
-                    known.look(s, h, kind, out, row)
-                    known.mark_missing(s, h, kind, missing, row)
-                    stand(lane, ints, floats, row)
+                    show(s, h, lane, player, kind, with_history, row, out, missing, ints, floats, bits)
             open_window(k, window, now)
             order_of[opened] = window
             opened += 1
@@ -426,9 +474,7 @@ def walk(
             substep = 0
             if k.step > k.first_step and k.decided_at == k.anchor:
                 substep = k.substep + 1
-            known.look(s, h, kind, out, k.row)
-            known.mark_missing(s, h, kind, missing, k.row)
-            stand(lane, ints, floats, k.row)
+            show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits)
             decide(k, windows[k.window], now, substep, actions, substeps, effects, age_ticks, age_us, labels)
         if chooses:
             at = k.step - 1
@@ -446,16 +492,12 @@ def walk(
                     k.ticks = 0
             j += 1
     if k.pending != 0:
-        known.look(s, h, kind, out, k.row)
-        known.mark_missing(s, h, kind, missing, k.row)
-        stand(lane, ints, floats, k.row)
+        show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits)
         decide(k, windows[k.window], k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels)
     if k.window >= 0:
         row = k.row
         if close_window(k, windows[k.window]):
-            known.look(s, h, kind, out, row)
-            known.mark_missing(s, h, kind, missing, row)
-            stand(lane, ints, floats, row)
+            show(s, h, lane, player, kind, with_history, row, out, missing, ints, floats, bits)
     return opened
 
 
