@@ -102,7 +102,7 @@ class TestKnownSizes:
 
     def test_peeking_makes_it_worse_and_the_e_process_does_not_mind(self) -> None:
         rng = np.random.default_rng(2)
-        holds, bets = one_tick_holds((1000, 1000), rng), fair_sidebets((1000, 1000), rng)
+        holds, bets = one_tick_holds((600, 1000), rng), fair_sidebets((600, 1000), rng)
         limit = stats.norm.isf(0.05)
         assert 0.34 < np.mean((running_t(holds)[:, 49:] > limit).any(axis=1)) < 0.46
         assert 0.21 < np.mean((running_t(bets)[:, 19:] > limit).any(axis=1)) < 0.32

@@ -106,14 +106,14 @@ class TestSuperiorAbility:
     def test_the_best_of_many_passes_a_naive_test_and_not_this_one(self) -> None:
         rng = np.random.default_rng(5)
         naive = spa = 0
-        runs, windows = 60, 150
+        runs, windows = 40, 150
         for seed in range(runs):
             returns = best_of(50, windows, rng)
             t = returns.mean(axis=0) / returns.std(axis=0, ddof=1) * math.sqrt(windows)
             naive += t.max() > stats.norm.isf(0.05)
             spa += superior_ability(returns, seed, draws=100).p < 0.05
-        assert naive / runs > 0.75
-        assert spa / runs <= 0.12  # at most 7 of 60
+        assert naive / runs > 0.7
+        assert spa / runs <= 0.12  # at most 4 of 40
 
     @pytest.mark.torture
     def test_the_sizes_at_full_count(self) -> None:
