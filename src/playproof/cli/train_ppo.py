@@ -64,13 +64,10 @@ def ppo(
     Example: playproof train ppo --game crash --world drift --name first --steps 4000000
     """
     from playproof.train.ppo import train_ppo
-    from playproof.train.run import Run, Tracking
+    from playproof.train.run import Tracking
 
     played, path = choose_game(game), run_folder(name)
-    tracking = Tracking(wandb=wandb, mlflow=mlflow)
     config = _config(played, world, steps, seed, stake, reward, source, preset, patience, option)
-    told = _jsonable(config, source)
-    run = Run.resume(path, "ppo", tracking) if resume else Run.create(path, "ppo", told, tracking)
     with _Bar(config.steps) as bar:
         result = train_ppo(
             played,
@@ -79,7 +76,7 @@ def ppo(
             source=source,
             resume=resume,
             allow_failing_reward=allow_failing_reward,
-            run=run,
+            tracking=Tracking(wandb=wandb, mlflow=mlflow),
             show=bar.show,
         )
     ended = _told(result)
@@ -161,10 +158,6 @@ def with_options(config: PPOConfig, options: list[str]) -> PPOConfig:
         except ValueError:
             told[name] = value
     return PPOConfig.from_json({**vars(config), **told}) if told else config
-
-
-def _jsonable(config: PPOConfig, source: Path | None) -> dict[str, Any]:
-    return vars(config) | {"source": None if source is None else str(source.absolute())}
 
 
 def _told(result: Result) -> dict[str, Any]:

@@ -565,6 +565,8 @@ class Game:
     """Make many players at once, each at a table of their own; None where worlds cannot be simulated."""
     tape: Lazy[Callable[[Iterable[tuple[str, Sequence[Event]]]], Tape]] | None = None
     """Lay recorded windows, each its id and events, on a tape that lanes play again."""
+    best: Lazy[Callable[[str], BatchPolicy]] | None = None
+    """Give the best stationary policy of a world where theory knows one; refuses the others."""
     rivals: Lazy[Callable[[Habits], Mapping[str, Rival]]] | None = None
     """Give what a policy is shown beside, made to play as much as it does; None: doing nothing alone."""
     foresight: Lazy[Callable[[], Foresight]] | None = None

@@ -34,7 +34,7 @@ from playproof.policies.scaling import Scaling, game_scaling
 from playproof.train.callbacks import Boundary, Progress, Watch
 from playproof.train.checkpoint import bring_back
 from playproof.train.network import ACTIVATIONS, Weights, linear_weights
-from playproof.train.run import Run
+from playproof.train.run import Run, Tracking, read_config
 
 STREAM = int.from_bytes(b"train")
 """Keeps the windows of training apart from those of evaluation with the same seed."""
@@ -302,32 +302,40 @@ def train_ppo(
     source: Path | None = None,
     resume: bool = False,
     allow_failing_reward: bool = False,
-    run: Run | None = None,
+    tracking: Tracking = Tracking(),  # noqa: B008  (frozen)
     show: Show = lambda step, told: None,  # noqa: ARG005
 ) -> Result:
     """Train in a run's folder, from scratch, from a checkpoint (`source`), or from where the run stopped."""
     torch.set_num_threads(1)
     torch.distributions.Distribution.set_default_validate_args(False)
-    run = run or (Run.resume(path, "ppo") if resume else Run.create(path, "ppo", _told(config, source)))
     if resume:
-        config = PPOConfig.from_json({name: value for name, value in run.config.items() if name != "source"})
-        source = Path(run.config["source"]) if run.config.get("source") else None
+        told = read_config(path)["config"]
+        source = Path(told["source"]) if told.get("source") else None
+        config = PPOConfig.from_json({name: value for name, value in told.items() if name != "source"})
     table = Table.lay(game, config, allow_failing_reward=allow_failing_reward)
-    origin = load_checkpoint(source, game) if source is not None else None
-    model, env = build(table, origin)
-    progress, saved = Progress(), run.load_state()
-    if saved is not None:
-        progress = Progress(**saved[2]["progress"])
-        if progress.stage:
-            env.enter(progress.stage)
-        bring_back(model, env, saved[1], saved[2])
-        progress.stopped = None if progress.stopped == _INTERRUPTED else progress.stopped
-    boundary = _boundary(table, model, run, progress, show)
+    model, env = build(table, load_checkpoint(source, game) if source is not None else None)
+    run = Run.resume(path, "ppo", tracking) if resume else Run.create(path, "ppo", _told(config, source), tracking)
     try:
+        boundary = _boundary(table, model, run, _brought_back(model, env, run), show)
         _learn(model, boundary, config)
         return _finish(run, boundary, weights_of(model))
     finally:
         run.close()
+
+
+def _brought_back(model: Any, env: Any, run: Run) -> Progress:
+    """Put a training back to its resume point, if it has one; give how far it had come."""
+    saved = run.load_state()
+    if saved is None:
+        return Progress()
+    _, arrays, facts = saved
+    progress = Progress(**facts["progress"])
+    if progress.stage:
+        env.enter(progress.stage)
+    bring_back(model, env, arrays, facts)
+    if progress.stopped == _INTERRUPTED:
+        progress.stopped = None
+    return progress
 
 
 _INTERRUPTED = "interrupted"

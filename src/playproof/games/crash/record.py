@@ -117,4 +117,5 @@ def game() -> Game:
         foresight=f"{_HERE}.rivals:Hindsight",
         targets=f"{_HERE}.targets:targets",
         tape=f"{_HERE}.many:tape_of",
+        best=f"{_HERE}.optimum:best_policy",
     )

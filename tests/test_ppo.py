@@ -1,0 +1,340 @@
+"""PPO: solves the toy, gives the same weights for the same seed and after a kill, watches money, not reward."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from playproof.errors import ConfigError, GateFailed, InputError
+from playproof.evaluate.rollout import rollout
+from playproof.game import load_game
+from playproof.policies import BatchPlayer, load_checkpoint, load_policy
+from playproof.rewards import checks
+from playproof.testing import coin
+from playproof.train.callbacks import Boundary, Progress, Watch, diverged
+from playproof.train.page import page
+from playproof.train.ppo import PPOConfig, Result, Table, build, fine_tuned, plan_preset, train_ppo, weights_of
+from playproof.train.run import read_config, read_log, read_result
+
+GAME = coin.game()
+LANES, STEPS = 64, 32
+ROLLOUT = LANES * STEPS
+CONFIG = PPOConfig(
+    game="coin",
+    worlds=(("biased", 1.0),),
+    steps=6 * ROLLOUT,
+    lanes=LANES,
+    rollout=STEPS,
+    batch=512,
+    learning_rate=3e-3,
+    gamma=0.5,
+    stake=coin.RESERVED,
+    hidden=(16, 16),
+    evaluate_every=3,
+    evaluate_windows=200,
+)
+CRASH = load_game("crash")
+PINNED_LOSS = (0.0,)
+"""Mean loss of each update of CONFIG, seed 1, one thread."""
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return train_ppo(GAME, CONFIG, tmp_path_factory.mktemp("runs") / "coin")
+
+
+def same(one: Any, other: Any) -> bool:
+    return set(one) == set(other) and all((one[name] == other[name]).all() for name in one)
+
+
+def test_it_solves_the_coin_game(solved: Result) -> None:
+    assert solved.best is not None
+    policy = load_policy(solved.best, GAME)
+    found = rollout(GAME, BatchPlayer(policy), "biased", 1000, 99, stake=coin.RESERVED)
+    assert found.score().roi == pytest.approx(0.2, abs=0.05)  # the ceiling: following the hint
+    hints = np.array([[side, 0, 0, 5, 1] for side in (1, -1)], np.float32)
+    assert policy.act_batch(hints).tolist() == [[1], [2]]
+
+
+def test_its_losses_are_pinned(solved: Result) -> None:
+    losses = [note["loss"] for note in read_log(solved.path) if note["kind"] == "train"]
+    assert losses == pytest.approx(PINNED_LOSS, rel=1e-3)
+
+
+def test_the_folder_holds_everything(solved: Result) -> None:
+    assert read_config(solved.path)["config"]["seed"] == 1
+    evaluations = [note for note in read_log(solved.path) if note["kind"] == "evaluation"]
+    assert [note["step"] for note in evaluations] == [0, 3 * ROLLOUT, 6 * ROLLOUT]
+    assert evaluations[-1]["roi"] > 0.1
+    assert evaluations[-1]["components"]["profit"] == pytest.approx(evaluations[-1]["reward"])
+    assert list((solved.path / "tensorboard").iterdir())
+    assert read_result(solved.path)["steps"] == 6 * ROLLOUT
+    text = (solved.path / "report.html").read_text()
+    assert text.count("plotly-graph-div") == 6
+    assert "http://" not in text.split("</style>")[0]
+    assert page(solved.path) == text
+    card = load_checkpoint(solved.best or Path(), GAME).card
+    assert (card.method, card.world, card.stake, card.reward["name"]) == ("ppo", "biased", coin.RESERVED, "profit")
+    assert card.metrics["step"] == solved.progress.best_step
+
+
+def test_same_seed_same_weights(solved: Result, tmp_path: Path) -> None:
+    again = train_ppo(GAME, CONFIG, tmp_path / "again")
+    assert same(again.weights, solved.weights)
+    other = train_ppo(GAME, replace(CONFIG, seed=2, steps=ROLLOUT), tmp_path / "other")
+    assert not same(other.weights, solved.weights)
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from playproof.rewards import checks
+from playproof.testing import coin
+from playproof.train.ppo import PPOConfig, train_ppo
+import json, time
+config = PPOConfig.from_json(json.loads(sys.argv[2]))
+train_ppo(coin.game(), config, Path(sys.argv[1]), show=lambda step, told: time.sleep(0.15))
+"""
+
+
+def start(path: Path, config: PPOConfig) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(path), json.dumps(vars(config))])
+
+
+def wait_for(path: Path, step: int, running: subprocess.Popen[bytes]) -> None:
+    for _ in range(2000):
+        if (path / "state.json").exists() and json.loads((path / "state.json").read_text())["step"] >= step:
+            return
+        assert running.poll() is None, "it ended too early"
+        time.sleep(0.05)
+    pytest.fail("no resume point came")
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(solved: Result, tmp_path: Path) -> None:
+    path = tmp_path / "killed"
+    running = start(path, CONFIG)
+    wait_for(path, 2 * ROLLOUT, running)
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    stopped = json.loads((path / "state.json").read_text())["step"]
+    assert 0 < stopped < CONFIG.steps
+    result = train_ppo(GAME, CONFIG, path, resume=True)
+    assert same(result.weights, solved.weights)
+    one, other = (
+        [{k: v for k, v in note.items() if "second" not in k} for note in read_log(at)] for at in (path, solved.path)
+    )
+    assert one == other
+
+
+def test_ctrl_c_saves_and_resume_goes_on(solved: Result, tmp_path: Path) -> None:
+    path = tmp_path / "interrupted"
+    running = start(path, CONFIG)
+    wait_for(path, ROLLOUT, running)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 0
+    assert read_result(path)["stopped"] == "interrupted"
+    result = train_ppo(GAME, CONFIG, path, resume=True)
+    assert result.progress.stopped is None
+    assert same(result.weights, solved.weights)
+
+
+def test_a_finished_run_stays_as_it_is_when_resumed(solved: Result) -> None:
+    again = train_ppo(GAME, CONFIG, solved.path, resume=True)
+    assert same(again.weights, solved.weights)
+    with pytest.raises(ConfigError, match="--resume"):
+        train_ppo(GAME, CONFIG, solved.path)
+
+
+def test_a_resumed_curriculum_with_frames_gives_the_same_weights(tmp_path: Path) -> None:
+    config = replace(CONFIG, worlds=(("fair", 0.5), ("biased", 0.5)), frames=3, steps=4 * ROLLOUT, evaluate_every=4)
+    whole = train_ppo(GAME, config, tmp_path / "whole")
+    path = tmp_path / "killed"
+    running = start(path, config)
+    wait_for(path, 2 * ROLLOUT, running)
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    assert same(train_ppo(GAME, config, path, resume=True).weights, whole.weights)
+    assert whole.progress.stage == 1
+
+
+def test_a_recurrent_policy_is_exported_as_it_acts() -> None:
+    config = replace(CONFIG, recurrent=8, steps=ROLLOUT, evaluate_every=2)
+    model, _ = build(Table.lay(GAME, config))
+    model.learn(ROLLOUT)
+    policy = Table.lay(GAME, config).policy(weights_of(model))
+    rng, state, memory = np.random.default_rng(0), None, np.zeros((2, 4, 8), np.float32)
+    for number in range(5):
+        rows = rng.normal(size=(4, 5)).astype(np.float32)
+        scaled = np.clip(rows / [1, 1, 5, 10, 1], -10, 10).astype(np.float32)
+        actions, state = model.predict(scaled, state, np.full(4, number == 0), deterministic=True)
+        assert policy.act_batch(rows, None, None, memory).tolist() == actions.tolist()
+
+
+def test_the_lean_update_is_that_of_sb3_contrib() -> None:
+    from sb3_contrib import MaskablePPO
+
+    table = Table.lay(CRASH, small_crash(steps=512))
+    lean, env = build(table)
+    lean.entropy_weight = None
+    lean.learn(512)  # fills the buffer
+    stock = MaskablePPO("MlpPolicy", env, n_steps=16, batch_size=128, n_epochs=2, ent_coef=0.01, device="cpu",
+                        learning_rate=1e-3, policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]},
+                                                           "activation_fn": torch.nn.ReLU})  # fmt: skip
+    lean.lr_schedule = stock.lr_schedule
+    lean.policy.optimizer = torch.optim.Adam(lean.policy.parameters(), lr=1e-3, eps=1e-5)
+    stock.policy.load_state_dict(lean.policy.state_dict())
+    stock._setup_learn(512)
+    stock.rollout_buffer = lean.rollout_buffer
+    for model in (lean, stock):
+        np.random.seed(3)
+        model.train()
+    for one, other in zip(lean.policy.parameters(), stock.policy.parameters(), strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+    obs, masks = torch.from_numpy(lean._last_obs), env.action_masks()
+    expected = stock.policy.get_distribution(obs, masks)
+    for log, part in zip(lean.policy.chances(obs, torch.from_numpy(masks)), expected.distributions, strict=True):
+        assert torch.allclose(log.exp(), part.probs, atol=1e-5)
+
+
+def small_crash(**changes: Any) -> PPOConfig:
+    """A small crash world: rounds of `drift` with the whole bet in the field from the start."""
+    asked: dict[str, Any] = {
+        "game": "crash",
+        "worlds": (("drift", 1.0),),
+        "steps": 98_304,
+        "lanes": 32,
+        "rollout": 16,
+        "batch": 128,
+        "epochs": 2,
+        "options": {"first_bet": 10**8},
+        "evaluate_windows": 64,
+    }
+    return PPOConfig(**(asked | changes))
+
+
+def test_the_plan_preset_is_the_plans_set_up(tmp_path: Path) -> None:
+    config = plan_preset(small_crash())
+    assert (config.lanes, config.batch, config.learning_rate, config.entropy) == (8, 64, 3e-4, 0.01)
+    model, env = build(Table.lay(CRASH, config))
+    assert type(model).__name__ == "PPO"
+    assert [type(env).__name__, type(env.venv).__name__, type(env.venv.venv).__name__] == [
+        "Scaled",
+        "VecMonitor",
+        "DummyVecEnv",
+    ]
+    quick = replace(config, rollout=64, steps=512, epochs=1, evaluate_windows=16)
+    result = train_ppo(CRASH, quick, tmp_path / "plan")
+    assert load_policy(result.best or Path()).act(np.zeros(31, np.float32))
+
+
+def test_a_clone_is_warmed_up_and_kept_near(solved: Result, tmp_path: Path) -> None:
+    assert solved.best is not None
+    origin = load_checkpoint(solved.best, GAME)
+    config = fine_tuned(replace(CONFIG, steps=2 * ROLLOUT), solved.best, GAME)
+    assert (config.warmup, config.anchor, config.hidden) == (4, 1.0, (16, 16))
+    warm = train_ppo(GAME, replace(config, warmup=2), tmp_path / "warm", source=solved.best)
+    actor = [name for name in warm.weights if not name.startswith("critic")]
+    assert all((warm.weights[name] == origin.weights[name]).all() for name in actor)  # only the critic has learned
+    assert any((warm.weights[name] != origin.weights[name]).any() for name in warm.weights)
+    moved = []
+    for anchor in (0.0, 100.0):
+        free = replace(config, warmup=0, anchor=anchor, anchor_share=1.0, entropy=1.0)  # entropy pulls away
+        result = train_ppo(GAME, free, tmp_path / f"anchor-{anchor}", source=solved.best)
+        hints = np.array([[side, 0, 0, 5, 1] for side in (1, -1)], np.float32)
+        table = Table.lay(GAME, free)
+        old, new = table.policy(dict(origin.weights)), table.policy(result.weights)
+        moved.append(float(np.abs(old.probabilities(hints)[0] - new.probabilities(hints)[0]).max()))
+    assert moved[1] < 0.5 * moved[0]
+    with pytest.raises(InputError, match="network like"):
+        train_ppo(GAME, replace(config, activation="tanh"), tmp_path / "other", source=solved.best)
+
+
+def test_reward_that_rises_without_money_is_an_alarm() -> None:
+    rng = np.random.default_rng(1)
+    pnl = rng.normal(size=200)
+    assert not diverged(pnl + 1, pnl + 1, pnl, pnl)  # both rise
+    assert not diverged(pnl, pnl, pnl, pnl)
+    assert diverged(pnl + 1, pnl, pnl, pnl)
+    assert diverged(pnl + 1, pnl - 0.5, pnl, pnl)
+    assert not diverged(pnl + rng.normal(size=200) * 0.5, pnl - 0.01, pnl, pnl)  # no more than luck
+
+
+def test_three_alarms_stop_the_training(tmp_path: Path) -> None:
+    class Notes(list[Any]):
+        def note(self, kind: str, step: int, told: dict[str, Any]) -> None:
+            self.append((kind, step, told))
+
+    base = rollout(GAME, Coins(), "fair", 50, 1, stake=coin.RESERVED)
+    rewards = iter(range(10))
+    notes = Notes()
+    boundary = Boundary(
+        notes,  # type: ignore[arg-type]
+        Watch(every=1),
+        lambda: replace(base, reward=base.reward + 0.1 * next(rewards)),
+        lambda step, told: f"checkpoint-{step}",
+        Progress(),
+        time.perf_counter,
+        lambda step, told: None,
+    )
+    boundary.model = SimpleNamespace(n_steps=1, n_envs=1)
+    for step in range(4):
+        assert boundary._on_step()
+        boundary.num_timesteps = step
+        boundary._look()
+    assert [told["alarm"] for _, _, told in notes] == [False, True, True, True]
+    assert boundary.progress.best == "checkpoint-0"
+    assert not boundary._on_step()
+    assert "alarms" in (boundary.progress.stopped or "")
+
+
+class Coins:
+    """Always bet on heads."""
+
+    def start(self, lanes: int, rng: np.random.Generator) -> None:
+        return None
+
+    def begin(self, state: None, chosen: np.ndarray) -> None:
+        return None
+
+    def act(self, obs: np.ndarray, state: None) -> np.ndarray:
+        return np.ones((len(obs), 1), np.int64)
+
+
+def test_a_reward_that_fails_its_checks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "check_reward", partial(checks.check_reward, zoo_windows=0))
+    paid = tmp_path / "paid.yaml"
+    paid.write_text("global: {enabled_components: [financial, survival_bonus]}\nsurvival_bonus: {weight: 1.0}\n")
+    config = small_crash(reward=str(paid))
+    with pytest.raises(GateFailed, match="R4"):
+        Table.lay(CRASH, config)
+    table = Table.lay(CRASH, config, allow_failing_reward=True)
+    assert table.card({}).reward["failed_checks"] is True
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"worlds": ()},
+        {"worlds": (("drift", 0.5),)},
+        {"batch": 100},
+        {"schedule": "square"},
+        {"preset": "magic"},
+        {"recurrent": 8, "frames": 2},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        small_crash(**changes)
