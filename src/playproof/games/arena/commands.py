@@ -44,8 +44,11 @@ def run(
     decisions: Annotated[int, typer.Option(help="Turns of every agent in an hour; a divisor of 60.")] = 6,
     speed: Annotated[float, typer.Option(help="Times faster than the market's clock; 0: as fast as it goes.")] = 0.0,
     start: Annotated[str, typer.Option(help="First window, as 2025-01-15T10:00Z; else the latest free ones.")] = "",
-    llm: Annotated[str, typer.Option(help="OpenAI-compatible address of a language agent.")] = "",
+    llm: Annotated[
+        str, typer.Option(help="OpenAI-compatible address of a language agent; local: the packaged model.")
+    ] = "",
     model: Annotated[str, typer.Option(help="The model there.")] = "",
+    max_tokens: Annotated[int, typer.Option(help="Longest answer of a language agent.")] = 120,
     llm_agents: Annotated[int, typer.Option(help="How many agents that model plays.")] = 1,
     persona: Annotated[str, typer.Option(help="Archetype that the model is asked to be.")] = "balanced",
     record: Annotated[bool, typer.Option(help="Record trajectories and outcomes into the home.")] = True,
@@ -55,14 +58,16 @@ def run(
 
     Example: playproof arena run --agents 5 --windows 3 --seed 7
 
-    Example: playproof arena run --agents 4 --windows 2 --llm http://127.0.0.1:8000/v1 --model smollm2
+    Example: playproof arena run --agents 4 --windows 2 --llm http://127.0.0.1:8000/v1 --model my-model
+
+    Example: playproof arena run --agents 4 --windows 2 --llm local
     """
     from playproof.games.arena.ranking import rank
     from playproof.games.arena.running import Plan, Run, scripted
     from playproof.games.arena.world import Settings
 
-    players = [*scripted(agents), *_language(llm, model, llm_agents, persona)]
-    with _books(record, durable=bool(llm)) as books:
+    with _address(llm, model) as (url, named), _books(record, durable=bool(llm)) as books:
+        players = [*scripted(agents), *_language(url, named, llm_agents, persona, max_tokens)]
         begins = books.first_window(start, windows, window_hours)
         plan = Plan(Settings(world, seed, begins, window_hours), windows, decisions, speed)
         running = Run(plan, players)
@@ -93,14 +98,26 @@ def _closed(running: Any, plan: Plan) -> list[Closed]:
     return closed
 
 
-def _language(base_url: str, model: str, count: int, persona: str) -> list[Agent]:
+@contextmanager
+def _address(llm: str, model: str) -> Iterator[tuple[str, str]]:
+    """Give the address and name of the model, serving the packaged one if it is asked for."""
+    if llm != "local":
+        yield llm, model
+        return
+    note("starting the packaged model; the first time it is unpacked, which takes a minute")
+    packaged: Callable[..., Any] = resolve("playproof.serve.local_model:packaged")
+    with packaged() as served:
+        yield served
+
+
+def _language(base_url: str, model: str, count: int, persona: str, max_tokens: int) -> list[Agent]:
     """Make the language agents that were asked for."""
     if not base_url:
         return []
     from playproof.games.arena.language import ModelSettings, language_agent
 
     key = os.environ.get("OPENAI_API_KEY", "none")
-    settings = ModelSettings(model or "default", base_url, key, persona=persona)
+    settings = ModelSettings(model or "default", base_url, key, persona=persona, max_tokens=max_tokens)
     return [language_agent(f"llm-{at + 1}", settings) for at in range(count)]
 
 

@@ -28,8 +28,8 @@ class ModelSettings:
     api_key: str = "none"
     """Never written into a record."""
     temperature: float = 0.7
-    max_tokens: int = 160
-    timeout: float = 60.0
+    max_tokens: int = 120
+    timeout: float = 120.0
     """Seconds for one answer."""
     retries: int = 2
     calls: int = 10_000

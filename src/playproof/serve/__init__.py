@@ -1,0 +1,1 @@
+"""The edge out: policies and models that answer over the network."""
