@@ -93,7 +93,7 @@ def _state(state: dict[str, Any]) -> str:
 
 
 def _access(access: dict[str, Any]) -> str:
-    purpose = f" for {access['purpose']}" if access.get("purpose") else ""
+    purpose = f" ({access['purpose']})" if access.get("purpose") else ""
     summary = escape(f"looked at {access.get('provider')}{purpose}")
     return f"<details><summary>{summary}</summary><pre>{escape(_json(access.get('data')))}</pre></details>"
 
