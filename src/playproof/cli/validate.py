@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playproof.cli.output import AsJson, emit, note
-from playproof.errors import ConfigError
+from playproof.errors import ConfigError, UnknownName
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,7 +32,7 @@ def validate(
     split: Annotated[str, typer.Option(help="Which split of the data set.")] = "test",
     world: Annotated[str | None, typer.Option(help="A world to simulate; default: the game's first.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Windows to play; default 2,000, or all recorded.")] = None,
-    game: Annotated[str, typer.Option(help="The game.")] = "crash",
+    game: Annotated[str | None, typer.Option(help="The game; default: the policy's own.")] = None,
     stake: Annotated[int | None, typer.Option(min=1, help="Reserved for each window, in the smallest unit.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same windows, same report.")] = 0,
     withhold_ceiling: Annotated[bool, typer.Option(help="Do not use what theory knows (for studies).")] = False,
@@ -54,7 +54,7 @@ def validate(
     from playproof.validate.report import write_report
     from playproof.validate.subject import load_subject
 
-    found = load_game(game)
+    found = load_game(game) if game else _game_of(policy)
     subject = load_subject(found, policy, stake=stake, sample=sample)
     plan = _data_plan(found, data, split, rounds, seed) if data else _world_plan(found, world, rounds, seed)
     if data and world:
@@ -71,6 +71,25 @@ def validate(
     emit(told | {"report": str(path)}, as_json, lambda: shown(seen, path))
     if seen.verdict.failed:
         raise typer.Exit(GATE_FAILED)
+
+
+def _game_of(policy: str) -> Game:
+    """Find the game of a policy: the one its card names, or the first that has such a baseline."""
+    from playproof.game import game_names, load_game
+    from playproof.policies.checkpoint import CARD, load_checkpoint
+
+    if (Path(policy) / CARD).exists():
+        return load_game(load_checkpoint(Path(policy)).card.game)
+    games = [load_game(name) for name in game_names()]
+    fitting = [it for it in games if it.lanes is not None and (policy in it.baselines or ":" in policy)]
+    if not fitting:
+        names = sorted({name for it in games if it.lanes is not None for name in it.baselines})
+        raise UnknownName("policy (a checkpoint's folder, module:attribute, or baseline)", policy, names)
+    if ":" in policy and len(fitting) > 1:
+        raise ConfigError(
+            f"expected --game for a policy of one's own, found none; games: {', '.join(it.name for it in fitting)}"
+        )
+    return fitting[0]
 
 
 def _told(name: str) -> None:
