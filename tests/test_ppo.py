@@ -47,7 +47,7 @@ CONFIG = PPOConfig(
     evaluate_windows=200,
 )
 CRASH = load_game("crash")
-PINNED_LOSS = (0.0,)
+PINNED_LOSS = (0.53248203, 0.43995956, 0.41888653, 0.41669669, 0.41992361, 0.45249059)
 """Mean loss of each update of CONFIG, seed 1, one thread."""
 
 

@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,15 @@ from playproof.bench.report import Goal, Result
 from playproof.cli.output import note
 from playproof.errors import ContractError
 from playproof.evaluate.rollout import Rollout, rollout
-from playproof.game import Game, game_names, load_game, resolve
+from playproof.game import Game, Numbers, game_names, load_game, resolve
 from playproof.home import folder
 from playproof.money import UNIT
-from playproof.policies.checkpoint import load_policy
+from playproof.policies.checkpoint import load_policy, save_checkpoint
 from playproof.policies.network import BatchPlayer
-from playproof.train.ppo import PPOConfig, Table, build, plan_preset, train_ppo
+from playproof.policies.scaling import scale_rows
+from playproof.train.ppo import PPOConfig, Table, build, plan_preset, train_ppo, weights_of
 from playproof.train.ppo import Result as Trained
+from playproof.train.run import read_log
 
 EDGE, NULL = "drift", "published"
 """The worlds: one whose best stationary policy is known, and one in which nothing wins."""
@@ -146,8 +149,6 @@ def interval(found: Rollout) -> tuple[float, float]:
 
 def stakes(path: Path) -> tuple[float, float]:
     """Give what was staked a validation window when the training had just begun, and at its end."""
-    from playproof.train.run import read_log
-
     staked = [note["staked"] for note in read_log(path) if note["kind"] == "evaluation"]
     return max(staked), staked[-1]
 
@@ -185,8 +186,6 @@ def _plan_time(game: Game, config: PPOConfig, longest: float) -> tuple[float, bo
         start = time.perf_counter()
         model.learn(config.lanes * config.rollout, reset_num_timesteps=False)
         spent += time.perf_counter() - start
-        from playproof.train.ppo import weights_of
-
         found = table.evaluate(table.policy(weights_of(model)), config.world)
         note(f"  plan: {model.num_timesteps:,} steps, {spent:.0f} s, {found.pnl.mean() / UNIT:+.5f} coins a window")
         if config.until is not None and found.pnl.mean() / UNIT >= config.until:
@@ -211,15 +210,11 @@ def latency(quick: bool) -> Found:
     table = Table.lay(game, config)
     model, _ = build(table)
     path = folder("runs") / "bench-train" / "latency"
-    from playproof.policies.checkpoint import save_checkpoint
-
     save_checkpoint(path, table.card({}), model.policy.weights())
     policy = load_policy(path, game)
     events, rows = _walk(game, table.observation)
     alone = microseconds(lambda turn: policy.act(rows[turn % len(rows)]), turns)
     whole = microseconds(_builder(game, table.observation, events, policy), turns)
-    from playproof.policies.scaling import scale_rows
-
     scaled = scale_rows(np.stack(rows), table.scaling)
     theirs = microseconds(
         lambda turn: model.predict(scaled[turn % len(rows)], deterministic=True), max(200, turns // 20)
@@ -240,8 +235,6 @@ def latency(quick: bool) -> Found:
 
 def _walk(game: Game, observation: str) -> tuple[list[Any], list[Any]]:
     """Give the game's sample as events at which one decides, in the fold's form, and the rows there."""
-    from playproof.game import Numbers
-
     fold, decides = resolve(game.fold), resolve(game.decides)
     shown = game.observations[observation]
     assert isinstance(shown, Numbers)
