@@ -60,7 +60,7 @@ OPTIONAL = (
 )
 NOT_BASE = ("policies", "train", "judge", "rewards", "validate", "models", "serve", "dashboard", "evaluate")
 """Layers that may import extras at the top of a module."""
-NEEDS_EXTRA = ("games.crash.sb3", "testing.strategies", "datasets.export_torch", "datasets.export_minari")
+NEEDS_EXTRA = ("games.crash.sb3", "testing.strategies", "datasets.export_torch", "datasets.export_minari", "bench.ppo")
 """Single modules that may, since they build on what an extra brings."""
 
 

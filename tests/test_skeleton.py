@@ -233,7 +233,13 @@ def test_a_data_set_has_the_layout_and_reads_back(home: Path) -> None:
         "manifest.json",
         *(
             f"sessions/session-1/{name}"
-            for name in ("actions.parquet", "labels.parquet", "metadata.json", "observations.parquet", "rewards.parquet")
+            for name in (
+                "actions.parquet",
+                "labels.parquet",
+                "metadata.json",
+                "observations.parquet",
+                "rewards.parquet",
+            )
         ),
     ]
     dataset = open_dataset(path)

@@ -119,7 +119,7 @@ class Notes:
         player_id: str | None,
         end: End | None = None,
     ) -> Episode:
-        """Make the record of the episode, with the observation after its last step; it ends as the game's windows do."""
+        """Make the record of the episode, with the observation after its last step; it ends as the windows do."""
         standings = [*self.before, self.ledger.standing()]
         last = len(self.chosen) - 1
         steps = tuple(
