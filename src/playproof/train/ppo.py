@@ -72,13 +72,13 @@ class PPOConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
     """What only this game can be asked for, such as the bet that stands in the field at first."""
     lanes: int = 512
-    rollout: int = 64
+    rollout: int = 32
     """Steps of each lane between updates."""
-    batch: int = 4096
+    batch: int = 2048
     epochs: int = 4
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     schedule: str = "linear"
-    gamma: float = 0.95
+    gamma: float = 0.98
     gae_lambda: float = 0.9
     clip: float = 0.2
     entropy: float = 0.01
@@ -93,7 +93,7 @@ class PPOConfig:
     masked: bool = True
     recurrent: int = 0
     """Numbers that an LSTM remembers; 0: none. A recurrent policy is not masked."""
-    evaluate_every: int = 10
+    evaluate_every: int = 20
     """Rollouts between evaluations in money."""
     evaluate_windows: int = 512
     patience: int | None = None
