@@ -58,7 +58,7 @@ def test_a_sidebet_marked_at_its_stake_is_found_by_the_discount_alone(game: Game
     reward = MUTANTS[STAKE].reward
     assert not check_reward(game, reward, 1, plays=plays, zoo_windows=0).failed
     assert find_exploits(game, reward, 1, 800).passed
-    found = check_discount(game, reward, 1, 0.99, 7000)
+    found = check_discount(game, reward, 1, 0.99, 14_000)
     assert found.status == "failed", found
     assert "SIDEBET" in found.detail
     assert "ROI -" in found.detail

@@ -85,7 +85,7 @@ def check(
     game: GAME = "",
     seed: SEED = 1,
     gamma: GAMMA = 0.99,
-    windows: Annotated[int, typer.Option("--windows", min=0, help="Windows of R8; 0 skips it.")] = 10_000,
+    windows: Annotated[int, typer.Option("--windows", min=0, help="Windows of R8; 0 skips it.")] = 24_000,
     as_json: AsJson = False,
 ) -> None:
     """Check a reward by R1 to R5 and R8; exit code 2 if one fails.

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import math
+import sys
 import tomllib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -353,10 +354,11 @@ def _attribute(reference: str) -> Any:
     place, _, attribute = reference.rpartition(":")
     if not place.endswith(".py"):
         return resolve(reference)
-    spec = importlib.util.spec_from_file_location(Path(place).stem, place)
+    spec = importlib.util.spec_from_file_location(f"reward_file_{Path(place).stem}", place)
     if spec is None or spec.loader is None or not Path(place).is_file():
         raise ConfigError(f"expected a Python file at {place}, found none")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for the module they stand in
     spec.loader.exec_module(module)
     if not hasattr(module, attribute):
         raise ConfigError(f"expected {attribute} in {place}, found nothing of that name")

@@ -16,9 +16,9 @@ from playproof.rewards.report import Exploit, Finding
 from playproof.rewards.zoo import Ground, Rule
 
 RULE = "where no money can be earned, no policy of the zoo earns reward at the training discount"
-WINDOWS = 10_000
+WINDOWS = 24_000
 """Windows that shares of heats are taken of, unless told otherwise."""
-HEATS = ((1, 200), (12, 24), (3, 2))
+HEATS = ((1, 480), (12, 48), (2, 2))
 """How many of the best go on (the first heat takes all), and which share of the windows each of them plays."""
 LUCK = (0.0, 0.0, 0.5)
 """Standard errors above 0 that a policy must have earned to go on."""
