@@ -312,15 +312,16 @@ def test_some_of_the_real_recordings(
     folder = tmp_path / "some"
     folder.mkdir()
     with tarfile.open(shared_data / "crash" / "legacy-recordings.tar.gz") as archive:
-        for member in sorted(filter(tarfile.TarInfo.isfile, archive.getmembers()), key=lambda it: it.name)[::12]:
+        for member in sorted(filter(tarfile.TarInfo.isfile, archive.getmembers()), key=lambda it: it.name)[::20]:
             file = archive.extractfile(member)
             assert file is not None
             (folder / Path(member.name).name).write_bytes(file.read())
     _, made = from_recordings(folder, tmp_path / "card.html", capsys)
-    assert made["episodes"] > 40
+    assert made["episodes"] > 25
 
 
 @pytest.mark.torture
+@pytest.mark.timeout(1200)
 def test_all_of_the_real_recordings(
     shared_data: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

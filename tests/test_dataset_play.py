@@ -274,7 +274,7 @@ class Clicker:
 
 
 def at_the_page(
-    home: Path, seed: int, play: Callable[[Clicker, list[Entry]], Any]
+    home: Path, seed: int, play: Callable[[Clicker, list[Entry]], Any], seconds: float = 120
 ) -> tuple[list[Pressed], list[Entry]]:
     """Record somebody at the real page of a table that waits for him."""
     pytest.importorskip("playwright.async_api", reason="playwright is not installed; run: make setup")
@@ -296,7 +296,7 @@ def at_the_page(
             redaction = Redaction(KEY, keep_names=True)
             recorder = Recorder(GAME, events, "ada", "cdp", redaction=redaction, clock=clock, reading=page_map.reading)
             feed = BrowserFeed(server.url, recorder, clock, page_map, headless=True, drive=drive)
-            asyncio.run(asyncio.wait_for(feed.run(asyncio.Event()), 280))
+            asyncio.run(asyncio.wait_for(feed.run(asyncio.Event()), seconds))
             recorder.close()
     return found[0].pressed, log
 
@@ -325,8 +325,9 @@ def test_a_round_on_the_page_is_what_the_server_executed(tmp_path: Path, chromiu
 
 @pytest.mark.browser
 @pytest.mark.torture
+@pytest.mark.timeout(1600)
 def test_a_thousand_presses_on_the_page_are_what_the_server_executed(tmp_path: Path, chromium: Path) -> None:
     assert chromium
-    pressed, log = at_the_page(tmp_path, 21, lambda ada, log: ada.rounds(log, 1000))
+    pressed, log = at_the_page(tmp_path, 21, lambda ada, log: ada.rounds(log, 1000), 1500)
     assert len(pressed) >= 1000
     check_play(built(tmp_path), pressed, log)
