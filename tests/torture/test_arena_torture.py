@@ -1,16 +1,24 @@
-"""The arena's long proofs: money over ten million random actions, and a longer search for a money machine.
+"""The arena's long proofs: money over ten million random actions, a longer search for a money machine, a real model.
 
 PLAYPROOF_TORTURE_ACTIONS: how many random actions, 10,000,000 unless told.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 
 import pytest
+from sqlalchemy import select
+from typer.testing import CliRunner
 
-from arena_proofs import Ring, conserve
+from arena_proofs import Ring, busy_prompts, conserve
+from playproof.games.arena.commands import app
+from playproof.games.arena.prompts import most_tokens
 from playproof.games.arena.rules import Rules
+from playproof.policies.local_language import load_model
+from playproof.store.tables import LlmCall, opened
 
 pytestmark = pytest.mark.torture
 
@@ -31,3 +39,24 @@ def test_money_is_conserved_over_ten_million_actions() -> None:
 def test_no_searched_plan_earns(members: int, steps: int) -> None:
     for seed in range(3):
         assert Ring(members, steps, Rules()).search(rounds=60, plans=300, seed=seed) <= 0
+
+
+def test_the_bound_on_tokens_holds_for_a_real_tokenizer() -> None:
+    """Busy states with odd posts, counted by the tokenizer of the packaged model."""
+    tokenizer = load_model().tokenizer
+    texts = [text for seed in range(5) for text in busy_prompts(windows=6, seed=seed)]
+    counted = [len(tokenizer.encode(text)) for text in texts]
+    assert all(count <= most_tokens(text) for count, text in zip(counted, texts, strict=True))
+    assert 200 < max(counted) <= 300
+
+
+def test_a_real_language_model_plays_two_windows(home: Path) -> None:
+    done = CliRunner().invoke(app, ["run", "--agents", "3", "--windows", "2", "--llm", "local", "--json"])
+    assert done.exit_code == 0, done.output
+    told = {it["agent"]: it for it in json.loads(done.stdout)["agents"]}
+    with opened() as engine, engine.connect() as connection:
+        mine = LlmCall.model == "smollm2-135m"
+        calls = connection.execute(select(LlmCall.token_ids, LlmCall.logprobs, LlmCall.error).where(mine)).all()
+    assert len(calls) == 12
+    assert all(ids and len(ids) == len(logs) and error is None for ids, logs, error in calls)
+    assert 0 <= told["llm-1"]["valid"] <= 1

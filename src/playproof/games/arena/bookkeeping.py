@@ -6,7 +6,8 @@ Leaves out: recording (scribe) and what the rows hold (closing).
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 from playproof.errors import InputError
@@ -40,19 +41,11 @@ def free_stretch(engine: Any, now: datetime, windows: int, hours: int) -> dateti
             end = window_start(min(it for it in taken if it is not None), hours)
 
 
-def write_outcomes(engine: Any, recorder: Any, closed: Closed) -> int:
-    """Store what has been recorded of a closed window, then its outcomes, once; give how many rows are new."""
-    from sqlalchemy import insert, select
-
+def write_outcomes(engine: Any, recorder: Any, closed: Closed) -> bool:
+    """Store what has been recorded of a closed window, then its outcomes, once; tell whether they are new."""
     getattr(recorder, "flush", lambda: None)()
-    outcome = _table("MarketOutcome")
-    with _table("writing")(engine) as connection:
-        query = select(outcome.kind, outcome.subject).where(outcome.window_id == closed.window)
-        known = {tuple(it) for it in connection.execute(query)}
-        rows = [it for it in outcome_rows(closed) if (it["kind"], it["subject"]) not in known]
-        if rows:
-            connection.execute(insert(outcome), [it | {"created_at": closed.end.astimezone(UTC)} for it in rows])
-    return len(rows)
+    write: Callable[..., bool] = resolve("playproof.episodes.trajectories.outcomes:write_outcomes")
+    return write(engine, closed.window, outcome_rows(closed), closed.end)
 
 
 def read_run(engine: Any, run: str) -> list[Recorded]:
