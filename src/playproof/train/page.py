@@ -65,7 +65,7 @@ def money_figure(notes: Sequence[Note]) -> Figure:
     high = [value + error for value, error in zip(pnl, errors, strict=True)]
     low = [value - error for value, error in zip(pnl, errors, strict=True)]
     figure.add_scatter(x=steps + steps[::-1], y=high + low[::-1], fill="toself", fillcolor="rgba(76,195,138,.18)",
-                       line={"width": 0}, hoverinfo="skip", name="95 % interval")  # fmt: skip
+                       mode="lines", line={"width": 0}, hoverinfo="skip", name="95 % interval")  # fmt: skip
     figure.add_scatter(x=steps, y=pnl, name="validation, greedy", line={"color": MONEY, "width": 3})
     alarms = [note for note in notes if note.get("alarm")]
     if alarms:
@@ -162,7 +162,8 @@ def page(path: Path) -> str:
         "This is how it learned, not a proof of an edge: that is what validate gives.</p>"
         f'<div class="plots">{"".join(parts)}</div>'
         f'<h2>Configuration and result</h2><div class="scroll"><table>{rows}</table></div>'
-        f"<footer>Commit {html.escape(told['commit'])}. Amounts in coins.</footer>"
+        f"<footer>Commit {html.escape(told['commit'])}. "
+        "Plots in coins; money in the table in the smallest unit.</footer>"
         f"<script>{RESIZE}</script></body></html>"
     )
 
