@@ -28,7 +28,7 @@ from playproof.store.schema import check_version, connect_reader, read_layout
 if TYPE_CHECKING:
     import sqlite3
 
-PIECE_ROWS = 600_000
+PIECE_ROWS = 400_000
 """Stored events of a piece, unless one session has more."""
 KEYS = ("session_id", "seq", "ts", "event_name", "window_id", "player_id")
 _TEXTS = ("session_id", "event_name", "window_id", "player_id")
@@ -159,7 +159,8 @@ class Reader:
             with self.files.filesystem.open_input_file(path) as source:
                 file = pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=list(_TEXTS))
                 groups = _groups(file, names[0], names[-1])
-                table = file.read_row_groups(groups, _held(file, groups, wanted), use_threads=False)
+                with _reused_memory():
+                    table = file.read_row_groups(groups, _held(file, groups, wanted), use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise StoreError(f"expected to read part {path}, found: {error}; run: playproof store verify") from error
         return self._narrow(_only(table, names), wanted)
@@ -172,6 +173,17 @@ class Reader:
             if pa.types.is_string(table.schema.field(name).type):
                 table = table.set_column(place, name, table[name].dictionary_encode())
         return table
+
+
+@contextlib.contextmanager
+def _reused_memory() -> Iterator[None]:
+    """Let Arrow take memory from the C library: its own pool gives freed pages back, and gets them zeroed again."""
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
 
 
 def _groups(file: pq.ParquetFile, first: str, last: str) -> list[int]:

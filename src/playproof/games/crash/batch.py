@@ -95,7 +95,8 @@ class Columns:
     """The columns of one table as arrays; what is missing is filled, and what is there can be asked."""
 
     def __init__(self, table: pa.Table) -> None:
-        self.table, self.rows = table, table.num_rows
+        self.table = table
+        self.rows: int = table.num_rows
         self._codes: dict[str, tuple[Array, list[str]]] = {}
 
     def __len__(self) -> int:
@@ -104,7 +105,7 @@ class Columns:
     def has(self, name: str) -> bool:
         """Tell whether a column holds anything."""
         at = self.table.schema.get_field_index(name)
-        return at >= 0 and self.table.column(at).null_count < self.rows
+        return at >= 0 and bool(self.table.column(at).null_count < self.rows)
 
     def valid(self, name: str) -> Array:
         """Tell where a column holds a value."""
@@ -122,11 +123,11 @@ class Columns:
         column = self.table[name]
         if column.null_count:
             column = pc.fill_null(column, pa.scalar(fill).cast(column.type))
-        return np.asarray(column.combine_chunks().to_numpy(zero_copy_only=False)).astype(dtype, copy=False)
+        return np.asarray(_one(column).to_numpy(zero_copy_only=False)).astype(dtype, copy=False)
 
     def times(self, name: str) -> Array:
         """Give a column of times as microseconds."""
-        return self.table[name].combine_chunks().cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return np.asarray(_one(self.table[name]).cast(pa.int64()).to_numpy(zero_copy_only=False))
 
     def codes(self, name: str) -> tuple[Array, list[str]]:
         """Give a text column as places in a list of its texts, -1 where there is none."""
@@ -137,9 +138,7 @@ class Columns:
     def _coded(self, name: str) -> tuple[Array, list[str]]:
         if not self.has(name):
             return np.full(self.rows, -1, np.int64), []
-        column = self.table[name].combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = pa.concat_arrays(column.chunks)
+        column = _one(self.table[name])
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         places = pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
@@ -150,6 +149,13 @@ class Columns:
         places, texts = self.codes(name)
         of = np.array([*(table.get(text, missing) for text in texts), missing], np.int64)
         return of[places]
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    """Give a column in one piece, without a copy if it is."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def read_kinds(found: Columns) -> Array:
@@ -255,7 +261,7 @@ def read_actions(found: Columns, actions: str) -> Array:
 
 
 def _nearest(choices: Sequence[int], wanted: Array) -> Array:
-    return np.abs(np.asarray(choices, np.int64)[:, None] - wanted[None, :]).argmin(axis=0)
+    return np.asarray(np.abs(np.asarray(choices, np.int64)[:, None] - wanted[None, :]).argmin(axis=0))
 
 
 @dataclass(frozen=True)
@@ -495,7 +501,7 @@ class Walked:
         opened = self.order[: self.count]
         kept = [int(window) for window in opened if self.windows["reason"][window] == 0]
         names = INT_FACTS if self.ask.actions != "trader" else (*INT_FACTS[:-2], "skips")
-        facts = {name: self.ints[place, :rows] for place, name in enumerate(INT_FACTS) if name in names}
+        facts = {name: self._fact(place, rows) for place, name in enumerate(INT_FACTS) if name in names}
         facts |= {name: self.floats[place, :rows] for place, name in enumerate(FLOAT_FACTS)}
         if "skips" in names:
             facts["skips"] = np.zeros(rows, np.int64)
@@ -515,6 +521,14 @@ class Walked:
             labels={"rug_within_40": self.labels[:steps]},
             left_out=tuple(self._left_out(int(window)) for window in opened if self.windows["reason"][window]),
         )
+
+    def _fact(self, place: int, rows: int) -> Array:
+        """Give a fact of the ledger; a spectator's never changes, but for tick and phase."""
+        name = INT_FACTS[place]
+        if self.session.player_id is not None or name in ("tick", "phase"):
+            return self.ints[place, :rows]
+        held = {"cash": UNIT, "equity": UNIT, "bet_amount": MIN_BET, "sell_share": FULL_SHARE}.get(name, 0)
+        return np.broadcast_to(np.int64(held), rows)
 
     def _entry(self, window: int, seeds: Mapping[str, str | None]) -> Entry:
         whole, record = self.whole, self.windows[window]

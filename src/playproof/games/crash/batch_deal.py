@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 
 @compiled
-def deal(code: int, seed: int, first: int, rounds: int, prices: Array, lengths: Array) -> int:
+def deal(code: int, seed: Any, first: int, rounds: int, prices: Array, lengths: Array) -> int:
     """Write the prices of rounds one after the other; give how many there are."""
     at = 0
     one = np.empty(MAX_TICKS + 1)

@@ -23,6 +23,8 @@ SOURCES = (*history.SOURCES, "actions", "batch_walk", "known")
 compiled = compiler(__file__, SOURCES)
 inlined = compiler(__file__, SOURCES, inline=True)
 
+BLOCK = 256
+"""Rows that are written side by side before they go to their columns: 37 streams at once are slow."""
 D_NONE, D_PRESS, D_PRESS_ACTION, D_ORDER, D_TOP_UP, D_ACK, D_REFUSED, D_PLAYER = range(8)
 """What an own event means for the ledger."""
 DEED, BET, SHARE, LED, CASH, QTY, AVG_COST, STAKE, END_TICK, SETTLES = range(10)
@@ -54,7 +56,10 @@ WALK = np.dtype(
         *((name, "i8") for name in ("anchor", "anchor_tick", "decided_at", "substep", "ticks", "updated_us")),
         *((name, "i8") for name in ("strays", "late", "corrected", "decided", "min_ticks", "start_us", "last_us")),
         *((name, "i1") for name in ("undecided", "over", "is_updated", "player", "begun", "pending")),
-        *((name, "i8") for name in ("bet", "share", "cash", "qty", "avg_cost", "stake", "end_tick", "orders")),
+        *(
+            (name, "i8")
+            for name in ("bet", "share", "cash", "qty", "avg_cost", "stake", "end_tick", "orders", "base", "held")
+        ),
         *((name, "i1") for name in ("pressed", "told", "filled", "granted")),
         ("id_hash", "f8"),
     ],
@@ -276,6 +281,15 @@ def take_light(s: Any, e: Any) -> None:
 
 
 @inlined
+def flush(k: Any, block: Array, out: Array) -> None:
+    """Write the rows held back to their places, feature by feature."""
+    for f in range(block.shape[1]):
+        for i in range(k.held):
+            out[k.base + i, f] = block[i, f]
+    k.held = 0
+
+
+@inlined
 def show(
     s: Any,
     h: Any,
@@ -289,16 +303,22 @@ def show(
     ints: Array,
     floats: Array,
     bits: Array,
+    k: Any,
+    block: Array,
 ) -> None:
     """Write a row: what is seen, and where the money stands. What is unknown is filled later where it can be."""
     if with_history:
         known.look(s, h, kind, out, row)
         known.mark_missing(s, h, kind, missing, row)
-    elif out.shape[1] == fold.FEATURE_COUNT:
-        fold.observe_recorded(s, out, row)
-        bits[row] = s.known
     else:
-        fold.observe_policy(s, out, row)
+        if row < k.base or row >= k.base + BLOCK:
+            flush(k, block, out)
+            k.base = row
+        k.held = row - k.base + 1
+        if out.shape[1] == fold.FEATURE_COUNT:
+            fold.observe_recorded(s, block, row - k.base)
+        else:
+            fold.observe_policy(s, block, row - k.base)
         bits[row] = s.known
     if player:
         stand(lane, ints, floats, row)
@@ -323,7 +343,7 @@ def fill_unknown(bits: Array, needs: Array, fills: Array, out: Array, missing: A
 
 
 @compiled
-def walk(
+def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions cost more than what those do)
     state: Any,
     money: Any,
     walked: Array,
@@ -374,12 +394,9 @@ def walk(
     o_seq, o_ts, o_window, o_own, o_name, o_rows, o_action, o_told = others
     out, missing, ints, floats, bits = seen
     player = k.player != 0
-    if not player:
-        stand(lane, ints, floats, 0)
-        for fact in range(len(ints)):
-            ints[fact, :] = ints[fact, 0]
     actions, substeps, effects, age_ticks, age_us, labels = taken
     heads = actions.shape[1]
+    block = np.empty((BLOCK, out.shape[1]), np.float32)
     scratch = np.zeros(1, known.ROW)
     e = scratch[0]
     opened = 0
@@ -392,7 +409,7 @@ def walk(
             if not from_ticks and o_told[SETTLES, j] == k.pending:
                 k.pending += 1
             else:
-                show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits)
+                show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits, k, block)
                 decide(k, windows[k.window], k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels)
                 k.undecided = 1
                 k.pending = 0
@@ -401,7 +418,7 @@ def walk(
             if k.window >= 0:
                 row = k.row
                 if close_window(k, windows[k.window]):
-                    show(s, h, lane, player, kind, with_history, row, out, missing, ints, floats, bits)
+                    show(s, h, lane, player, kind, with_history, row, out, missing, ints, floats, bits, k, block)
             open_window(k, window, now)
             order_of[opened] = window
             opened += 1
@@ -454,17 +471,16 @@ def walk(
                     k.undecided = 0
                     k.pending = 1
             i += 1
-        else:
-            if o_own[j] == 0:
-                if with_history or o_rows[j].kind != known.TICK:
-                    known.take_row(s, h, b, held, o_rows[j])
-                else:
-                    take_light(s, o_rows[j])
-                if o_name[j] == N_ROUND and window == k.window and window >= 0:
-                    begin_round(k, lane, lots, cfg)
+        elif o_own[j] == 0:
+            if with_history or o_rows[j].kind != known.TICK:
+                known.take_row(s, h, b, held, o_rows[j])
             else:
-                k.corrected += hear(k, lane, lots, o_told, j)
-                chooses = o_action[j, 0] >= 0
+                take_light(s, o_rows[j])
+            if o_name[j] == N_ROUND and window == k.window and window >= 0:
+                begin_round(k, lane, lots, cfg)
+        else:
+            k.corrected += hear(k, lane, lots, o_told, j)
+            chooses = o_action[j, 0] >= 0
         if chooses and (k.window < 0 or k.anchor == 0 or k.over != 0):
             k.strays += k.window >= 0 and k.anchor == 0
             k.late += k.over
@@ -474,7 +490,7 @@ def walk(
             substep = 0
             if k.step > k.first_step and k.decided_at == k.anchor:
                 substep = k.substep + 1
-            show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits)
+            show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits, k, block)
             decide(k, windows[k.window], now, substep, actions, substeps, effects, age_ticks, age_us, labels)
         if chooses:
             at = k.step - 1
@@ -492,12 +508,13 @@ def walk(
                     k.ticks = 0
             j += 1
     if k.pending != 0:
-        show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits)
+        show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits, k, block)
         decide(k, windows[k.window], k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels)
     if k.window >= 0:
         row = k.row
         if close_window(k, windows[k.window]):
-            show(s, h, lane, player, kind, with_history, row, out, missing, ints, floats, bits)
+            show(s, h, lane, player, kind, with_history, row, out, missing, ints, floats, bits, k, block)
+    flush(k, block, out)
     return opened
 
 
