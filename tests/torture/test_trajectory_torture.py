@@ -1,0 +1,54 @@
+"""A thousand kills of agents, servers and PostgreSQL under the trajectory recorder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from playproof.store.tables import opened, upgrade
+from postgres import running_postgres
+from trajectory_proofs import Nursery, kill_agents, kill_servers
+
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
+KILLS = 200
+
+
+@pytest.fixture
+def nursery(tmp_path: Path) -> Iterator[Nursery]:
+    with Nursery(tmp_path) as nursery:
+        yield nursery
+
+
+def test_agents_on_sqlite(tmp_path: Path, nursery: Nursery) -> None:
+    url = f"sqlite:///{tmp_path / 'tables.db'}"
+    with opened(url=url) as engine:
+        upgrade(engine)
+        assert kill_agents(nursery, engine, url, KILLS, seed=11) > KILLS
+
+
+def test_servers_on_sqlite(tmp_path: Path, nursery: Nursery) -> None:
+    url = f"sqlite:///{tmp_path / 'tables.db'}"
+    with opened(url=url) as engine:
+        upgrade(engine)
+        assert kill_servers(nursery, engine, url, tmp_path / "spool", KILLS, seed=12) > KILLS
+
+
+@pytest.mark.parametrize("what", ["agents", "servers", "database"])
+def test_on_postgresql(what: str, tmp_path: Path, nursery: Nursery) -> None:
+    with running_postgres() as database:
+        url = database.new()
+        with opened(url=url) as engine:
+            upgrade(engine)
+            if what == "agents":
+                assert kill_agents(nursery, engine, url, KILLS, seed=13) > KILLS
+            else:
+                under = database if what == "database" else None
+                assert kill_servers(nursery, engine, url, tmp_path / "spool", KILLS, 14, under) > KILLS
