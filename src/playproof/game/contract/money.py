@@ -96,7 +96,7 @@ class Audit:
 
 
 def check_rewards(case: Case) -> Iterator[str]:
-    """Rewards give a finite value for each step, the same every time; an episode of WAIT earns 0 beside the benchmark."""
+    """Rewards give finite values, the same every time, one a step; WAIT throughout earns 0 beside the benchmark."""
     for name in case.game.actions:
         idle, busy = _idle(case, name), _busy(case, name)
         for episode in (*idle, *busy):
