@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from playproof.errors import ConfigError, GateFailed, InputError
-from playproof.evaluate.rollout import rollout
+from playproof.evaluate.rollout import RolloutOptions, rollout
 from playproof.game import load_game
 from playproof.policies import BatchPlayer, load_checkpoint, load_policy
 from playproof.rewards import checks
@@ -223,6 +223,31 @@ def small_crash(**changes: Any) -> PPOConfig:
         "evaluate_windows": 64,
     }
     return PPOConfig(**(asked | changes))
+
+
+def test_it_finds_the_edge_of_a_small_crash_world(tmp_path: Path) -> None:
+    """World `hazard` with a fair bet in the field: sidebets win in the rounds that show themselves as hot."""
+    config = small_crash(
+        worlds=(("hazard", 1.0),),
+        steps=40 * 128 * 32,
+        lanes=128,
+        rollout=32,
+        batch=1024,
+        epochs=4,
+        learning_rate=3e-3,
+        gamma=0.995,
+        gae_lambda=0.98,
+        entropy=0.02,
+        reward_scale=30.0,
+        options={"first_bet": 10**7},
+        evaluate_every=40,
+    )
+    result = train_ppo(CRASH, config, tmp_path / "hazard")
+    policy = Table.lay(CRASH, config).policy(result.weights)
+    options = RolloutOptions(game=config.options)
+    found = rollout(CRASH, BatchPlayer(policy), "hazard", 400, 7, stake=config.stake, options=options).summary()
+    assert found["pnl"] > 2 * found["pnl_se"] > 0
+    assert found["mix"]["SIDEBET"] > 0.001
 
 
 def test_the_plan_preset_is_the_plans_set_up(tmp_path: Path) -> None:
