@@ -1,7 +1,7 @@
 """Boosted trees that act without LightGBM: its text file read as data, walked by compiled code, with a calibration.
 
-Only what this product trains is read: binary objective, numerical splits, no missing values. A file
-with anything else is refused. Leaves out: training (train/hazard).
+Only what this product trains is read: binary and multiclass objectives, numerical splits, no missing
+values. A file with anything else is refused. Leaves out: training (train/hazard, train/bc_trees).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from playproof.compiled import compiler
 from playproof.errors import ContractError, DecodeError, InputError
-from playproof.game import Action, Observation, load_game, resolve
+from playproof.game import Action, Observation, Policy, load_game, resolve
 from playproof.game.lanes import Actions, Chosen, Ints, Rng, Rows
 
 if TYPE_CHECKING:
@@ -46,15 +46,21 @@ class Trees:
     leaf: Floats
     split_start: Ints
     leaf_start: Ints
+    classes: int = 1
+    """Trees of the classes take turns; 1 where there are log-odds of one thing alone."""
 
     def __len__(self) -> int:
         return len(self.split_start)
 
     def score(self, rows: NDArray[np.floating[Any]]) -> Floats:
-        """Give the sum of leaves, the log-odds, of rows (n, inputs)."""
+        """Give the sum of leaves of rows (n, inputs): the log-odds, (n,)."""
+        return self.scores(rows)[:, 0]
+
+    def scores(self, rows: NDArray[np.floating[Any]]) -> Floats:
+        """Give the sum of leaves of each class, (n, classes)."""
         if rows.ndim != 2 or rows.shape[1] != len(self.names):
             raise InputError(f"expected rows of {len(self.names)} inputs, found shape {rows.shape}")
-        out = np.zeros(len(rows))
+        out = np.zeros((len(rows), self.classes))
         _walk(
             np.ascontiguousarray(rows, np.float64),
             self.feature,
@@ -82,6 +88,7 @@ def _walk(
     out: Floats,
 ) -> None:
     """Add up the leaves that each row falls into."""
+    classes = out.shape[1]
     for tree in range(len(split_start)):
         first, leaves = split_start[tree], leaf_start[tree]
         for row in range(len(rows)):
@@ -91,15 +98,14 @@ def _walk(
             while node >= 0:
                 at = first + node
                 node = left[at] if rows[row, feature[at]] <= threshold[at] else right[at]
-            out[row] += leaf[leaves - node - 1]
+            out[row, tree % classes] += leaf[leaves - node - 1]
 
 
 def parse_trees(text: str) -> Trees:
     """Read the text that LightGBM saves a model as."""
     head, *parts = text.split("\nTree=")
     told = _fields(head)
-    if not told.get("objective", "").startswith("binary sigmoid:1"):
-        raise DecodeError(f"expected trees of objective 'binary sigmoid:1', found {told.get('objective')!r}")
+    classes = _classes(told.get("objective", ""))
     names = tuple(told.get("feature_names", "").split())
     if not parts or int(told.get("max_feature_idx", "-1")) != len(names) - 1:
         raise DecodeError("expected trees and a name for each input, found others")
@@ -121,7 +127,18 @@ def parse_trees(text: str) -> Trees:
         np.array(columns["leaf"], np.float64),
         np.array(split_start, np.int64),
         np.array(leaf_start, np.int64),
+        classes,
     )
+
+
+def _classes(objective: str) -> int:
+    """Read how many classes there are trees for."""
+    kind, *rest = objective.split() or [""]
+    if kind == "binary" and rest[:1] == ["sigmoid:1"]:
+        return 1
+    if kind == "multiclass" and rest and rest[0].removeprefix("num_class:").isdigit():
+        return int(rest[0].removeprefix("num_class:"))
+    raise DecodeError(f"expected trees of objective 'binary sigmoid:1' or 'multiclass', found {objective!r}")
 
 
 def _fields(part: str) -> dict[str, str]:
@@ -338,9 +355,13 @@ def foresight_of(checkpoint: Checkpoint, margin: float | None = None) -> Foresig
     return Foresight(read_predictor(checkpoint), predicting, tuple(told), predicting.payout(card.world), margin)
 
 
-def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> SeatedSidebets:  # noqa: ARG001
+def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Policy:
     """Make the policy of a checkpoint of kind `trees`."""
     card = checkpoint.card
+    if card.method == "bc":
+        from playproof.policies.habits import from_checkpoint as clone
+
+        return clone(checkpoint, possible)
     wait = load_game(card.game).actions[card.actions].wait
     assert isinstance(wait, tuple)
     return SeatedSidebets(SidebetPolicy(foresight_of(checkpoint), wait))

@@ -45,12 +45,14 @@ class HazardConfig:
     trees: int = 400
     """At most; the judging windows say when to stop."""
     learning_rate: float = 0.1
-    leaf_share: float = 0.04
+    leaf_share: float = 0.03
     """Least share of the rows in a leaf."""
     patience: int = 30
     """Trees without a better log loss after which to stop."""
-    stride: int = 4
-    """Every so many rows of a window are learned from."""
+    stride: int = 16
+    """Every so many rows of a window are learned from: rows close to each other say the same."""
+    least_gain: float = 15.0
+    """Of a split, in log likelihood; a smaller one is chance, rows of a window being alike."""
     margin: float = 0.05
     """Least expected profit of a bet that the policy places, per unit staked."""
     seed: int = 0
@@ -215,6 +217,7 @@ def _boost(
         "num_leaves": config.leaves,
         "learning_rate": config.learning_rate,
         "min_data_in_leaf": max(20, int(config.leaf_share * kept.sum())),
+        "min_gain_to_split": config.least_gain,
         "use_missing": False,
         "deterministic": True,
         "force_row_wise": True,

@@ -1,0 +1,137 @@
+"""A cloned player as boosted trees: whether he acts now, and then what he does.
+
+The two questions are apart because they differ: he mostly waits, and what he does when he does
+something is nearly settled by what he sees. The trees look at the present row and at how some
+features moved over the last rows, in which his state of mind shows.
+Acts with at most one head a step. Leaves out: growing the trees (train/bc_trees).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.errors import DecodeError
+from playproof.policies.network import Floats, Mask, Rng, Seat, draw_one, softmax
+from playproof.policies.scaling import Scaling, scale_rows
+from playproof.policies.trees import Trees, parse_trees
+
+if TYPE_CHECKING:
+    from playproof.policies.checkpoint import Checkpoint
+
+DIVIDER = "\n##### what he does\n"
+"""Between the two models in the file of a checkpoint."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What the trees look at."""
+
+    scaling: Scaling
+    """Of one row."""
+    used: tuple[int, ...]
+    """Places of the present row's features that are looked at, unscaled."""
+    watched: tuple[int, ...]
+    """Places of features whose changes from row to row are looked at, scaled."""
+    frames: int
+    """Rows that are seen, the present one included."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name the inputs, one word each."""
+        now = [self.scaling.names[place] for place in self.used]
+        moved = [
+            f"{self.scaling.names[place]}_moved_{back}" for back in range(1, self.frames) for place in self.watched
+        ]
+        return (*now, *moved)
+
+    def look(self, rows: Floats) -> Floats:
+        """Give the inputs of rows (n, frames x features), the newest frame last."""
+        features = len(self.scaling.names)
+        newest = rows[:, -features:][:, list(self.used)]
+        if self.frames == 1 or not self.watched:
+            return newest
+        stack = rows.reshape(len(rows) * self.frames, features)
+        seen = scale_rows(stack, self.scaling)[:, list(self.watched)].reshape(len(rows), self.frames, -1)
+        moved = np.diff(seen, axis=1)[:, ::-1].reshape(len(rows), -1)
+        found: Floats = np.concatenate([newest, moved], axis=1)
+        return found
+
+
+@dataclass(frozen=True)
+class HabitPolicy:
+    """Choose as the cloned player would: by chance with his chances, or what is likeliest."""
+
+    view: View
+    acts: Trees
+    """Log-odds that he does something."""
+    does: Trees
+    """Scores of what he then does: the heads' choices other than their first, side by side."""
+    heads: tuple[int, ...]
+
+    @property
+    def frames(self) -> int:
+        """Give how many rows are seen at once."""
+        return self.view.frames
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Name the places of a row."""
+        return self.view.scaling.names
+
+    def probabilities(self, rows: Floats, masks: Mask | None = None) -> tuple[NDArray[np.float64], ...]:
+        """Give the chance of each choice, one array (n, choices) a head; the heads are never used together."""
+        inputs = self.view.look(rows)
+        acts = 1.0 / (1.0 + np.exp(-self.acts.score(inputs)))
+        joint = acts[:, None] * softmax(self.does.scores(inputs))  # type: ignore[arg-type]
+        found, start = [], 0
+        for size in self.heads:
+            part = joint[:, start : start + size - 1]
+            found.append(np.concatenate([1.0 - part.sum(axis=1, keepdims=True), part], axis=1))
+            start += size - 1
+        return tuple(found) if masks is None else _masked(found, masks, self.heads)
+
+    def act_batch(self, rows: Floats, masks: Mask | None = None, rng: Rng | None = None) -> NDArray[np.int64]:
+        """Choose for rows (n, frames x features) an action each, (n, heads)."""
+        chances = self.probabilities(rows, masks)
+        if rng is not None:
+            return draw_one(chances, rng)  # type: ignore[arg-type]
+        return np.stack([of.argmax(axis=1) for of in chances], axis=1)
+
+
+def _masked(chances: list[NDArray[np.float64]], masks: Mask, heads: tuple[int, ...]) -> tuple[NDArray[np.float64], ...]:
+    """Put what is impossible out of reach; what is left shares its chance."""
+    parts = np.split(masks, np.cumsum(heads)[:-1], axis=1)
+    kept = [np.where(mask, of, 0.0) for of, mask in zip(chances, parts, strict=True)]
+    return tuple(of / np.maximum(of.sum(axis=1, keepdims=True), 1e-300) for of in kept)
+
+
+def to_text(acts: str, does: str) -> str:
+    """Write both models as one file."""
+    return acts.rstrip("\n") + "\n" + DIVIDER + does
+
+
+def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Seat:  # noqa: ARG001
+    """Make the policy of a checkpoint of cloned habits, to be asked row by row."""
+    return Seat(read_habits(checkpoint), np.random.default_rng(checkpoint.card.seed))
+
+
+def read_habits(checkpoint: Checkpoint) -> HabitPolicy:
+    """Read the policy of a checkpoint of cloned habits."""
+    told, names = checkpoint.card.config["habits"], checkpoint.card.features
+    acts, divider, does = checkpoint.read("model.txt").decode().partition(DIVIDER)
+    if not divider:
+        raise DecodeError(f"expected two models in the file of {checkpoint.path}, found one")
+    view = View(
+        checkpoint.scaling,
+        tuple(names.index(name) for name in told["used"]),
+        tuple(names.index(name) for name in told["watched"]),
+        int(told["frames"]),
+    )
+    policy = HabitPolicy(view, parse_trees(acts), parse_trees(does), checkpoint.card.heads)
+    if policy.acts.names != view.names or policy.does.classes != sum(policy.heads) - len(policy.heads):
+        raise DecodeError(f"expected trees over the inputs that the card names, found others in {checkpoint.path}")
+    return policy

@@ -1,0 +1,230 @@
+"""Behaviour cloning with boosted trees: few rounds are enough where a player chooses by thresholds.
+
+Two models (policies.habits): whether the player acts, learned from every step, and what he then
+does, learned from the steps in which he acts. Both by unweighted log likelihood, so that together
+they are the likelihood of all his choices. How many trees to grow is found on the last fifth of the
+demonstrated windows; then all windows are learned from.
+Leaves out: networks, which PPO can go on from (bc).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.datasets import Transitions
+from playproof.errors import ConfigError, InputError, UnknownName
+from playproof.game import Game, lookup
+from playproof.policies.checkpoint import TREES, Card, describe, save_checkpoint
+from playproof.policies.habits import HabitPolicy, View, to_text
+from playproof.policies.scaling import Scaling, game_scaling
+from playproof.policies.trees import parse_trees
+from playproof.train.bc import telling
+from playproof.train.demonstrations import stacked, starts
+from playproof.train.likeness import HeadLikeness, likeness
+
+Ints = NDArray[np.int64]
+Rows = NDArray[np.float32]
+STREAM = int.from_bytes(b"habits")
+
+
+@dataclass(frozen=True)
+class Forest:
+    """How one of the two models is grown."""
+
+    leaves: int = 16
+    learning_rate: float = 0.05
+    trees: int = 400
+    """At most."""
+    least: int = 30
+    """Rows in a leaf."""
+    inputs: float = 0.7
+    """Share of the inputs that a tree may look at."""
+    rows: float = 0.8
+    """Share of the rows that a tree is grown on."""
+
+
+@dataclass(frozen=True)
+class TreesConfig:
+    """How to clone a player with trees."""
+
+    frames: int = 6
+    watched: tuple[str, ...] = ()
+    """Features whose changes from row to row are looked at; none: all that move within windows."""
+    acts: Forest = Forest()
+    does: Forest = Forest(leaves=8, least=10)
+    members: int = 1
+    """Forests that are averaged, each grown on other rows and inputs."""
+    screen: bool = True
+    """Leave out features that stand still all through a window and tell nothing."""
+    patience: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.frames < 1 or self.members < 1:
+            raise ConfigError(f"expected at least 1 frame and 1 member, found {self.frames} and {self.members}")
+
+
+@dataclass(frozen=True)
+class Habits:
+    """A cloned player."""
+
+    policy: HabitPolicy
+    text: str
+    """Both models, as the checkpoint holds them."""
+    config: TreesConfig
+    rounds: tuple[int, int]
+    """Trees of each model, for each class."""
+
+    def chances(self, steps: Transitions) -> tuple[NDArray[np.float64], ...]:
+        """Give the chances of each head's choices at recorded steps, with the rows before them."""
+        return self.policy.probabilities(stacked(steps, self.config.frames))
+
+    def likeness(
+        self, steps: Transitions, demonstrated: Transitions, names: Sequence[Sequence[str]]
+    ) -> tuple[HeadLikeness, ...]:
+        """Score the clone on steps of windows that it has not seen."""
+        return likeness(self.chances(steps), steps.actions, demonstrated.actions, names)
+
+
+def clone_habits(
+    game: Game,
+    steps: Transitions,
+    config: TreesConfig,
+    *,
+    observation: str = "policy",
+    actions: str | None = None,
+) -> Habits:
+    """Clone the player of some steps; windows stand together, in their order."""
+    scaling = game_scaling(game, describe(game, observation)["features"])
+    heads = tuple(map(len, lookup(game.actions, actions or next(iter(game.actions)), "action set").heads))
+    view = lay_view(scaling, steps, config)
+    inputs, chosen = view.look(stacked(steps, config.frames)), to_choices(steps.actions, heads)
+    begins = starts(steps)
+    if len(begins) < 5:
+        raise InputError(f"expected at least 5 demonstrated windows, found {len(begins)}")
+    held = np.arange(len(chosen)) >= begins[len(begins) * 4 // 5]
+    does = chosen > 0
+    acts_text, acts_rounds = _grow(inputs, does.astype(np.float64), held, 1, view.names, config.acts, config)
+    classes = sum(heads) - len(heads)
+    does_text, does_rounds = _grow(
+        inputs[does], (chosen[does] - 1).astype(np.float64), held[does], classes, view.names, config.does, config
+    )
+    policy = HabitPolicy(view, parse_trees(acts_text), parse_trees(does_text), heads)
+    return Habits(policy, to_text(acts_text, does_text), config, (acts_rounds, does_rounds))
+
+
+def lay_view(scaling: Scaling, steps: Transitions, config: TreesConfig) -> View:
+    """Decide what the trees look at."""
+    for name in config.watched:
+        if name not in scaling.names:
+            raise UnknownName("feature", name, scaling.names)
+    used = telling(steps, np.random.default_rng([STREAM, config.seed])) if config.screen else range(len(scaling.names))
+    watched = [scaling.names.index(name) for name in config.watched] or moving(steps)
+    return View(scaling, tuple(used), tuple(watched), config.frames)
+
+
+def moving(steps: Transitions) -> list[int]:
+    """Give the places of features that move within windows."""
+    begins = starts(steps)
+    owner = np.repeat(begins, np.diff(np.r_[begins, len(steps.windows)]))
+    still = (steps.observations == steps.observations[owner]).all(axis=0)
+    return np.flatnonzero(~still).tolist()
+
+
+def to_choices(actions: NDArray[np.int16], heads: Sequence[int]) -> Ints:
+    """Number what was done: 0 nothing, else the choice of the first head that does something, heads side by side."""
+    found, start = np.zeros(len(actions), np.int64), 1
+    for head, size in enumerate(heads):
+        own = (found == 0) & (actions[:, head] > 0)
+        found[own] = start + actions[own, head] - 1
+        start += size - 1
+    return found
+
+
+def _grow(
+    inputs: Rows,
+    target: NDArray[np.float64],
+    held: NDArray[np.bool_],
+    classes: int,
+    names: Sequence[str],
+    forest: Forest,
+    config: TreesConfig,
+) -> tuple[str, int]:
+    """Find how many trees to grow on held-out windows, then grow them on all; give LightGBM's text."""
+    import lightgbm
+
+    def table(rows: NDArray[np.bool_]) -> Any:
+        return lightgbm.Dataset(inputs[rows], target[rows], feature_name=list(names))
+
+    settings = _settings(forest, classes, config.seed)
+    stop = lightgbm.early_stopping(config.patience, verbose=False)
+    judge = table(held)
+    trial = lightgbm.train(settings, table(~held), forest.trees, valid_sets=[judge], callbacks=[stop])
+    rounds = max(1, round(trial.best_iteration * 1.1))
+    everything = np.ones(len(target), np.bool_)
+    booster = lightgbm.train(settings, table(everything), rounds)
+    return booster.model_to_string(), rounds
+
+
+def _settings(forest: Forest, classes: int, seed: int) -> dict[str, Any]:
+    objective = {"objective": "binary"} if classes == 1 else {"objective": "multiclass", "num_class": classes}
+    return objective | {
+        "num_leaves": forest.leaves,
+        "learning_rate": forest.learning_rate,
+        "min_data_in_leaf": forest.least,
+        "feature_fraction": forest.inputs,
+        "bagging_fraction": forest.rows,
+        "bagging_freq": 1,
+        "use_missing": False,
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": 1,
+        "seed": seed,
+        "verbosity": -1,
+    }
+
+
+def save_habits(
+    path: Path,
+    game: Game,
+    made: Habits,
+    *,
+    observation: str,
+    actions: str,
+    clock: str,
+    stake: int,
+    commit: str,
+    data_hash: str | None,
+    world: str | None,
+    metrics: dict[str, Any],
+) -> Card:
+    """Write a clone's checkpoint."""
+    view = made.policy.view
+    told = {
+        "used": [view.scaling.names[place] for place in view.used],
+        "watched": [view.scaling.names[place] for place in view.watched],
+        "frames": view.frames,
+    }
+    card = Card(
+        kind="trees",
+        method="bc",
+        actions=actions,
+        heads=made.policy.heads,
+        clock=clock,
+        stake=stake,
+        reward={"name": None, "version": None, "hash": None, "failed_checks": False},
+        data_hash=data_hash,
+        world=world,
+        commit=commit,
+        seed=made.config.seed,
+        config={**asdict(made.config), "habits": told},
+        metrics=metrics,
+        **describe(game, observation),
+    )
+    return save_checkpoint(path, card, files={TREES: made.text.encode()})
