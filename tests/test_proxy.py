@@ -282,10 +282,13 @@ def test_the_proxy_adds_little(setting: Setting) -> None:
 
 def test_the_command_forwards(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    assert main(["trajectories", "proxy", "--port", "0"]) == 1
+    assert main(["arena", "trajectories", "proxy", "--port", "0"]) == 1
     assert "--upstream" in capsys.readouterr().err
     assert (
-        main(["trajectories", "proxy", "--port", "0", "--upstream", "http://127.0.0.1:1/v1", "--seconds", "0.2"]) == 0
+        main(
+            ["arena", "trajectories", "proxy", "--port", "0", "--upstream", "http://127.0.0.1:1/v1", "--seconds", "0.2"]
+        )
+        == 0
     )
     assert "/agents/NAME/v1" in capsys.readouterr().err
     with opened(home) as engine:

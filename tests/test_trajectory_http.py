@@ -359,9 +359,9 @@ def test_one_process_writes_a_spool(tmp_path: Path) -> None:
 
 
 def test_the_command_serves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trajectories", "serve", "--port", "0", "--seconds", "0.2"]) == 0
+    assert main(["arena", "trajectories", "serve", "--port", "0", "--seconds", "0.2"]) == 0
     assert "http://127.0.0.1:" in capsys.readouterr().err
-    assert main(["trajectories", "serve", "--host", "0.0.0.0", "--port", "0"]) == 1
+    assert main(["arena", "trajectories", "serve", "--host", "0.0.0.0", "--port", "0"]) == 1
     assert "--tokens" in capsys.readouterr().err
 
 

@@ -37,7 +37,7 @@ def ppo(
         typer.Option(help="World, or world:share; given again it is a curriculum. Default: the game's first."),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps of all lanes together.")] = 4_000_000,
-    seed: Annotated[int, typer.Option(min=0)] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 1,
     stake: Annotated[float, typer.Option(help="Coins reserved for each window.")] = 0.1,
     reward: Annotated[str | None, typer.Option(help="A reward's name, a file, or module:attribute.")] = None,
     source: Annotated[Path | None, typer.Option("--from", help="Checkpoint to start from, such as a clone.")] = None,

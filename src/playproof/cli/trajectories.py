@@ -49,7 +49,7 @@ def serve(
 ) -> None:
     """Take trajectories over HTTP, durable when answered. The API is described at /openapi.json.
 
-    Example: playproof trajectories serve --port 8790
+    Example: playproof arena trajectories serve --port 8790
     """
     from playproof.record.listening import bind, listen
     from playproof.record.trajectories import TrajectoryRecorder
@@ -80,7 +80,7 @@ def proxy(
 
     Where $OPENAI_API_KEY is set it goes to the upstream, and agents need no key of their own.
 
-    Example: playproof trajectories proxy --upstream http://127.0.0.1:8000/v1
+    Example: playproof arena trajectories proxy --upstream http://127.0.0.1:8000/v1
     """
     from playproof.record.listening import bind, listen
     from playproof.record.proxy import Proxy, Upstream, proxy_role
@@ -137,7 +137,7 @@ def list_stored(
 ) -> None:
     """List trajectories, the latest first.
 
-    Example: playproof trajectories ls --window 2025-01-15T10:00Z
+    Example: playproof arena trajectories ls --window 2025-01-15T10:00Z
     """
     from playproof.store.tables import opened, ready
     from playproof.store.tables.trajectories import list_trajectories
@@ -159,7 +159,7 @@ def show(
 ) -> None:
     """Show every step of a trajectory: what the agent saw, thought and did, and its money beside it.
 
-    Example: playproof trajectories show 0194699ebda4145cf31e287f92da2fae --html trajectory.html
+    Example: playproof arena trajectories show 0194699ebda4145cf31e287f92da2fae --html trajectory.html
     """
     from playproof.store.tables import opened, ready
     from playproof.store.tables.trajectories import read_trajectory
