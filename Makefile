@@ -11,6 +11,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PRESSES := SELECT window_id, tick, round(price, 4) AS price, button_id, bet_amount / 1e9 AS bet, sequence_id, \
   sequence_position FROM button_event ORDER BY seq
 
+DEMO = PLAYPROOF_HOME=demo-output/home $(BIN)/playproof
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench torture docs clean
 
@@ -31,9 +33,13 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup ## show what the product does, into demo-output/
 	@rm -rf demo-output/home
-	PLAYPROOF_HOME=demo-output/home $(BIN)/playproof perform crash --rounds 2 --speed 4 --seed 36
-	PLAYPROOF_HOME=demo-output/home $(BIN)/playproof store query "$(PRESSES)"
+	$(DEMO) perform crash --rounds 3 --speed 4 --seed 36
+	$(DEMO) store query "$(PRESSES)"
+	$(DEMO) dataset build demo --split train=1 --gap 0
+	$(DEMO) dataset show demo
 	$(BIN)/playproof crash demo --output demo-output
+	$(DEMO) arena run --agents 8 --windows 6 --seed 7
+	$(DEMO) validate human --world published --rounds 500 --output demo-output/verdict || test $$? -eq 2
 
 test: setup check ## run the checks and the tests
 	$(BIN)/python -m pytest

@@ -113,7 +113,7 @@ def examine(
     trial = _look(subject, plan, played, now)
     record_trial(engine, trial)
     selection = weigh_selection(trial, trials(engine), plan.seed)
-    rng = np.random.default_rng([STREAM, plan.seed])
+    rng = _draws(plan)
     score = played.score()
     others = {name: found.score().returns for name, (_, found) in rivals.items()}
     worse = {_terms(name): found.score().returns for name, found in stressed.items()}
@@ -139,13 +139,20 @@ def examine(
         rivals=rivals,
         stressed=stressed,
         hindsight=_hindsight(game, subject, plan),
-        metrics={name: measure(values, rng) for name, values in {subject.name: score.returns, **others}.items()},
+        metrics={
+            name: measure(values, _draws(plan)) for name, values in {subject.name: score.returns, **others}.items()
+        },
         selection=selection,
         needed=needed,
-        verdict=conclude(score, asked, plan.ceiling, needed.windows, rng),
+        verdict=conclude(score, asked, plan.ceiling, needed.windows, _draws(plan)),
         targets=_targets(game, subject, plan),
         e_logs=e_process(score.returns).logs,
     )
+
+
+def _draws(plan: Plan) -> np.random.Generator:
+    """Draw anew from the plan's seed, so that the same returns have the same interval wherever it is shown."""
+    return np.random.default_rng([STREAM, plan.seed])
 
 
 def _play(game: Game, subject: Subject, plan: Plan, options: RolloutOptions) -> Rollout:
