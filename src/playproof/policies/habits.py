@@ -8,6 +8,7 @@ Acts with at most one head a step. Leaves out: growing the trees (train/bc_trees
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,8 @@ from playproof.policies.trees import Trees, parse_trees
 if TYPE_CHECKING:
     from playproof.policies.checkpoint import Checkpoint
 
-DIVIDER = "\n##### what he does\n"
-"""Between the two models in the file of a checkpoint."""
+DIVIDER = "\n##### next model\n"
+"""Between the models in the file of a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ class View:
         return (*now, *moved)
 
     def look(self, rows: Floats) -> Floats:
-        """Give the inputs of rows (n, frames x features), the newest frame last."""
+        """Give the inputs of rows (n, features x frames or more), the newest frame last."""
         features = len(self.scaling.names)
+        rows = rows[:, -features * self.frames :]
         newest = rows[:, -features:][:, list(self.used)]
         if self.frames == 1 or not self.watched:
             return newest
@@ -66,16 +68,19 @@ class HabitPolicy:
     """Choose as the cloned player would: by chance with his chances, or what is likeliest."""
 
     view: View
-    acts: Trees
-    """Log-odds that he does something."""
-    does: Trees
+    """What is looked at to tell whether he does something."""
+    closer: View
+    """What is looked at to tell what he does: fewer rows, since that is settled by what he sees now."""
+    acts: tuple[Trees, ...]
+    """Log-odds that he does something; forests are averaged."""
+    does: tuple[Trees, ...]
     """Scores of what he then does: the heads' choices other than their first, side by side."""
     heads: tuple[int, ...]
 
     @property
     def frames(self) -> int:
         """Give how many rows are seen at once."""
-        return self.view.frames
+        return max(self.view.frames, self.closer.frames)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -84,9 +89,10 @@ class HabitPolicy:
 
     def probabilities(self, rows: Floats, masks: Mask | None = None) -> tuple[NDArray[np.float64], ...]:
         """Give the chance of each choice, one array (n, choices) a head; the heads are never used together."""
-        inputs = self.view.look(rows)
-        acts = 1.0 / (1.0 + np.exp(-self.acts.score(inputs)))
-        joint = acts[:, None] * softmax(self.does.scores(inputs))  # type: ignore[arg-type]
+        seen, close = self.view.look(rows), self.closer.look(rows)
+        acts = np.mean([1.0 / (1.0 + np.exp(-trees.score(seen))) for trees in self.acts], axis=0)
+        does = np.mean([softmax(trees.scores(close)) for trees in self.does], axis=0)  # type: ignore[arg-type]
+        joint = acts[:, None] * does
         found, start = [], 0
         for size in self.heads:
             part = joint[:, start : start + size - 1]
@@ -109,9 +115,9 @@ def _masked(chances: list[NDArray[np.float64]], masks: Mask, heads: tuple[int, .
     return tuple(of / np.maximum(of.sum(axis=1, keepdims=True), 1e-300) for of in kept)
 
 
-def to_text(acts: str, does: str) -> str:
-    """Write both models as one file."""
-    return acts.rstrip("\n") + "\n" + DIVIDER + does
+def to_text(acts: Sequence[str], does: Sequence[str]) -> str:
+    """Write all models as one file."""
+    return DIVIDER.join(text.rstrip("\n") + "\n" for text in (*acts, *does))
 
 
 def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Seat:  # noqa: ARG001
@@ -122,16 +128,21 @@ def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Seat:  # no
 def read_habits(checkpoint: Checkpoint) -> HabitPolicy:
     """Read the policy of a checkpoint of cloned habits."""
     told, names = checkpoint.card.config["habits"], checkpoint.card.features
-    acts, divider, does = checkpoint.read("model.txt").decode().partition(DIVIDER)
-    if not divider:
-        raise DecodeError(f"expected two models in the file of {checkpoint.path}, found one")
-    view = View(
-        checkpoint.scaling,
-        tuple(names.index(name) for name in told["used"]),
-        tuple(names.index(name) for name in told["watched"]),
-        int(told["frames"]),
+    models = [parse_trees(text) for text in checkpoint.read("model.txt").decode().split(DIVIDER)]
+    members = int(told["members"])
+    view, closer = (
+        View(
+            checkpoint.scaling,
+            tuple(names.index(name) for name in told["used"]),
+            tuple(names.index(name) for name in told["watched"]),
+            int(frames),
+        )
+        for frames in (told["frames"], told["close_frames"])
     )
-    policy = HabitPolicy(view, parse_trees(acts), parse_trees(does), checkpoint.card.heads)
-    if policy.acts.names != view.names or policy.does.classes != sum(policy.heads) - len(policy.heads):
+    policy = HabitPolicy(view, closer, tuple(models[:members]), tuple(models[members:]), checkpoint.card.heads)
+    classes = sum(policy.heads) - len(policy.heads)
+    fits = all(trees.names == view.names and trees.classes == 1 for trees in policy.acts)
+    fits &= all(trees.names == closer.names and trees.classes == classes for trees in policy.does)
+    if len(models) != 2 * members or not fits:
         raise DecodeError(f"expected trees over the inputs that the card names, found others in {checkpoint.path}")
     return policy

@@ -10,7 +10,7 @@ Leaves out: networks, which PPO can go on from (bc).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,13 @@ from playproof.policies.habits import HabitPolicy, View, to_text
 from playproof.policies.scaling import Scaling, game_scaling
 from playproof.policies.trees import parse_trees
 from playproof.train.bc import telling
-from playproof.train.demonstrations import stacked, starts
-from playproof.train.likeness import HeadLikeness, likeness
+from playproof.train.demonstrations import stacked, starts, take
+from playproof.train.likeness import HeadLikeness, find_leans, likeness
 
 Ints = NDArray[np.int64]
 Rows = NDArray[np.float32]
 STREAM = int.from_bytes(b"habits")
+LEANS = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2.0)
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,24 @@ class Forest:
     """Share of the inputs that a tree may look at."""
     rows: float = 0.8
     """Share of the rows that a tree is grown on."""
+    eager: float = 1.1
+    """How many trees are grown on all windows, of those that were best on the held-out ones. More rows bear more
+    trees; rare choices bear fewer."""
 
 
 @dataclass(frozen=True)
 class TreesConfig:
     """How to clone a player with trees."""
 
-    frames: int = 6
+    frames: int = 5
+    """Rows that are seen to tell whether he acts."""
+    close_frames: int = 2
+    """Rows that are seen to tell what he does."""
     watched: tuple[str, ...] = ()
     """Features whose changes from row to row are looked at; none: all that move within windows."""
-    acts: Forest = Forest()
-    does: Forest = Forest(leaves=8, least=10)
-    members: int = 1
+    acts: Forest = Forest(leaves=16, least=50, inputs=0.5, rows=0.7)
+    does: Forest = Forest(leaves=8, least=10, inputs=0.7, rows=0.7, eager=0.7)
+    members: int = 3
     """Forests that are averaged, each grown on other rows and inputs."""
     screen: bool = True
     """Leave out features that stand still all through a window and tell nothing."""
@@ -76,20 +83,22 @@ class Habits:
 
     policy: HabitPolicy
     text: str
-    """Both models, as the checkpoint holds them."""
+    """All models, as the checkpoint holds them."""
     config: TreesConfig
-    rounds: tuple[int, int]
+    rounds: tuple[int, ...]
     """Trees of each model, for each class."""
+    leans: tuple[float, ...]
+    """By head: how many fold doing nothing counts in balanced predictions."""
 
     def chances(self, steps: Transitions) -> tuple[NDArray[np.float64], ...]:
         """Give the chances of each head's choices at recorded steps, with the rows before them."""
-        return self.policy.probabilities(stacked(steps, self.config.frames))
+        return self.policy.probabilities(stacked(steps, self.policy.frames))
 
     def likeness(
         self, steps: Transitions, demonstrated: Transitions, names: Sequence[Sequence[str]]
     ) -> tuple[HeadLikeness, ...]:
         """Score the clone on steps of windows that it has not seen."""
-        return likeness(self.chances(steps), steps.actions, demonstrated.actions, names)
+        return likeness(self.chances(steps), steps.actions, demonstrated.actions, names, leans=self.leans)
 
 
 def clone_habits(
@@ -103,20 +112,57 @@ def clone_habits(
     """Clone the player of some steps; windows stand together, in their order."""
     scaling = game_scaling(game, describe(game, observation)["features"])
     heads = tuple(map(len, lookup(game.actions, actions or next(iter(game.actions)), "action set").heads))
-    view = lay_view(scaling, steps, config)
-    inputs, chosen = view.look(stacked(steps, config.frames)), to_choices(steps.actions, heads)
     begins = starts(steps)
     if len(begins) < 5:
         raise InputError(f"expected at least 5 demonstrated windows, found {len(begins)}")
-    held = np.arange(len(chosen)) >= begins[len(begins) * 4 // 5]
-    does = chosen > 0
-    acts_text, acts_rounds = _grow(inputs, does.astype(np.float64), held, 1, view.names, config.acts, config)
+    view = lay_view(scaling, steps, config)
+    held = np.arange(len(steps.windows)) >= begins[len(begins) * 4 // 5]
+    trial: tuple[list[str], list[str]] = ([], [])
+    final: tuple[list[str], list[str]] = ([], [])
+    rounds: list[int] = []
+    for member in range(config.members):
+        for which, lessons in enumerate(_lessons(view, steps, heads, config)):
+            tried, grown, count = _grow(lessons, held, config, config.seed * config.members + member)
+            trial[which].append(tried)
+            final[which].append(grown)
+            rounds.append(count)
+    policy = _policy(view, config, final, heads)
+    tried_on = take(steps, held)
+    unseen = _policy(view, config, trial, heads).probabilities(stacked(tried_on, policy.frames))
+    leans = find_leans(unseen, tried_on.actions, steps.actions, LEANS)
+    return Habits(policy, to_text(*final), config, tuple(rounds), tuple(leans))
+
+
+def _policy(view: View, config: TreesConfig, texts: tuple[list[str], list[str]], heads: tuple[int, ...]) -> HabitPolicy:
+    acts, does = (tuple(parse_trees(text) for text in of) for of in texts)
+    return HabitPolicy(view, replace(view, frames=config.close_frames), acts, does, heads)
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What one model learns from."""
+
+    inputs: Rows
+    target: NDArray[np.float64]
+    rows: NDArray[np.bool_]
+    """Which of all steps these are."""
+    classes: int
+    names: tuple[str, ...]
+    forest: Forest
+
+
+def _lessons(view: View, steps: Transitions, heads: tuple[int, ...], config: TreesConfig) -> tuple[Lessons, Lessons]:
+    """Give what the two models learn from: every step, and those in which he acts."""
+    chosen = to_choices(steps.actions, heads)
+    does, every = chosen > 0, np.ones(len(chosen), np.bool_)
+    closer = replace(view, frames=config.close_frames)
+    seen = view.look(stacked(steps, view.frames))
+    close = closer.look(stacked(steps, closer.frames))[does]
     classes = sum(heads) - len(heads)
-    does_text, does_rounds = _grow(
-        inputs[does], (chosen[does] - 1).astype(np.float64), held[does], classes, view.names, config.does, config
+    return (
+        Lessons(seen, does.astype(np.float64), every, 1, view.names, config.acts),
+        Lessons(close, (chosen[does] - 1).astype(np.float64), does, classes, closer.names, config.does),
     )
-    policy = HabitPolicy(view, parse_trees(acts_text), parse_trees(does_text), heads)
-    return Habits(policy, to_text(acts_text, does_text), config, (acts_rounds, does_rounds))
 
 
 def lay_view(scaling: Scaling, steps: Transitions, config: TreesConfig) -> View:
@@ -147,29 +193,21 @@ def to_choices(actions: NDArray[np.int16], heads: Sequence[int]) -> Ints:
     return found
 
 
-def _grow(
-    inputs: Rows,
-    target: NDArray[np.float64],
-    held: NDArray[np.bool_],
-    classes: int,
-    names: Sequence[str],
-    forest: Forest,
-    config: TreesConfig,
-) -> tuple[str, int]:
-    """Find how many trees to grow on held-out windows, then grow them on all; give LightGBM's text."""
+def _grow(lessons: Lessons, held: NDArray[np.bool_], config: TreesConfig, seed: int) -> tuple[str, str, int]:
+    """Find how many trees to grow on held-out windows, then grow them on all; give both models and the number."""
     import lightgbm
 
-    def table(rows: NDArray[np.bool_]) -> Any:
-        return lightgbm.Dataset(inputs[rows], target[rows], feature_name=list(names))
+    settings, forest = _settings(lessons.forest, lessons.classes, seed), lessons.forest
+    out = held[lessons.rows]
 
-    settings = _settings(forest, classes, config.seed)
+    def table(rows: NDArray[np.bool_]) -> Any:
+        return lightgbm.Dataset(lessons.inputs[rows], lessons.target[rows], feature_name=list(lessons.names))
+
     stop = lightgbm.early_stopping(config.patience, verbose=False)
-    judge = table(held)
-    trial = lightgbm.train(settings, table(~held), forest.trees, valid_sets=[judge], callbacks=[stop])
-    rounds = max(1, round(trial.best_iteration * 1.1))
-    everything = np.ones(len(target), np.bool_)
-    booster = lightgbm.train(settings, table(everything), rounds)
-    return booster.model_to_string(), rounds
+    trial = lightgbm.train(settings, table(~out), forest.trees, valid_sets=[table(out)], callbacks=[stop])
+    count = max(1, round(trial.best_iteration * forest.eager))
+    whole = lightgbm.train(settings, table(np.ones(len(out), np.bool_)), count)
+    return trial.model_to_string(num_iteration=min(count, trial.current_iteration())), whole.model_to_string(), count
 
 
 def _settings(forest: Forest, classes: int, seed: int) -> dict[str, Any]:
@@ -210,6 +248,9 @@ def save_habits(
         "used": [view.scaling.names[place] for place in view.used],
         "watched": [view.scaling.names[place] for place in view.watched],
         "frames": view.frames,
+        "close_frames": made.policy.closer.frames,
+        "members": made.config.members,
+        "leans": list(made.leans),
     }
     card = Card(
         kind="trees",

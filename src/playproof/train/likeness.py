@@ -62,22 +62,32 @@ def prior_of(actions: Ints, sizes: Sequence[int]) -> tuple[NDArray[np.float64], 
     return tuple(np.bincount(actions[:, head], minlength=size) / len(actions) for head, size in enumerate(sizes))
 
 
-def balanced_choice(chances: Floats, prior: Floats, allowed: NDArray[np.bool_]) -> Ints:
-    """Name the choice whose chance is largest beside its prior, among those allowed."""
+def balanced_choice(chances: Floats, prior: Floats, allowed: NDArray[np.bool_], lean: float = 1.0) -> Ints:
+    """Name the choice whose chance is largest beside its prior, among those allowed; the first counts `lean` fold."""
     adjusted = np.where(allowed, chances / np.maximum(prior, FLOOR), -np.inf)
+    adjusted[:, 0] *= lean
     found: Ints = adjusted.argmax(axis=1)
     return found
 
 
 def head_likeness(
-    chances: Floats, chosen: Ints, demonstrated: Ints, choices: Sequence[str], least: int = LEAST
+    chances: Floats,
+    chosen: Ints,
+    demonstrated: Ints,
+    choices: Sequence[str],
+    least: int = LEAST,
+    lean: float = 1.0,
 ) -> HeadLikeness:
-    """Score one head's chances (n, choices) against what was chosen (n,); priors come from the demonstrations."""
+    """Score one head's chances (n, choices) against what was chosen (n,); priors come from the demonstrations.
+
+    Chances that are learned are uncertain, most of all about rare choices: `lean`, found on windows held
+    out of the demonstrations, is how many fold doing nothing counts in the balanced prediction.
+    """
     if chances.shape != (len(chosen), len(choices)):
         raise InputError(f"expected chances of {len(choices)} choices in {len(chosen)} steps, found {chances.shape}")
     counts = np.bincount(demonstrated, minlength=len(choices))
     prior, allowed = counts / max(counts.sum(), 1), counts >= least
-    named = balanced_choice(chances, prior, allowed)
+    named = balanced_choice(chances, prior, allowed, lean)
     confusion = np.zeros((len(choices), len(choices)), np.int64)
     np.add.at(confusion, (chosen, named), 1)
     met, guessed, right = confusion.sum(axis=1), confusion.sum(axis=0), confusion.diagonal()
@@ -109,12 +119,24 @@ def likeness(
     demonstrated: Ints,
     heads: Sequence[Sequence[str]],
     least: int = LEAST,
+    leans: Sequence[float] = (),
 ) -> tuple[HeadLikeness, ...]:
     """Score every head on unseen steps (n, heads)."""
+    leans = leans or (1.0,) * len(heads)
     return tuple(
-        head_likeness(chances[place], actions[:, place], demonstrated[:, place], names, least)
+        head_likeness(chances[place], actions[:, place], demonstrated[:, place], names, least, leans[place])
         for place, names in enumerate(heads)
     )
+
+
+def find_leans(chances: Sequence[Floats], actions: Ints, demonstrated: Ints, tried: Sequence[float]) -> list[float]:
+    """Give for each head the lean with the best balanced accuracy on held-out steps."""
+    found = []
+    for head, of in enumerate(chances):
+        names = [str(place) for place in range(of.shape[1])]
+        scores = [head_likeness(of, actions[:, head], demonstrated[:, head], names, lean=it).balanced for it in tried]
+        found.append(float(tried[int(np.argmax(scores))]))
+    return found
 
 
 def action_mix(actions: Ints, heads: Sequence[Sequence[str]]) -> dict[str, float]:
