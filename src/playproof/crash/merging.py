@@ -6,6 +6,7 @@ before the first tick of its round belongs to no step and is left out. Leaves ou
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -102,4 +103,5 @@ def _told(press: UserEvent, name: str) -> int | None:
     """Give a whole number that a press tells."""
     told: Any = press.columns if isinstance(press, Event) else named_payload(press)[1]
     found = next((value for key, value in told.items() if folded(key) == folded(name)), None)
-    return int(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+    whole = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+    return int(found) if whole else None

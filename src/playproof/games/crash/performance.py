@@ -23,7 +23,7 @@ from playproof.games.crash.twin import ADJUST, adjusted
 from playproof.games.crash.worlds import TICK_MS
 from playproof.money import UNIT
 
-PATIENCE_MS = 2000
+PATIENCE_MS = 10_000
 """How long a button may take to be pressed before the person gives up on it."""
 
 

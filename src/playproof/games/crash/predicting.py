@@ -25,7 +25,8 @@ from playproof.games.crash.ledger import MIN_BET, SIDEBET_TICKS
 from playproof.games.crash.worlds import HAZARD, HOT_HAZARD, INSTARUG, get_world
 from playproof.money import UNIT
 
-compiled = compiler(__file__, (*history.SOURCES, "predicting"))
+SOURCES = (*history.SOURCES, "predicting")
+compiled = compiler(__file__, SOURCES)
 
 INPUTS = (
     "z_score_20",
