@@ -103,5 +103,6 @@ def _told(press: UserEvent, name: str) -> int | None:
     """Give a whole number that a press tells."""
     told: Any = press.columns if isinstance(press, Event) else named_payload(press)[1]
     found = next((value for key, value in told.items() if folded(key) == folded(name)), None)
-    whole = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
-    return int(found) if whole else None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        return None
+    return int(found)
