@@ -33,7 +33,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 LOADERS: Mapping[Kind, str] = {
     "network": "playproof.policies.network:from_checkpoint",
     "trees": "playproof.policies.trees:from_checkpoint",
-    "rule": "playproof.policies.rule:from_checkpoint",
+    "rule": "playproof.policies.ensemble:from_checkpoint",
     "table": "playproof.policies.table:from_checkpoint",
 }
 """By kind: makes a policy of a checkpoint and of what tells possible choices from rows."""
