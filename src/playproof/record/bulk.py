@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
+import orjson
 from sqlalchemy import JSON, Connection, Engine, Table, Text
 from sqlalchemy.exc import IntegrityError
 
@@ -33,14 +35,16 @@ from playproof.record.trajectory_writes import (
     insert_unless_there,
     summed,
 )
-from playproof.store.tables import Agent, LlmCall, Step, Trajectory, connect, ready, writing
-from playproof.store.tables.bulk import insert_rows
+from playproof.store.tables import Agent, LlmCall, Step, Trajectory, connect, metadata, ready, writing
+from playproof.store.tables.bulk import Columns, insert_columns
 from playproof.store.tables.columns import storable, write_json
 
 TOGETHER = 200
 """Trajectories that are stored in one transaction."""
 
-Row = dict[str, Any]
+
+_Step = tuple[StepStart, list[Access], StepEnd | None, datetime, datetime | None]
+"""How a step began, what was looked at, how it ended, and when."""
 
 
 @dataclass
@@ -50,7 +54,7 @@ class Draft:
     start: Start
     named: Named
     status: str = RUNNING
-    steps: list[tuple[StepStart, list[Access], StepEnd | None, datetime, datetime | None]] = field(default_factory=list)
+    steps: list[_Step] = field(default_factory=list)
     calls: list[tuple[str, int | None, Call, datetime]] = field(default_factory=list)
     end: tuple[End, datetime] | None = None
 
@@ -196,55 +200,92 @@ class BulkRecorder:
 
 def store_drafts(engine: Engine, drafts: Sequence[Draft], clean: Confidential) -> None:
     """Store trajectories in one transaction: all of them, or none."""
-    rows: dict[type[Any], list[Row]] = {
-        Trajectory: [_trajectory(draft) for draft in drafts],
-        Step: [row for draft in drafts for row in _steps(draft)],
-        LlmCall: [row for draft in drafts for row in _calls(draft)],
-    }
-    for table, each in rows.items():
-        settle(table.__table__, each, clean)
+    tables = drafts_columns(drafts, clean)
     try:
         with writing(engine) as connection:
             _agents(connection, drafts)
-            for table, each in rows.items():
-                insert_rows(connection, table.__table__, each)
+            for table, columns in tables.items():
+                insert_columns(connection, table, columns)
     except IntegrityError as error:
         raise RefusedRecord("known", f"expected new trajectories and calls, found: {error.orig}") from error
 
 
-def settle(table: Table, rows: Sequence[Row], clean: Confidential) -> None:
-    """Write the JSON values of rows, and take secrets out of them and of texts, in place."""
-    for column in table.columns:
-        if isinstance(column.type, JSON):
-            _settle_json(rows, column.name, clean)
-        elif isinstance(column.type, Text) and column.name not in _NOT_TEXT:
-            _settle_texts(rows, column.name, clean)
+def drafts_columns(drafts: Sequence[Draft], clean: Confidential) -> dict[Table, Columns]:
+    """Give the columns of trajectories for each table, as they are stored."""
+    steps = [(draft, number, *step) for draft in drafts for number, step in enumerate(draft.steps)]
+    calls = [(draft, place, *call) for draft in drafts for place, call in enumerate(draft.calls)]
+    tables = {
+        metadata.tables[Trajectory.__tablename__]: _trajectories(drafts),
+        metadata.tables[Step.__tablename__]: _steps(steps),
+        metadata.tables[LlmCall.__tablename__]: _calls(calls),
+    }
+    settle(tables, clean)
+    return tables
 
 
-_NOT_TEXT = frozenset({"trajectory_id", "agent_id", "window_id", "call_id"})
+def settle(tables: Mapping[Table, Columns], clean: Confidential) -> None:
+    """Write JSON values, and take secrets out of them and of texts, in place; what is empty is left out.
+
+    Texts that come again and again, such as system prompts, are searched once.
+    """
+    found: list[tuple[list[Any], bool]] = []
+    for table, columns in tables.items():
+        for name in [name for name, values in columns.items() if values.count(None) == len(values)]:
+            del columns[name]
+        for name, values in columns.items():
+            kind = table.columns[name].type
+            if isinstance(kind, JSON):
+                found.append((values, True))
+            elif isinstance(kind, Text) and name not in _CHECKED:
+                found.append((values, False))
+    _settle(found, clean)
+
+
+_CHECKED = frozenset({"trajectory_id", "agent_id", "window_id", "call_id", "purpose", "final_status"})
 """Columns whose values were checked at birth."""
 
 
-def _settle_texts(rows: Sequence[Row], name: str, clean: Confidential) -> None:
-    there = [row for row in rows if row.get(name) is not None]
-    for row in there:
-        row[name] = storable(row[name])
-    for row, suspect in zip(there, clean.suspects([row[name] for row in there]), strict=True):
-        if suspect:
-            row[name] = clean.read_closely(row[name])
+def _settle(found: Sequence[tuple[list[Any], bool]], clean: Confidential) -> None:
+    told = [list(values) if is_json else values for values, is_json in found]
+    for values, is_json in found:
+        values[:] = _written(values) if is_json else _storable(values)
+    texts = list(dict.fromkeys(text for values, _ in found for text in values if text is not None))
+    suspects = {text for text, suspect in zip(texts, clean.suspects(texts), strict=True) if suspect}
+    if not suspects:
+        return
+    for (values, is_json), before in zip(found, told, strict=True):
+        for place, text in enumerate(values):
+            if text in suspects:
+                values[place] = str(clean.rewrite(before[place])) if is_json else clean.read_closely(text)
 
 
-def _settle_json(rows: Sequence[Row], name: str, clean: Confidential) -> None:
-    there = [row for row in rows if row.get(name) is not None]
-    written = [write_json(row[name]) for row in there]
-    for row, text, suspect in zip(there, written, clean.suspects(written), strict=True):
-        row[name] = str(clean.rewrite(row[name])) if suspect else text
+def _storable(values: list[str | None]) -> list[str | None]:
+    """Give texts that both databases can hold; most of them are already."""
+    safe = {text: storable(text) for text in dict.fromkeys(values) if text is not None}
+    return values if all(text is kept for text, kept in safe.items()) else [safe.get(text) for text in values]  # type: ignore[arg-type]
 
 
-def _trajectory(draft: Draft) -> Row:
-    """Give a trajectory's row; texts and JSON as they were told."""
+def _written(values: list[Any]) -> list[str | None]:
+    """Write JSON values; as `write_json` does one by one."""
+    try:
+        raw = [None if value is None else orjson.dumps(value) for value in values]
+    except TypeError:
+        return [None if value is None else write_json(value) for value in values]
+    return [
+        None if text is None else text.decode() if b"\\u0000" not in text else write_json(value)
+        for text, value in zip(raw, values, strict=True)
+    ]
+
+
+def _trajectories(drafts: Sequence[Draft]) -> Columns:
+    """Give the columns of trajectories; texts and JSON as they were told."""
+    rows = [_trajectory(draft) for draft in drafts]
+    return {name: [row.get(name) for row in rows] for name in rows[0]} if rows else {}
+
+
+def _trajectory(draft: Draft) -> dict[str, Any]:
     start, named = draft.start, draft.named
-    row: Row = {
+    row: dict[str, Any] = {
         "trajectory_id": named.trajectory_id,
         "agent_id": start.agent_id,
         "archetype": start.archetype,
@@ -262,52 +303,49 @@ def _trajectory(draft: Draft) -> Row:
         "used_in_training": False,
         "created_at": named.time,
     }
-    if draft.end is not None:
-        end, now = draft.end
-        ends = [step[2] for step in draft.steps if step[2] is not None]
-        actions = [(each.action.type, each.action.success) for each in ends]
-        row |= end_row(end, named.time, now) | {"metrics": end.metrics}
-        row |= summed(actions, [each.reward for each in ends])
-    return row
+    end, now = draft.end or (End(), None)
+    ends = [step[2] for step in draft.steps if step[2] is not None]
+    actions = [(each.action.type, each.action.success) for each in ends]
+    told = end_row(end, named.time, now) if now is not None else dict.fromkeys(_END)
+    sums = summed(actions, [each.reward for each in ends]) if now is not None else dict.fromkeys(_SUMS)
+    return row | told | sums | {"final_status": draft.status, "metrics": end.metrics}
 
 
-def _steps(draft: Draft) -> Iterator[Row]:
-    """Give the rows of a trajectory's steps."""
-    for number, (step, accesses, end, began, ended) in enumerate(draft.steps):
-        row: Row = {
-            "trajectory_id": draft.trajectory_id,
-            "number": number,
-            "time": began,
-            "state": step.state,
-            "accesses": [access_told(access, began) for access in accesses],
-        }
-        if end is not None:
-            action = end.action
-            row |= {
-                "completed_at": ended,
-                "action_type": action.type,
-                "action_parameters": action.parameters,
-                "action_success": action.success,
-                "action_result": action.result,
-                "action_error": action.error,
-                "action_reasoning": action.reasoning,
-                "reported_reward": end.reward,
-                "done": end.done,
-            }
-        yield row
+_END = ("end_time", "duration_ms", "final_status", "final_balance", "final_pnl")
+_SUMS = ("total_reward", "trades_executed", "posts_created")
 
 
-def _calls(draft: Draft) -> Iterator[Row]:
-    """Give the rows of a trajectory's model calls."""
-    for place, (call_id, step, call, time) in enumerate(draft.calls):
-        row = {name: getattr(call, name) for name in _CALL_FIELDS}
-        yield row | {
-            "call_id": call_id,
-            "trajectory_id": draft.trajectory_id,
-            "step": step,
-            "place": place,
-            "time": time,
-        }
+def _steps(
+    steps: Sequence[tuple[Draft, int, StepStart, list[Access], StepEnd | None, datetime, datetime | None]],
+) -> Columns:
+    """Give the columns of steps."""
+    ends = [step[4] for step in steps]
+    actions = [None if end is None else end.action for end in ends]
+    named = {f"action_{name}": name for name in ("type", "parameters", "success", "result", "error", "reasoning")}
+    columns: Columns = {
+        "trajectory_id": [step[0].named.trajectory_id for step in steps],
+        "number": [step[1] for step in steps],
+        "time": [step[5] for step in steps],
+        "state": [step[2].state for step in steps],
+        "accesses": [[access_told(access, step[5]) for access in step[3]] for step in steps],
+        "completed_at": [step[6] for step in steps],
+        "reported_reward": [None if end is None else end.reward for end in ends],
+        "done": [None if end is None else end.done for end in ends],
+    }
+    return columns | {column: [getattr(it, name, None) for it in actions] for column, name in named.items()}
+
+
+def _calls(calls: Sequence[tuple[Draft, int, str, int | None, Call, datetime]]) -> Columns:
+    """Give the columns of model calls."""
+    said = [call[4] for call in calls]
+    columns: Columns = {
+        "call_id": [call[2] for call in calls],
+        "trajectory_id": [call[0].named.trajectory_id for call in calls],
+        "step": [call[3] for call in calls],
+        "place": [call[1] for call in calls],
+        "time": [call[5] for call in calls],
+    }
+    return columns | {name: list(map(attrgetter(name), said)) for name in _CALL_FIELDS}
 
 
 _CALL_FIELDS = tuple(name for name in Call.__dataclass_fields__ if name not in ("call_id", "time"))

@@ -77,9 +77,10 @@ class Confidential:
 
     def suspects(self, texts: Sequence[str]) -> list[bool]:
         """Tell which texts, or written JSON values, may hold a secret; the others hold none."""
-        found = pl.Series(texts, dtype=pl.String).str
         signs = "|".join(map(re.escape, self._signs))
-        return (found.contains(signs) | found.contains(_SECRET_KEY) | found.contains(_QUOTED_BASE_58)).to_list()
+        found = pl.DataFrame({"text": pl.Series(texts, dtype=pl.String)}).lazy()
+        holds = [pl.col("text").str.contains(each) for each in (signs, _SECRET_KEY, _QUOTED_BASE_58)]
+        return found.select(pl.any_horizontal(holds)).collect().to_series().to_list()
 
     def suspect(self, text: str) -> bool:
         """Tell whether one text may hold a secret."""

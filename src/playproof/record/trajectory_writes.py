@@ -191,8 +191,9 @@ def access_row(access: Access, now: datetime, clean: Confidential) -> JsonText:
 
 def access_told(access: Access, now: datetime) -> dict[str, Any]:
     """Give an access as it stands in a step's list, secrets included."""
-    time = (access.time or now).astimezone(UTC).isoformat()
-    return {"provider": access.provider, "purpose": access.purpose, "data": access.data, "time": time}
+    time = access.time or now
+    told = time if time.tzinfo is UTC else time.astimezone(UTC)
+    return {"provider": access.provider, "purpose": access.purpose, "data": access.data, "time": told}
 
 
 def log_call(

@@ -5,8 +5,8 @@ Leaves out: checks; rows come as they are to be stored, JSON written already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+import sqlite3
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Table
@@ -14,46 +14,52 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from playproof.store.tables.columns import Moment, moment_text
 
+Columns = dict[str, list[Any]]
+"""Values of many rows, column by column, by the table's own names."""
 
-def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows, named by the table's own column names, into a transaction; columns that a row lacks are NULL."""
-    if not rows:
+
+def insert_columns(connection: Connection, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Insert rows into a transaction; columns that are not given are NULL."""
+    if not columns or not next(iter(columns.values())):
         return
-    names = tuple(column.name for column in table.columns if any(column.name in row for row in rows))
     if connection.dialect.name == "postgresql":
-        _copy(connection, table, names, rows)
+        _copy(connection, table, columns)
     else:
-        _execute_many(connection, table, names, rows)
+        _execute_many(connection, table, columns)
 
 
-def _execute_many(
-    connection: Connection, table: Table, names: Sequence[str], rows: Sequence[Mapping[str, Any]]
-) -> None:
-    moments = {name for name in names if isinstance(table.columns[name].type, Moment)}
-    statement = f"INSERT INTO {table.name} ({', '.join(_quoted(names))}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608
-    columns = [_column(rows, name, moment_text if name in moments else None) for name in names]
-    connection.exec_driver_sql(statement, list(zip(*columns, strict=True)))
-
-
-def _column(rows: Sequence[Mapping[str, Any]], name: str, read: Callable[[Any], Any] | None) -> list[Any]:
-    """Give one column of rows, as the driver takes it."""
+def _execute_many(connection: Connection, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
+    names, places = ", ".join(_quoted(columns)), ", ".join("?" * len(columns))
+    statement = f"INSERT INTO {table.name} ({names}) VALUES ({places})"  # noqa: S608
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
     try:
-        values = list(map(itemgetter(name), rows))
-    except KeyError:
-        values = [row.get(name) for row in rows]
-    return values if read is None else [None if value is None else read(value) for value in values]
+        driver.executemany(statement, zip(*sqlite_columns(table, columns), strict=True))
+    except sqlite3.IntegrityError as error:
+        raise IntegrityError(statement, None, error) from error
+    except sqlite3.Error as error:
+        raise DBAPIError(statement, None, error) from error
 
 
-def _copy(connection: Connection, table: Table, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+def sqlite_columns(table: Table, columns: Mapping[str, Sequence[Any]]) -> list[Sequence[Any]]:
+    """Give columns as SQLite's driver takes them: moments as texts."""
+    return [
+        [None if value is None else moment_text(value) for value in values]
+        if isinstance(table.columns[name].type, Moment)
+        else values
+        for name, values in columns.items()
+    ]
+
+
+def _copy(connection: Connection, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
     import psycopg
 
     driver = connection.connection.driver_connection
     assert driver is not None
-    columns = [_column(rows, name, None) for name in names]
-    statement = f"COPY {table.name} ({', '.join(_quoted(names))}) FROM STDIN"
+    statement = f"COPY {table.name} ({', '.join(_quoted(columns))}) FROM STDIN"
     try:
         with driver.cursor() as cursor, cursor.copy(statement) as copy:
-            for row in zip(*columns, strict=True):
+            for row in zip(*columns.values(), strict=True):
                 copy.write_row(row)
     except psycopg.IntegrityError as error:
         raise IntegrityError(statement, None, error) from error
@@ -61,5 +67,5 @@ def _copy(connection: Connection, table: Table, names: Sequence[str], rows: Sequ
         raise DBAPIError(statement, None, error) from error
 
 
-def _quoted(names: Sequence[str]) -> list[str]:
+def _quoted(names: Mapping[str, Any]) -> list[str]:
     return [f'"{name}"' for name in names]

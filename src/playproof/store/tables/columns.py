@@ -44,7 +44,8 @@ class Moment(TypeDecorator[datetime]):
 
 def moment_text(moment: datetime) -> str:
     """Write a moment as SQLite keeps it, for statements that go to the driver itself."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    there = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return there.isoformat(" ", "microseconds")[:26]
 
 
 def storable(text: str) -> str:

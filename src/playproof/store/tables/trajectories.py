@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, select
+from sqlalchemy import Connection, Engine, bindparam, select
 
 from playproof.errors import InputError
 from playproof.store.tables.records import LlmCall, Step, Trajectory
@@ -127,12 +128,28 @@ class StoredTrajectory:
 _STEP = [getattr(Step, each.name) for each in fields(StoredStep)]
 _CALL = [getattr(LlmCall, each.name) for each in fields(StoredCall)]
 _TRAJECTORY = [getattr(Trajectory, each.name) for each in fields(StoredTrajectory)[:-2]]
+_SOME: Any = bindparam("some", expanding=True)
+_STEPS = (
+    select(Step.trajectory_id, *_STEP).where(Step.trajectory_id.in_(_SOME)).order_by(Step.trajectory_id, Step.number)
+)
+_CALLS = (
+    select(LlmCall.trajectory_id, *_CALL)
+    .where(LlmCall.trajectory_id.in_(_SOME))
+    .order_by(LlmCall.trajectory_id, LlmCall.place)
+)
+_IN_WINDOWS = (
+    select(*_TRAJECTORY)
+    .where(Trajectory.window_id.in_(_SOME))
+    .order_by(Trajectory.window_id, Trajectory.agent_id, Trajectory.start_time, Trajectory.trajectory_id)
+)
+"""Built once: putting a statement together takes longer than running it."""
 
 
 def read_trajectory(engine: Engine, trajectory_id: str) -> StoredTrajectory:
     """Read one whole trajectory."""
     with engine.connect() as connection:
-        found = _read(connection, select(*_TRAJECTORY).where(Trajectory.trajectory_id == trajectory_id))
+        query = select(*_TRAJECTORY).where(Trajectory.trajectory_id == trajectory_id)
+        found = _read(connection, connection.execute(query).all())
     if not found:
         raise InputError(
             f"expected a stored trajectory, found no {trajectory_id[:80]!r}; list them with: trajectories ls"
@@ -147,9 +164,8 @@ def read_window(engine: Engine, window_id: str) -> tuple[StoredTrajectory, ...]:
 
 def read_windows(engine: Engine, window_ids: Iterable[str]) -> tuple[StoredTrajectory, ...]:
     """Read every whole trajectory of some windows from one state of the database."""
-    query = select(*_TRAJECTORY).where(Trajectory.window_id.in_(list(window_ids)))
     with engine.connect() as connection:
-        return _read(connection, _ordered(query))
+        return _read(connection, connection.execute(_IN_WINDOWS, {"some": list(window_ids)}).all())
 
 
 def list_trajectories(
@@ -188,28 +204,17 @@ async def windows_ahead(
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def _ordered(query: Select[Any]) -> Select[Any]:
-    return query.order_by(Trajectory.window_id, Trajectory.agent_id, Trajectory.start_time, Trajectory.trajectory_id)
-
-
-def _read(connection: Connection, query: Select[Any]) -> tuple[StoredTrajectory, ...]:
-    """Read whole trajectories: their rows, then all their steps and all their calls."""
-    rows = connection.execute(query).all()
+def _read(connection: Connection, rows: Sequence[Any]) -> tuple[StoredTrajectory, ...]:
+    """Read whole trajectories: to their rows all their steps and all their calls."""
     identities = [row[0] for row in rows]
     steps: dict[str, tuple[StoredStep, ...]] = {}
     calls: dict[str, tuple[StoredCall, ...]] = {}
     for start in range(0, len(identities), AT_ONCE):
-        some = identities[start : start + AT_ONCE]
-        in_order = select(Step.trajectory_id, *_STEP).where(Step.trajectory_id.in_(some))
-        found = connection.execute(in_order.order_by(Step.trajectory_id, Step.number))
-        steps |= {
-            name: tuple(StoredStep(*row[1:]) for row in each) for name, each in groupby(found, lambda row: row[0])
-        }
-        made = select(LlmCall.trajectory_id, *_CALL).where(LlmCall.trajectory_id.in_(some))
-        found = connection.execute(made.order_by(LlmCall.trajectory_id, LlmCall.place))
-        calls |= {
-            name: tuple(StoredCall(*row[1:]) for row in each) for name, each in groupby(found, lambda row: row[0])
-        }
+        some = {"some": identities[start : start + AT_ONCE]}
+        found = connection.execute(_STEPS, some).all()
+        steps |= {name: tuple(StoredStep(*row[1:]) for row in each) for name, each in groupby(found, itemgetter(0))}
+        made = connection.execute(_CALLS, some).all()
+        calls |= {name: tuple(StoredCall(*row[1:]) for row in each) for name, each in groupby(made, itemgetter(0))}
     wholes = (StoredTrajectory(*row) for row in rows)
     return tuple(
         replace(each, steps=steps.get(each.trajectory_id, ()), calls=calls.get(each.trajectory_id, ()))
