@@ -243,9 +243,9 @@ def _query(engine: Engine) -> float:
 def _measure_proxy(calls: int) -> tuple[list[Result], list[Goal]]:
     """Call an upstream through the proxy and past it in turns; give what the proxy adds at the median."""
     context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(prefix="playproof-bench-") as folder, bind("127.0.0.1", 0) as up:
-        with bind("127.0.0.1", 0) as through:
-            ports = [taken.getsockname()[1] for taken in (up, through)]
+    folder = tempfile.mkdtemp(prefix="playproof-bench-")
+    with bind("127.0.0.1", 0) as up, bind("127.0.0.1", 0) as through:
+        ports = [taken.getsockname()[1] for taken in (up, through)]
     url = f"sqlite:///{Path(folder) / 'proxy.db'}"
     servers = [
         context.Process(target=_serve_upstream, args=(ports[0],), daemon=True),

@@ -55,7 +55,7 @@ def bc(
     ),
     curve: Annotated[bool, typer.Option("--curve", help="Also clone from 25, 50, 100, 200 and 300 rounds.")] = False,
     stake: Stake = 0.1,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
     resume: Resume = False,
     option: Settings = None,
     as_json: AsJson = False,

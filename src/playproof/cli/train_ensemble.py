@@ -25,7 +25,7 @@ def ensemble(
     world: Annotated[str | None, typer.Option(help="World to play in; default: the policy's own.")] = None,
     margin: Annotated[float, typer.Option(help="Least expected profit of a bet, per unit staked.")] = 0.05,
     windows: Annotated[int, typer.Option(min=100, help="Fresh windows to play.")] = 4096,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Exit when the prediction is critical, bet when a bet is worth it, else do what the policy does.

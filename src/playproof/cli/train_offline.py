@@ -35,7 +35,7 @@ iql = typer.Typer()
 Name = Annotated[str, typer.Option(help="Name of the run, a folder under runs/ in the home; or a path.")]
 GameName = Annotated[str | None, typer.Option(help="The game of --world.")]
 Clock = Annotated[str, typer.Option(help="tick, or press: as people play.")]
-Seed = Annotated[int, typer.Option(min=0)]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same result.")]
 
 
 @cql.command()

@@ -34,7 +34,7 @@ def sidebet(
     world: World = None,
     rounds: Rounds = 5000,
     stake: Stake = 0.1,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
     option: Settings = None,
     as_json: AsJson = False,
 ) -> None:

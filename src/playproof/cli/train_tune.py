@@ -38,7 +38,7 @@ def tune(
     workers: Annotated[int, typer.Option(min=1, help="Trials at once.")] = 1,
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
     stake: Stake = 0.5,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
     option: Annotated[list[str] | None, typer.Option("--set", help="A fixed setting as name=value.")] = None,
     as_json: AsJson = False,
 ) -> None:
