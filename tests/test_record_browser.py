@@ -46,7 +46,7 @@ KEY = bytes(range(32))
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 80))
+    asyncio.run(asyncio.wait_for(work, 240))
 
 
 def record(
@@ -75,7 +75,7 @@ class Player:
 
     async def until(self, condition: str, argument: Any = None) -> None:
         """Ask again and again from outside: a function that waits inside the page is refused by its CSP."""
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while True:
             with contextlib.suppress(playwright.Error):  # the page is just being loaded anew
                 if await self.page.evaluate(condition, argument):
@@ -110,7 +110,7 @@ class Player:
     async def act(self, press: Callable[[], Coroutine[Any, Any, None]], orders: int, log: list[Entry]) -> None:
         """Press an action and wait until the server has taken the order and the page knows."""
         await press()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while sum(isinstance(entry, OrderEntry) for entry in log) < orders:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.01)
