@@ -16,9 +16,12 @@ from playproof.errors import ConfigError
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take an address; port 0 takes a free one."""
+    """Take an address; port 0 takes a free one.
+
+    It names TCP, since asyncio turns off the wait for larger packets only for sockets that do.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    taken = socket.socket(family, socket.SOCK_STREAM)
+    taken = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         taken.bind((host, port))
