@@ -21,7 +21,7 @@ from typing import Any
 
 import aiohttp
 import orjson
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, insert, select, update
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -34,7 +34,7 @@ from playproof.record import trajectory_writes as writes
 from playproof.record.access import Door, Entrance, Role, problem
 from playproof.record.trajectories import TrajectoryRecorder
 from playproof.record.trajectory_facts import ActionTaken, Call, End, Json, Start, StepEnd, StepStart
-from playproof.store.tables import Trajectory
+from playproof.store.tables import LlmCall, Step, Trajectory
 
 TRAJECTORY, AGENT, PURPOSE = "x-playproof-trajectory", "x-playproof-agent", "x-playproof-purpose"
 ORIGIN = "proxy"
@@ -81,6 +81,8 @@ class Proxy:
     counts: Counts = field(default_factory=Counts)
     _session: aiohttp.ClientSession | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _known: dict[str, _Known] = field(default_factory=dict)
+    """By agent; only the writer's thread looks at it, and what it says is checked against the tables."""
 
     def app(self, door: Door | None = None) -> ASGIApp:
         """Make the proxy's application."""
@@ -199,18 +201,55 @@ class Proxy:
 
     def _turn(self, connection: Connection, start: Start, call: Call) -> None:
         """Write one call as one step of the agent's trajectory in its window."""
-        named, clean = self.recorder.name(start), self.recorder.clean
+        named = self.recorder.name(start)
+        known = self._known.get(start.agent_id)
+        if known is None or known.window_id != named.window_id or not self._goes_on(connection, known, call, named):
+            self._known[start.agent_id] = self._whole_turn(connection, start, call, named)
+
+    def _goes_on(self, connection: Connection, known: _Known, call: Call, named: writes.Named) -> bool:
+        """Write a step of a trajectory that stands as it was left; tell whether it does."""
+        mine = (Trajectory.trajectory_id == known.trajectory_id, Trajectory.episode_length == known.steps)
+        running = update(Trajectory).where(*mine, Trajectory.final_status == writes.RUNNING)
+        if connection.execute(running.values(episode_length=known.steps + 1)).rowcount != 1:
+            return False
+        clean, now = self.recorder.clean, self.recorder.clock()
+        place = {"trajectory_id": known.trajectory_id, "number": known.steps, "time": named.time}
+        ended = writes.step_end_row(_answered(call), now, clean)
+        connection.execute(insert(Step).values(**place, state={}, accesses=[], **ended))
+        said = writes.call_row(call, clean)
+        where = {"call_id": self.recorder.new_key(), "trajectory_id": known.trajectory_id, "time": call.time or now}
+        connection.execute(insert(LlmCall).values(**where, step=known.steps, place=known.calls, **said))
+        known.steps, known.calls = known.steps + 1, known.calls + 1
+        return True
+
+    def _whole_turn(self, connection: Connection, start: Start, call: Call, named: writes.Named) -> _Known:
+        """Find or begin the trajectory, end those of earlier windows, and write a step."""
+        clean, now = self.recorder.clean, self.recorder.clock()
         identity = _running(connection, start.agent_id, named.window_id)
         for old in _left_open(connection, start.agent_id, named.window_id):
             writes.end_trajectory(connection, old, End(), named.time, clean)
         if identity is None:
             identity = named.trajectory_id
             writes.start_trajectory(connection, start, named, clean)
-        now = self.recorder.clock()
         writes.start_step(connection, identity, StepStart({}, named.time), now, clean)
         self.recorder.called(identity, call)(connection)
-        action = ActionTaken("answer", success=call.error is None, error=call.error)
-        writes.complete_step(connection, identity, StepEnd(action), now, clean)
+        writes.complete_step(connection, identity, _answered(call), now, clean)
+        standing = writes.read_standing(connection, identity)
+        return _Known(identity, standing.window_id, standing.steps, standing.calls)
+
+
+@dataclass
+class _Known:
+    """How one of the proxy's own trajectories was left."""
+
+    trajectory_id: str
+    window_id: str
+    steps: int
+    calls: int
+
+
+def _answered(call: Call) -> StepEnd:
+    return StepEnd(ActionTaken("answer", success=call.error is None, error=call.error))
 
 
 @dataclass(frozen=True)
