@@ -132,7 +132,7 @@ def test_greedy_sampled_and_masked_choices(saved: Path) -> None:
 def test_possible_choices_come_from_the_row_where_nobody_gives_masks(saved: Path) -> None:
     policy, raw = load_policy(saved, GAME), np.zeros((50, len(FEATURES)), np.float32)
     raw[:, FEATURES.index("game_phase")] = 2.0
-    raw[:, FEATURES.index("balance")] = 1.0  # nothing held, nothing in the bet field
+    raw[:, FEATURES.index("balance")] = 0.0  # nothing held, no money
     assert not policy.act_batch(raw, rng=np.random.default_rng(1))[:, 0].any()
     assert policy.act(raw[0])[0] == 0
 

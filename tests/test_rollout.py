@@ -10,6 +10,7 @@ from playproof.evaluate import rollout as module
 from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
 from playproof.game import Game, Terms, load_game
 from playproof.game.lanes import LaneTerms, Tape
+from playproof.games.crash import kernel
 from playproof.games.crash.baselines import Hold, Seated, make_baseline
 from playproof.games.crash.env import CrashEnv
 from playproof.games.crash.lanes import make_tape
@@ -172,6 +173,28 @@ def test_rows_tell_no_less_than_what_is_possible() -> None:
         masks = lanes.masks()
         assert not (masks & ~buttons(rows, lanes.features)).any()
         rows = lanes.step(rng.integers(0, (4, 9), (64, 2))).rows
+
+
+def test_an_order_is_masked_only_where_no_adjustment_makes_it_work() -> None:
+    rng = np.random.default_rng(5)
+    lanes = make_lanes(LaneTerms("drift", (2,), stake=STAKE), 24)
+    lanes.start()
+    before = {name: array.copy() for name, array in lanes.arrays().items()}
+    for _ in range(25):
+        masks = lanes.masks()
+        for order, done in ((1, kernel.F_BOUGHT), (3, kernel.F_BET)):
+            worked = np.zeros(24, np.bool_)
+            for button in range(9):
+                for name, array in lanes.arrays().items():
+                    array[...] = before[name]
+                facts = lanes._lanes.step(np.tile([order, button], (24, 1)))[4]
+                worked |= (facts[:, kernel.FACTS.index("flags")] & done) != 0
+            going = facts[:, kernel.FACTS.index("tick")] > 0  # a lane that finished shows its next round's facts
+            assert (worked == masks[:, order])[going].all()
+        for name, array in lanes.arrays().items():
+            array[...] = before[name]
+        lanes.step(rng.integers(0, (4, 9), (24, 2)))
+        before = {name: array.copy() for name, array in lanes.arrays().items()}
 
 
 def test_the_best_policies_earn_what_theory_says(game: Game, monkeypatch: pytest.MonkeyPatch) -> None:

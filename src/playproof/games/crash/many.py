@@ -16,9 +16,10 @@ from playproof.errors import InputError
 from playproof.events import Event
 from playproof.game.lanes import Actions, Chosen, Ended, LaneTerms, Moved, Rows, Tape
 from playproof.games.crash import columns as c
-from playproof.games.crash import kernel
+from playproof.games.crash import fold, kernel
 from playproof.games.crash.features import OBSERVATIONS
 from playproof.games.crash.lanes import COMPILED_SETS, Lanes, Settings, make_tape
+from playproof.games.crash.ledger import MAX_LOTS, MAX_MONEY, MIN_BET
 from playproof.games.crash.protocol import Phase
 
 _FACT = {name: place for place, name in enumerate(kernel.FACTS)}
@@ -96,9 +97,33 @@ class CrashLanes:
         )
 
     def masks(self) -> Chosen:
-        """Tell which choices can have an effect now."""
+        """Tell which choices can have an effect now, an order with some adjustment of the bet or with none.
+
+        The environment's own masks speak of each choice alone; but the bet field is adjusted before the order of
+        the same step, and a learner that is forbidden to buy while nothing stands there never finds that step.
+        """
         found: Chosen = self._lanes.masks()
+        if self.settings.actions != "trader":
+            found[:, 1], found[:, 3] = self._orders()
         return found
+
+    def _orders(self) -> tuple[Chosen, Chosen]:
+        """Tell where a buy, and where a sidebet, would be taken with some adjustment (kernel.may_buy, may_bet)."""
+        lanes, config = self._lanes.lanes, self._lanes.config[0]
+        cash, cost, side = lanes["cash"], lanes["cost"], lanes["side_stake"]
+        room = np.minimum(cash, MAX_MONEY)
+        if config["stake"] >= 0:
+            loss = np.maximum(0, lanes["round_cash"] - cash - cost - side)
+            room = np.minimum(room, config["stake"] - cost - side - loss)
+        amounts = (lanes["bet"][:, None] * kernel.FACTORS) >> kernel.HALVES
+        amounts = np.minimum(amounts + kernel.INCREMENTS + cash[:, None] * kernel.WHOLES, kernel.MAX_BET)
+        playing = ((lanes["phase"] == fold.PRESALE) | (lanes["phase"] == fold.ACTIVE)) & (lanes["skip"] == 0)
+
+        def fits(most: NDArray[np.int64]) -> Chosen:
+            return np.logical_and(amounts >= MIN_BET, amounts <= most[:, None]).any(axis=1)
+
+        buys = playing & (lanes["lot_count"] < MAX_LOTS) & (lanes["price"] > 0.0)
+        return buys & fits(np.minimum(room, config["open_cost"] - cost)), playing & (side == 0) & fits(room)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Give the whole state as the arrays it lives in."""

@@ -2,7 +2,7 @@
 
 For policies that act where nobody gives them masks. A row does not tell of an open sidebet, of a
 reserved stake or of a world's cap: choices that only those forbid count as possible.
-The environment's own masks (kernel.masks) know them and allow nothing that these do not.
+The lanes' masks (many) know them and allow nothing that these do not.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def _columns(rows: Rows, features: tuple[str, ...], *names: str) -> list[Rows]:
 def buttons(rows: Rows, features: tuple[str, ...], shares: int = 0) -> Mask:
     """Tell it for the sets of buttons, (n, 4 + 9 + shares)."""
     phase, balance, qty, bet = _columns(rows, features, "game_phase", "balance", "position_qty", "bet_amount")
+    affordable = balance >= _SMALLEST * (1 - _ROUNDING)  # the bet field is adjusted before the order of the same step
     open_phase = (phase == _PRESALE) | (phase == _ACTIVE)
     out = np.ones((len(rows), 4 + 1 + len(ADJUSTMENTS) + shares), np.bool_)
-    affordable = (bet >= _SMALLEST * (1 - _ROUNDING)) & (bet <= balance * (1 + _ROUNDING))
     out[:, 1] = out[:, 3] = open_phase & affordable
     out[:, 2] = (phase == _ACTIVE) & (qty > 0)
     for place, button in enumerate(ADJUSTMENTS, start=5):
