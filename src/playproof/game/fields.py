@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from playproof.game.laid import Batch
     from playproof.game.lanes import BatchPolicy, Foresight, Habits, MakeLanes, Rival, Tape, Target
     from playproof.game.predicting import Predicting
+    from playproof.game.replaying import Replaying
     from playproof.game.rewarding import Components, Probes
 
     Row: TypeAlias = NDArray[np.float32]
@@ -583,6 +584,8 @@ class Game:
     """Windows made up to try rewards on; None: the sample's are used, and what needs others is not checked."""
     auditing: Lazy[Auditing] | None = None
     """What recordings can be asked about the game itself; None: they cannot be audited."""
+    replaying: Lazy[Replaying] | None = None
+    """What can be seen of an episode step by step; None: observations, actions and rewards alone."""
 
     def decode(self, frames: Sequence[Frame]) -> tuple[tuple[Fact, ...], ...]:
         """Read a recording's frames from its beginning; give the facts of each frame."""
