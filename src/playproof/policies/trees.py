@@ -109,6 +109,9 @@ def parse_trees(text: str) -> Trees:
     names = tuple(told.get("feature_names", "").split())
     if not parts or int(told.get("max_feature_idx", "-1")) != len(names) - 1:
         raise DecodeError("expected trees and a name for each input, found others")
+    listed = len(told.get("tree_sizes", "").split())
+    if [part.partition("\n")[0] for part in parts] != [str(number) for number in range(listed)]:
+        raise DecodeError(f"expected the {listed} trees that the text lists, in their order; found {len(parts)}")
     columns: dict[str, list[Any]] = {name: [] for name in ("feature", "threshold", "left", "right", "leaf")}
     split_start, leaf_start = [], []
     for part in parts:

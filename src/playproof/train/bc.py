@@ -418,7 +418,7 @@ def card_of(
         "frames": made.config.frames,
         "masked": made.config.masked,
         "exclusive": made.config.exclusive,
-        "offsets": list(made.policy.offsets),
+        **({"offsets": list(made.policy.offsets)} if made.policy.offsets else {}),
     }
     return Card(
         kind="network",
