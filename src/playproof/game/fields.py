@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from playproof.game.auditing import Auditing
+    from playproof.game.forks import MakeForks
     from playproof.game.importing import Importer
+    from playproof.game.judging import Golden
     from playproof.game.laid import Batch
     from playproof.game.lanes import BatchPolicy, Foresight, Habits, MakeLanes, Rival, Tape, Target
     from playproof.game.predicting import Predicting
@@ -564,6 +566,8 @@ class Game:
     """Version of the features' scales; networks made with another are refused."""
     lanes: Lazy[MakeLanes] | None = None
     """Make many players at once, each at a table of their own; None where worlds cannot be simulated."""
+    forks: Lazy[MakeForks] | None = None
+    """Fork a window for a player of words; None where nobody plays it in words."""
     tape: Lazy[Callable[[Iterable[tuple[str, Sequence[Event]]]], Tape]] | None = None
     """Lay recorded windows, each its id and events, on a tape that lanes play again."""
     best: Lazy[Callable[[str], BatchPolicy]] | None = None
@@ -586,6 +590,8 @@ class Game:
     """What recordings can be asked about the game itself; None: they cannot be audited."""
     replaying: Lazy[Replaying] | None = None
     """What can be seen of an episode step by step; None: observations, actions and rewards alone."""
+    golden: Lazy[Golden] | None = None
+    """Makes plays whose order is known, to try judges on; None: judges of this game cannot be checked."""
 
     def decode(self, frames: Sequence[Frame]) -> tuple[tuple[Fact, ...], ...]:
         """Read a recording's frames from its beginning; give the facts of each frame."""

@@ -10,6 +10,7 @@ Leaves out: Gymnasium (env), learning.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError
-from playproof.game import Fact, Reward, lookup
+from playproof.game import Choice, Fact, Reward, lookup
 from playproof.game.lanes import Actions, Chosen, Ended, Ints, LaneTerms, Moved, Rows
 from playproof.games.arena.actions import AMOUNTS, NAMES, order_choice
 from playproof.games.arena.agents import ARCHETYPES, Archetype
@@ -81,7 +82,7 @@ class Lane:
         for name in self.others:
             self.world.enter(name)
         self.start = self.equity = account.cash
-        self.staked = self.no_effect = 0
+        self.staked = self.no_effect = self.trades = 0
         self.world.begin()
         self.ends: dict[str, tuple[int, int]] = {}
         self._advance(self._gap // 2 + 1)
@@ -102,7 +103,13 @@ class Lane:
         account = self.world.exchange.accounts[PLAYER]
         return bool(account.perps or account.shares)
 
-    def step(self, action: tuple[int, ...]) -> tuple[float, bool, float]:
+    def fork(self) -> Lane:
+        """Give a lane of its own in the same state."""
+        other = copy(self)
+        other.world, other.ends = self.world.fork(), dict(self.ends)
+        return other
+
+    def step(self, action: tuple[int, ...] | Choice) -> tuple[float, bool, float]:
         """Take one action; give the return of the step, whether the window is over, and its benchmark."""
         self._turn(action)
         held = self.world.passed
@@ -115,11 +122,11 @@ class Lane:
         hold = hold_return(self.ends) if over else 0.0
         return (self.equity - before) / max(1, self.start), over, hold
 
-    def _turn(self, action: tuple[int, ...]) -> None:
+    def _turn(self, action: tuple[int, ...] | Choice) -> None:
         """Carry out the player's order and those of the others, in the order of this tick."""
         world = self.world
         slots = {slot_of(market): market for market in world.public.questions}
-        choices = {PLAYER: order_choice(action, slots)}
+        choices = {PLAYER: action if isinstance(action, Choice) else order_choice(action, slots)}
         for name, trader in self.others.items():
             row = [0.0 if it is None else it for it in values(world.known(name))]
             rng = np.random.default_rng([world.settings.seed, world.clock, *name.encode()]) if trader.choose else _IDLE
@@ -130,6 +137,7 @@ class Lane:
             done = world.order(name, choices[name])
             if name == PLAYER and choices[name].kind != "WAIT":
                 self.no_effect += done.fill is None
+                self.trades += done.fill is not None
                 opens = done.fill is not None and done.fill.order not in ("CLOSE", "SELL")
                 self.staked += done.fill.amount if done.fill is not None and opens else 0
             self._note(done.facts)

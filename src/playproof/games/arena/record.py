@@ -98,4 +98,5 @@ def game() -> Game:
         commands=f"{_HERE}.commands:app",
         environment="playproof/Arena-v1",
         lanes=f"{_HERE}.lanes:make_lanes",
+        forks=f"{_HERE}.forks:make_forks",
     )

@@ -10,6 +10,7 @@ from playproof.store.tables.engine import connect, database_url, opened, shown_u
 from playproof.store.tables.group import GroupWriter
 from playproof.store.tables.records import (
     Agent,
+    JudgeCall,
     Judgement,
     LlmCall,
     MarketOutcome,
@@ -20,6 +21,7 @@ from playproof.store.tables.records import (
     TrainingBatch,
     Trajectory,
     Trial,
+    UsedWindow,
     metadata,
 )
 from playproof.store.tables.versions import Standing, check, ready, upgrade
@@ -27,6 +29,7 @@ from playproof.store.tables.versions import Standing, check, ready, upgrade
 __all__ = [
     "Agent",
     "GroupWriter",
+    "JudgeCall",
     "Judgement",
     "LlmCall",
     "MarketOutcome",
@@ -38,6 +41,7 @@ __all__ = [
     "TrainingBatch",
     "Trajectory",
     "Trial",
+    "UsedWindow",
     "check",
     "connect",
     "database_url",

@@ -23,6 +23,7 @@ MODEL_STATUSES = ("training", "ready", "deployed", "archived")
 OUTCOME_KINDS = ("asset", "market")
 """An asset has a price at both ends of a window; a market has a question that resolves."""
 TRIAL_KINDS = ("validation", "test")
+WINDOW_USES = ("train", "holdout")
 
 
 def _one_of(column: str, values: tuple[str, ...], name: str) -> CheckConstraint:
@@ -223,6 +224,30 @@ class Judgement(Record):
     created_at: Mapped[datetime]
 
 
+class JudgeCall(Record):
+    """One question to a judge and what it answered, whether or not the answer could be used."""
+
+    __tablename__ = "judge_call"
+    __table_args__ = (Index("ix_judge_call_group", "group_id"),)
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    """Hash of the judge, the prompt and everything that was shown, but for the random ids."""
+    judge_model: Mapped[str]
+    judge_version: Mapped[str | None]
+    prompt_hash: Mapped[str]
+    group_id: Mapped[str]
+    places: Mapped[list[Any]]
+    """The random ids in the order shown."""
+    nonce: Mapped[str]
+    answer: Mapped[str]
+    refused: Mapped[str | None]
+    """Why the answer was not used, one word; None if it was."""
+    prompt_tokens: Mapped[int | None]
+    completion_tokens: Mapped[int | None]
+    cost: Mapped[float | None]
+    created_at: Mapped[datetime]
+
+
 class TrainingBatch(Record):
     """What one training iteration learned from, and how it ended."""
 
@@ -245,6 +270,27 @@ class TrainingBatch(Record):
     error: Mapped[str | None]
     created_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
+
+
+class UsedWindow(Record):
+    """A window that a line of models has learned from, or that is kept from it."""
+
+    __tablename__ = "used_window"
+    __table_args__ = (
+        Index("ix_used_window_iteration", "lineage", "iteration"),
+        _one_of("purpose", WINDOW_USES, "purpose"),
+    )
+
+    lineage: Mapped[str] = mapped_column(primary_key=True)
+    """The run, and those that go on from its models."""
+    window_id: Mapped[str] = mapped_column(primary_key=True)
+    purpose: Mapped[str]
+    iteration: Mapped[int]
+    settled: Mapped[bool]
+    """Are the weights that learned from it saved? Until then the window is only reserved."""
+    model_version: Mapped[str | None]
+    """The version that learning from it made."""
+    created_at: Mapped[datetime]
 
 
 class TrainedModel(Record):

@@ -1,0 +1,148 @@
+"""Forked windows of the arena: one market up to the first decision, then K copies for a player of words.
+
+Other agents are scripted and the same in every copy. `full` prompts are what language agents read in a run; `brief`
+ones, for models of a few million parameters, tell the last headline on a company and what is held.
+Leaves out: models, and recording.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from playproof.errors import ConfigError
+from playproof.game import Message, lookup
+from playproof.game.forks import ForkEnd, ForkTerms, Prompt
+from playproof.games.arena.actions import HOLD, read_decision, write_trade
+from playproof.games.arena.agents import ARCHETYPES, Order, write_order
+from playproof.games.arena.known import Known
+from playproof.games.arena.lanes import PLAYER, Lane, LaneSettings
+from playproof.games.arena.nature import slot_of
+from playproof.games.arena.outcomes import hold_return
+from playproof.games.arena.prompts import TASK, plain, state, state_text
+from playproof.games.arena.rules import PERPS
+
+CONTRARY = {"OPEN_LONG": "OPEN_SHORT", "OPEN_SHORT": "OPEN_LONG", "BUY_YES": "BUY_NO", "BUY_NO": "BUY_YES"}
+HEADLINE = "headline"
+"""The scripted player that goes by the last headline on a company alone, as brief prompts show it."""
+SIZE = 500
+BRIEF = "Trade on the news. Answer in JSON."
+
+
+def brief_prompt(known: Known, persona: str) -> Prompt:  # noqa: ARG001
+    """Write the last headline on a company, its age in minutes, and what is held."""
+    told = _last_headline(known)
+    news = None if told is None else [told[2], plain(told[1])]
+    text = json.dumps({"news": news, "open": state(known)["portfolio"]["open"]}, separators=(",", ":"))
+    return Message("system", BRIEF), Message("user", text)
+
+
+def full_prompt(known: Known, persona: str) -> Prompt:
+    """Write what language agents read in a run."""
+    return Message("system", f"{TASK} {persona}" if persona else TASK), Message("user", state_text(known))
+
+
+PROMPTS: Mapping[str, Callable[[Known, str], Prompt]] = {"full": full_prompt, "brief": brief_prompt}
+
+
+class ArenaForks:
+    """K copies of one hour."""
+
+    def __init__(self, terms: ForkTerms, number: int, count: int) -> None:
+        options = dict(terms.options)
+        persona = options.pop("persona", "balanced")
+        kind = lookup(ARCHETYPES, persona, "archetype") if persona else None
+        self._persona = "" if kind is None else f"You are {kind.name} (risk {kind.risk}): an agent that {kind.doc}."
+        self._write = lookup(PROMPTS, terms.prompt, "prompt")
+        if "others" in options:
+            options["others"] = tuple(options["others"])
+        first = Lane(LaneSettings(terms.world, terms.seed, terms.decisions, **options))
+        first.begin(number)
+        self._lanes = [first, *(first.fork() for _ in range(count - 1))]
+        self._ends = [ForkEnd(0, 0.0, 0, 0, 0, 0) for _ in range(count)]
+        self.over = False
+
+    def prompts(self) -> tuple[Prompt, ...]:
+        """Give what the player reads in each copy."""
+        return tuple(self._write(lane.world.known(PLAYER), self._persona) for lane in self._lanes)
+
+    def scripted(self, player: str, rng: np.random.Generator) -> tuple[str, ...]:
+        """Give what a scripted player would answer in each copy; `name:0.65` does the contrary of 35 % of it."""
+        name, _, share = player.partition(":")
+        try:
+            right = float(share) if share else 1.0
+        except ValueError:
+            raise ConfigError(f"expected a player as name or name:share, found {player[:40]!r}") from None
+        return tuple(_answer(lane, name, right, rng) for lane in self._lanes)
+
+    def act(self, answers: Sequence[str]) -> None:
+        """Carry out an answer in each copy, and go on to the next decision or the end."""
+        for at, (lane, answer) in enumerate(zip(self._lanes, answers, strict=True)):
+            choice = read_decision(answer)
+            before, idle = lane.trades, lane.no_effect
+            _, self.over, hold = lane.step(choice)
+            told, valid = self._ends[at], choice.rejected is None
+            self._ends[at] = replace(
+                told,
+                pnl=lane.equity - lane.start,
+                reward=(lane.equity - lane.start) / max(1, lane.start) - hold,
+                decisions=told.decisions + 1,
+                valid=told.valid + valid,
+                refused=told.refused + (valid and lane.no_effect > idle),
+                trades=told.trades + lane.trades - before,
+            )
+
+    def ends(self) -> tuple[ForkEnd, ...]:
+        """Tell how the player ended, once the window has closed."""
+        self._check_over()
+        return tuple(self._ends)
+
+    def outcomes(self) -> Mapping[str, Any]:
+        """Give the companies' first and last prices, in the smallest unit, and what holding them all returned."""
+        self._check_over()
+        ends = self._lanes[0].ends
+        return {"prices": dict(ends), "hold_return": hold_return(ends)}
+
+    def _check_over(self) -> None:
+        if not self.over:
+            raise ConfigError("expected a window that has closed, found one that is still played")
+
+
+def _answer(lane: Lane, name: str, right: float, rng: np.random.Generator) -> str:
+    """Give a scripted player's answer in one copy."""
+    if name == "wait":
+        return HOLD
+    contrary = rng.random() >= right
+    if name == HEADLINE:
+        return _follow(lane.world.known(PLAYER), contrary)
+    orders = lookup(ARCHETYPES, name, "player").decide(lane.row, rng)
+    if not orders:
+        return HOLD
+    kind = CONTRARY.get(orders[0].kind, orders[0].kind) if contrary else orders[0].kind
+    order = Order(kind, orders[0].place, orders[0].size)
+    return write_order(order, {slot_of(market): market for market in lane.world.public.questions})
+
+
+def _follow(known: Known, contrary: bool) -> str:
+    told = _last_headline(known)
+    if told is None or known.own.perps:
+        return HOLD
+    return write_trade("open_long" if (told[3] > 0) != contrary else "open_short", told[0], SIZE)
+
+
+def _last_headline(known: Known) -> tuple[str, str, int, float] | None:
+    """Give company, text, age and mood of the last headline on a company."""
+    public = known.public
+    for it in reversed(public.headlines):
+        if it.market in PERPS:
+            return it.market, it.text, public.clock - it.age, it.mood
+    return None
+
+
+def make_forks(terms: ForkTerms, number: int, count: int) -> ArenaForks:
+    """Open window `number` of the terms and fork it so many times."""
+    return ArenaForks(terms, number, count)
