@@ -99,6 +99,7 @@ def game() -> Game:
         recordings=f"{_HERE}.recorded:RECORDINGS",
         batch=f"{_HERE}.batch:BATCH",
         auditing=f"{_HERE}.audit:AUDITING",
+        replaying=f"{_HERE}.replay:REPLAYING",
         importers={"legacy": f"{_HERE}.legacy:IMPORTER", "capture": f"{_HERE}.captures:IMPORTER"},
         reward_components=f"{_HERE}.reward_components:COMPONENTS",
         predicting=f"{_HERE}.predicting:PREDICTING",
