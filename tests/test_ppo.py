@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shutil import copytree
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +28,7 @@ from playproof.testing import coin
 from playproof.train.callbacks import Boundary, Progress, Watch, diverged
 from playproof.train.page import page
 from playproof.train.ppo import PPOConfig, Result, Table, build, fine_tuned, plan_preset, train_ppo, weights_of
-from playproof.train.run import read_config, read_log, read_result
+from playproof.train.run import Run, Tracking, read_config, read_log, read_result
 
 GAME = coin.game()
 LANES, STEPS = 64, 32
@@ -89,6 +90,18 @@ def test_the_folder_holds_everything(solved: Result) -> None:
     card = load_checkpoint(solved.best or Path(), GAME).card
     assert (card.method, card.world, card.stake, card.reward["name"]) == ("ppo", "biased", coin.RESERVED, "profit")
     assert card.metrics["step"] == solved.progress.best_step
+    assert card.metrics["alarms"] == 0  # read by the validator's gate R7
+
+
+def test_a_kept_policy_answers_for_later_alarms(solved: Result, tmp_path: Path) -> None:
+    assert solved.best is not None
+    copytree(solved.best, tmp_path / "run" / "checkpoints" / "best")
+    run = Run.create(tmp_path / "run", "ppo", vars(CONFIG), Tracking(tensorboard=False))
+    run.amend_checkpoint("checkpoints/best", {"alarms": 3})
+    run.close()
+    before, after = (load_checkpoint(path, GAME) for path in (solved.best, tmp_path / "run" / "checkpoints" / "best"))
+    assert after.card == replace(before.card, metrics={**before.card.metrics, "alarms": 3})
+    assert same(before.weights, after.weights)
 
 
 def test_same_seed_same_weights(solved: Result, tmp_path: Path) -> None:

@@ -147,6 +147,7 @@ class Boundary(BaseCallback):  # type: ignore[misc]
             reward, pnl, np.asarray(progress.best_reward), np.asarray(progress.best_pnl, np.float64)
         )
         progress.alarms += told["alarm"]
+        told["alarms"] = progress.alarms
         progress.since_best = 0 if better else progress.since_best + 1
         if better:
             progress.best = self._keep(self.num_timesteps, told)

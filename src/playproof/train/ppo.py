@@ -397,6 +397,8 @@ def _finish(run: Run, boundary: Boundary, weights: Weights) -> Result:
     progress = boundary.progress
     told = {name: value for name, value in vars(progress).items() if name not in ("best_pnl", "best_reward")}
     told["best_profit"] = float(np.mean(progress.best_pnl)) if progress.best_pnl else None
+    if progress.best and progress.alarms:  # a policy answers for the alarms after it, too
+        run.amend_checkpoint(progress.best, {"alarms": progress.alarms})
     run.finish(told | {"steps": boundary.num_timesteps})
     best = run.path / progress.best if progress.best else None
     return Result(run.path, best, boundary.num_timesteps, progress, weights)

@@ -21,7 +21,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from playproof.bench.report import commit
 from playproof.errors import ConfigError, DecodeError, MissingExtra
-from playproof.policies.checkpoint import Card, save_checkpoint, write_durably
+from playproof.policies.checkpoint import Card, load_checkpoint, save_checkpoint, write_durably
 
 CONFIG, LOG, STATE, RESULT, REPORT = "config.json", "log.jsonl", "state.json", "result.json", "report.html"
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
@@ -130,6 +130,11 @@ class Run:
         name = f"{CHECKPOINTS}/{step:012d}"
         save_checkpoint(self.path / name, card, weights)
         return name
+
+    def amend_checkpoint(self, name: str, metrics: Mapping[str, Any]) -> None:
+        """Write into a kept policy's card what only became known after it was kept."""
+        kept = load_checkpoint(self.path / name)
+        save_checkpoint(kept.path, replace(kept.card, metrics={**kept.card.metrics, **metrics}), kept.weights)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write how the run ended, and its plots."""
