@@ -22,6 +22,7 @@ Number: TypeAlias = int | float | None
 Values: TypeAlias = Mapping[str, Sequence[Number]]
 """By name: one value for each point."""
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+Drawn = Literal["value", "change", "move"]
 MarkKind = Literal["entry", "exit", "bet", "won", "lost", "end"]
 SaidKind = Literal["told", "saw", "thought", "said", "did", "refused"]
 
@@ -38,8 +39,8 @@ class Line:
     """Values are whole numbers, so many to the unit: 10^9 for money in the smallest unit. 1: as they are."""
     stepped: bool = False
     """Does it stay as it is until the next point, rather than move there?"""
-    moves: bool = False
-    """Is it drawn as its relative move since the first value, to stand beside others of another size?"""
+    drawn: Drawn = "value"
+    """change: as what was added since the first value; move: as its relative move since then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,8 +344,9 @@ def _units(game: Game) -> dict[str, str]:
 
 
 def _unit(game: Game) -> str:
-    """Give what one whole unit of the game's money is called."""
-    return game.money.rpartition(" ")[2]
+    """Give what whole units of the game's money are called."""
+    unit = game.money.rpartition(" ")[2]
+    return f"{unit}s" if unit.islower() else unit
 
 
 def replay_dataset(game: Game, dataset: Dataset, split: str | None, window: str | None, show: int = SHOWN) -> Replay:
@@ -428,7 +429,7 @@ def _player(tables: SessionTables, window: str) -> str | None:
 def _money(columns: Mapping[str, Arrays]) -> tuple[tuple[Line, ...], Values]:
     """Give the money of a recorded episode of any game."""
     paid = columns["rewards"]
-    line = Line("equity", "money", "", UNIT, stepped=True)
+    line = Line("equity", "profit so far", "", UNIT, stepped=True, drawn="change")
     return (line,), {"equity": [*paid["equity"].tolist(), *paid["next_equity"][-1:].tolist()]}
 
 

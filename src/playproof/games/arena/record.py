@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from playproof.game import ActionSet, Baseline, Game, Label, Messages, Numbers, Reward, Windows
+from playproof.game import ActionSet, Baseline, Game, Label, Messages, Numbers, Reward, Validating, Windows
 from playproof.games.arena.actions import AMOUNTS, EXAMPLES, HOLD, NAMES
 from playproof.games.arena.columns import COLUMNS, USD
 from playproof.games.arena.outcomes import OUTCOMES
-from playproof.games.arena.rules import PERPS
+from playproof.games.arena.rules import PERPS, Rules
 from playproof.games.arena.table import FEATURES
 from playproof.games.arena.windows import parse_window, window_id
 from playproof.games.arena.worlds import WORLDS
@@ -98,5 +98,9 @@ def game() -> Game:
         commands=f"{_HERE}.commands:app",
         environment="playproof/Arena-v1",
         lanes=f"{_HERE}.lanes:make_lanes",
+        replaying=f"{_HERE}.replay:REPLAYING",
+        rivals=f"{_HERE}.rivals:rivals",
+        validating=Validating(Rules().cash, 400, {"10 minutes late": 1}, effort=0.01),
+        golden=f"{_HERE}.golden:golden",
         forks=f"{_HERE}.forks:make_forks",
     )

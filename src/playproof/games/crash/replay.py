@@ -23,7 +23,7 @@ from playproof.money import UNIT, show
 LINES = (
     Line("tick", "", "ticks", stepped=True),
     Line("price", "price", "x"),
-    Line("equity", "money", "coins", UNIT, stepped=True),
+    Line("equity", "profit so far", "coins", UNIT, stepped=True, drawn="change"),
     Line("cash", "", "coins", UNIT, stepped=True),
     Line("position", "position", "coins at price 1", UNIT, stepped=True),
     Line("cost of it", "", "coins", UNIT, stepped=True),
@@ -163,7 +163,7 @@ def _price(price: Number) -> str:
 STORED = (
     Line("tick", "", "ticks", stepped=True),
     Line("price", "price", "x"),
-    Line("equity", "money", "coins", UNIT, stepped=True),
+    Line("equity", "profit so far", "coins", UNIT, stepped=True, drawn="change"),
     Line("cash", "", "coins", UNIT, stepped=True),
     Line("position", "position", "coins at price 1", stepped=True),
     Line("sidebet", "bets", "coins", UNIT, stepped=True),
