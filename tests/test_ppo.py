@@ -28,7 +28,7 @@ from playproof.testing import coin
 from playproof.train.callbacks import Boundary, Progress, Watch, diverged
 from playproof.train.page import page
 from playproof.train.ppo import PPOConfig, Result, Table, build, fine_tuned, plan_preset, train_ppo, weights_of
-from playproof.train.run import Run, Tracking, read_config, read_log, read_result
+from playproof.train.run import Run, Tracking, find_checkpoint, read_config, read_log, read_result
 
 GAME = coin.game()
 LANES, STEPS = 64, 32
@@ -102,6 +102,15 @@ def test_a_kept_policy_answers_for_later_alarms(solved: Result, tmp_path: Path) 
     before, after = (load_checkpoint(path, GAME) for path in (solved.best, tmp_path / "run" / "checkpoints" / "best"))
     assert after.card == replace(before.card, metrics={**before.card.metrics, "alarms": 3})
     assert same(before.weights, after.weights)
+
+
+def test_a_run_stands_for_its_best_policy(solved: Result, tmp_path: Path) -> None:
+    assert solved.best is not None
+    assert find_checkpoint(solved.path) == solved.best == find_checkpoint(solved.best)
+    with pytest.raises(InputError, match="found none"):
+        find_checkpoint(tmp_path)
+    copytree(solved.path / "checkpoints", tmp_path / "checkpoints")  # a run that has not ended: its last one
+    assert find_checkpoint(tmp_path).name == max(path.name for path in (solved.path / "checkpoints").iterdir())
 
 
 def test_same_seed_same_weights(solved: Result, tmp_path: Path) -> None:

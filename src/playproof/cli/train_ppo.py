@@ -40,7 +40,7 @@ def ppo(
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 1,
     stake: Annotated[float, typer.Option(help="Coins reserved for each window.")] = 0.1,
     reward: Annotated[str | None, typer.Option(help="A reward's name, a file, or module:attribute.")] = None,
-    source: Annotated[Path | None, typer.Option("--from", help="Checkpoint to start from, such as a clone.")] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Policy to start from, such as a clone: a checkpoint or a run.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run of this name stopped.")] = False,
     preset: Annotated[str, typer.Option(help="lanes, or plan: stable-baselines3 on 8 plain environments.")] = "lanes",
     patience: Annotated[int | None, typer.Option(help="Stop after so many evaluations without a better one.")] = None,
@@ -64,9 +64,10 @@ def ppo(
     Example: playproof train ppo --game crash --world drift --name first --steps 4000000
     """
     from playproof.train.ppo import train_ppo
-    from playproof.train.run import Tracking
+    from playproof.train.run import Tracking, find_checkpoint
 
     played, path = choose_game(game), run_folder(name)
+    source = None if source is None else find_checkpoint(_origin(source))
     config = _config(played, world, steps, seed, stake, reward, source, preset, patience, option)
     with _Bar(config.steps) as bar:
         result = train_ppo(
@@ -98,6 +99,11 @@ def choose_game(name: str | None) -> Game:
 def run_folder(name: str) -> Path:
     """Give the folder of a run: a path as it is, a plain name under the home's runs."""
     return Path(name) if "/" in name else folder("runs") / name
+
+
+def _origin(asked: Path) -> Path:
+    """Give the folder of a policy to start from: a path, or the plain name of a run."""
+    return asked if asked.exists() else run_folder(str(asked))
 
 
 def _worlds(game: Game, asked: list[str] | None) -> tuple[tuple[str, float], ...]:

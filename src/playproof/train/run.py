@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.bench.report import commit
-from playproof.errors import ConfigError, DecodeError, MissingExtra
-from playproof.policies.checkpoint import Card, load_checkpoint, save_checkpoint, write_durably
+from playproof.errors import ConfigError, DecodeError, InputError, MissingExtra
+from playproof.policies.checkpoint import CARD, Card, load_checkpoint, save_checkpoint, write_durably
 
 CONFIG, LOG, STATE, RESULT, REPORT = "config.json", "log.jsonl", "state.json", "result.json", "report.html"
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
@@ -183,6 +183,18 @@ def read_result(path: Path) -> dict[str, Any]:
     """Read how a run ended; empty while it has not."""
     found: dict[str, Any] = json.loads((path / RESULT).read_text(encoding="utf-8")) if (path / RESULT).exists() else {}
     return found
+
+
+def find_checkpoint(path: Path) -> Path:
+    """Give a checkpoint's folder as it is, and of a run's folder the best checkpoint, or the last where none is."""
+    if (path / CARD).exists():
+        return path
+    if best := read_result(path).get("best"):
+        return path / str(best)
+    kept = sorted((path / CHECKPOINTS).glob(f"*/{CARD}"))
+    if not kept:
+        raise InputError(f"expected a checkpoint's folder, or a run's folder with one, found none at {path}")
+    return kept[-1].parent
 
 
 def _read_state(path: Path) -> dict[str, Any] | None:
