@@ -29,10 +29,11 @@ from playproof.validate import gates
 from playproof.validate.examine import Examination, Plan, examine
 from playproof.validate.gates import Gate
 from playproof.validate.report import to_json, write_report
-from playproof.validate.subject import STAKE, Subject, load_subject
+from playproof.validate.subject import Subject, load_subject
 from playproof.validate.verdict import name_of
 
 GAME = load_game("crash")
+STAKE = GAME.validating.stake
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RNG = np.random.default_rng(1)
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 GATE_FAILED = 2
-ROUNDS = 2000
 
 
 @app.command()
@@ -31,7 +30,7 @@ def validate(
     data: Annotated[str | None, typer.Option(help="A data set: its recorded windows are replayed.")] = None,
     split: Annotated[str, typer.Option(help="Which split of the data set.")] = "test",
     world: Annotated[str | None, typer.Option(help="A world to simulate; default: the game's first.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Windows to play; default 2,000, or all recorded.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Windows to play; default: as many as the game says.")] = None,
     game: Annotated[str | None, typer.Option(help="The game; default: the policy's own.")] = None,
     stake: Annotated[int | None, typer.Option(min=1, help="Reserved for each window, in the smallest unit.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same windows, same report.")] = 0,
@@ -106,7 +105,7 @@ def _world_plan(game: Game, world: str | None, rounds: int | None, seed: int) ->
 
     name = world or first(game.worlds)
     lookup(game.worlds, name, "world")
-    windows = rounds or ROUNDS
+    windows = rounds or game.validating.windows
     identity = hashlib.sha256(f"{game.name} {game.version} {name} {seed} {windows}".encode()).hexdigest()
     about = Gate("D3", True, f"the claim is about the simulated world {name!r} alone", RULES["D3"])
     split = skipped("D1", RULES["D1"], "simulated windows that no training saw: their seeds are kept apart")

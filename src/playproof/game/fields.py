@@ -519,6 +519,21 @@ class Showing:
     """Give the chance that a window of a world lasts longer than so many ticks; None where there is no theory."""
 
 
+@dataclass(frozen=True)
+class Validating:
+    """How policies of a game are validated unless told otherwise."""
+
+    stake: int = 10**8
+    """Reserved for each window, in the smallest unit."""
+    windows: int = 2_000
+    worse: Mapping[str, int] = field(
+        default_factory=lambda: MappingProxyType({"+2 ticks latency": 2, "1 tick of slippage": 1})
+    )
+    """Terms under which an edge must last: in words, and the steps between choosing and its being carried out."""
+    effort: float = 1.0
+    """Windows that checks by play take, as a share of what they take where lanes are compiled."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Game:
     """Everything that the stages know of a game."""
@@ -586,6 +601,7 @@ class Game:
     """What predictors of a window's end learn, and the bet on it; None: nothing is predicted."""
     probes: Lazy[Probes] | None = None
     """Windows made up to try rewards on; None: the sample's are used, and what needs others is not checked."""
+    validating: Validating = field(default_factory=Validating)
     auditing: Lazy[Auditing] | None = None
     """What recordings can be asked about the game itself; None: they cannot be audited."""
     replaying: Lazy[Replaying] | None = None

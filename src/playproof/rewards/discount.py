@@ -41,6 +41,7 @@ def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows:
     if game.lanes is None or world is None:
         why = "has no lanes" if game.lanes is None else "has no world in which nothing can be earned"
         return Finding("R8", RULE, "skipped", f"game {game.name!r} {why}")
+    windows = round(windows * game.validating.effort)
     ground = Ground(game, reward, world, seed, gamma, 0.0)
     zoo = left = ground.zoo()
     tried: list[Exploit] = []

@@ -161,10 +161,10 @@ class Tally:
         """How often each choice of the first head was taken, (lanes, choices)."""
         self.of: dict[str, Values] = {name: np.zeros((lanes, windows)) for name in ("reward", "discounted", *_MONEY)}
 
-    def take(self, actions: Actions, moved: Moved, gamma: float) -> None:
+    def take(self, actions: Actions, moved: Moved, gamma: float, paid: Values) -> None:
         """Count one step, and note the windows that ended in it."""
         playing = self.done < self.windows
-        self._running += [moved.rewards, self._gammas * moved.rewards]
+        self._running += [paid, self._gammas * paid]
         self.choices[np.arange(len(actions)), actions[:, 0]] += playing
         self.ages += 1
         self._gammas *= gamma
@@ -180,17 +180,20 @@ class Tally:
         self.ages[ended.lanes], self._gammas[ended.lanes] = 0, 1.0
 
 
-def play_group(lanes: Lanes, group: Group, rng: np.random.Generator, gamma: float, windows: int) -> Tally:
+def play_group(
+    lanes: Lanes, group: Group, rng: np.random.Generator, gamma: float, windows: int, benchmark: str | None = None
+) -> Tally:
     """Play so many whole windows in every lane.
 
     Lanes that are done play on uncounted; many windows in few lanes are cheaper than few in many, as seating a
-    player costs more than playing.
+    player costs more than playing. The benchmark is a component that nobody's play changes, and is not counted.
     """
     tally, rows = Tally(lanes.count, windows, lanes.heads[0]), lanes.start()
     while tally.done.min() < windows:
         actions = group.act(rows, tally.ages, rng)
         moved = lanes.step(actions)
-        tally.take(actions, moved, gamma)
+        paid = moved.rewards if benchmark is None else moved.rewards - moved.components[benchmark]
+        tally.take(actions, moved, gamma, paid)
         rows = moved.rows
     return tally
 
@@ -286,6 +289,6 @@ class Ground:
         lanes_each = math.ceil(windows / in_lane)
         lanes = self.lanes(len(chosen) * lanes_each, *stream)
         group = Zoo(chosen, lanes_each, lanes.heads)
-        tally = play_group(lanes, group, self.rng(*stream), self.gamma, in_lane)
+        tally = play_group(lanes, group, self.rng(*stream), self.gamma, in_lane, self.reward.benchmark)
         named = [(rule.name, rule.does) for rule in chosen]
         return to_exploits(tally, named, "zoo", self.actions.heads[0], self.weight)

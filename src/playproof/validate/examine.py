@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 STREAM = int.from_bytes(b"valid")
-LATENCY = 2
-SLIPPAGE = 1
 IDLE = "do nothing"
 TARGET_WINDOWS = 1180
 """Windows on which targets of older plans are measured: 20 stretches of 59."""
@@ -107,8 +105,7 @@ def examine(
         name: (rival.doc, _rival(game, name, rival, subject, plan, told)) for name, rival in _rivals(game, played)
     }
     stressed = {
-        name: _stressed(game, subject, plan, delay, told)
-        for name, delay in (("latency", LATENCY), ("slippage", SLIPPAGE))
+        name: _stressed(game, subject, plan, name, delay, told) for name, delay in game.validating.worse.items()
     }
     trial = _look(subject, plan, played, now)
     record_trial(engine, trial)
@@ -116,7 +113,7 @@ def examine(
     rng = _draws(plan)
     score = played.score()
     others = {name: found.score().returns for name, (_, found) in rivals.items()}
-    worse = {_terms(name): found.score().returns for name, found in stressed.items()}
+    worse = {name: found.score().returns for name, found in stressed.items()}
     asked = (
         *plan.provenance,
         look_ahead(game, plan.seed),
@@ -169,13 +166,9 @@ def _play(game: Game, subject: Subject, plan: Plan, options: RolloutOptions) -> 
     )
 
 
-def _stressed(game: Game, subject: Subject, plan: Plan, delay: int, told: Told) -> Rollout:
-    told(f"{subject.name}, {delay} ticks late")
+def _stressed(game: Game, subject: Subject, plan: Plan, name: str, delay: int, told: Told) -> Rollout:
+    told(f"{subject.name}, {name}")
     return _play(game, subject, plan, replace(subject.options, delay=delay))
-
-
-def _terms(name: str) -> str:
-    return {"latency": f"+{LATENCY} ticks latency", "slippage": f"{SLIPPAGE} tick of slippage"}[name]
 
 
 def habits(played: Rollout) -> Habits:

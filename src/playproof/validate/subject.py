@@ -20,9 +20,6 @@ from playproof.game.lanes import BatchPolicy
 from playproof.policies.checkpoint import CARD, Card, load_checkpoint, load_policy
 from playproof.policies.network import BatchPlayer
 
-STAKE = 10**8
-"""Reserved for each window unless the policy's file says otherwise: 0.1 of a coin of 10^9 units."""
-
 
 @dataclass(frozen=True)
 class Subject:
@@ -45,7 +42,7 @@ def load_subject(game: Game, what: str, *, stake: int | None = None, sample: boo
     if (path / CARD).exists():
         return from_checkpoint(game, path, stake, sample)
     if ":" in what and not path.exists():
-        return _own(what, stake)
+        return _own(what, stake or game.validating.stake)
     found = game.baselines.get(what)
     if found is None:
         raise UnknownName("policy (a checkpoint's folder, module:attribute, or baseline)", what, game.baselines)
@@ -53,7 +50,7 @@ def load_subject(game: Game, what: str, *, stake: int | None = None, sample: boo
         raise ConfigError(f"expected a baseline that plays many lanes, found {what!r}, which does not")
     identity = hashlib.sha256(f"{game.name} {game.version} baseline {what}".encode()).hexdigest()
     options = RolloutOptions(found.observation, found.actions)
-    return Subject(what, resolve(found.batch)(), identity, f"baseline {what}", stake or STAKE, options)
+    return Subject(what, resolve(found.batch)(), identity, f"baseline {what}", stake or game.validating.stake, options)
 
 
 def from_checkpoint(game: Game, path: Path, stake: int | None = None, sample: bool = False) -> Subject:
@@ -72,7 +69,7 @@ def from_checkpoint(game: Game, path: Path, stake: int | None = None, sample: bo
     return Subject(name, player, checkpoint.hash, family, card.stake, options, card)
 
 
-def _own(what: str, stake: int | None) -> Subject:
+def _own(what: str, stake: int) -> Subject:
     """Import a batch policy, or a function that makes one; its source is its identity."""
     module, _, attribute = what.partition(":")
     try:
@@ -86,4 +83,4 @@ def _own(what: str, stake: int | None) -> Subject:
         source = what
     identity = hashlib.sha256(f"{what}\n{source}".encode()).hexdigest()
     options = getattr(player, "options", RolloutOptions())
-    return Subject(attribute, player, identity, what, stake or STAKE, options)
+    return Subject(attribute, player, identity, what, stake, options)

@@ -100,7 +100,7 @@ def game() -> Game:
         lanes=f"{_HERE}.lanes:make_lanes",
         replaying=f"{_HERE}.replay:REPLAYING",
         rivals=f"{_HERE}.rivals:rivals",
-        validating=Validating(Rules().cash, 400, {"10 minutes late": 1}, effort=0.01),
+        validating=Validating(Rules().cash // 10, 400, {"10 minutes late": 1}, effort=0.01),
         golden=f"{_HERE}.golden:golden",
         forks=f"{_HERE}.forks:make_forks",
     )
