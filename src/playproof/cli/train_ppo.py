@@ -40,7 +40,9 @@ def ppo(
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 1,
     stake: Annotated[float, typer.Option(help="Coins reserved for each window.")] = 0.1,
     reward: Annotated[str | None, typer.Option(help="A reward's name, a file, or module:attribute.")] = None,
-    source: Annotated[Path | None, typer.Option("--from", help="Policy to start from, such as a clone: a checkpoint or a run.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Policy to start from, such as a clone: a checkpoint or a run.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run of this name stopped.")] = False,
     preset: Annotated[str, typer.Option(help="lanes, or plan: stable-baselines3 on 8 plain environments.")] = "lanes",
     patience: Annotated[int | None, typer.Option(help="Stop after so many evaluations without a better one.")] = None,
