@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import OperationalError
 
 from playproof.errors import InputError, RefusedRecord, StoreError
 from playproof.game import Windows, load_game
@@ -296,6 +297,36 @@ def test_a_refused_write_leaves_its_neighbours_alone(engine: Engine) -> None:
         assert connection.scalars(text("SELECT n FROM ledger ORDER BY n")).all() == [1, 2, 9]
     with pytest.raises(StoreError, match="closed"):
         writer.submit(refuse)
+
+
+def test_a_row_of_writes_ends_where_the_database_fails(engine: Engine) -> None:
+    """A database that is away for one write and back for the next must not turn the order of records round."""
+    with writing(engine) as connection:
+        connection.execute(text("CREATE TABLE IF NOT EXISTS ledger (n INTEGER PRIMARY KEY)"))
+        connection.execute(text("DELETE FROM ledger"))
+
+    def put(number: int) -> Any:
+        return lambda c: c.execute(text(f"INSERT INTO ledger VALUES ({number})")).rowcount
+
+    def refuse(_: Any) -> int:
+        raise RefusedRecord("unknown", "no")
+
+    def fail(_: Any) -> int:
+        raise OperationalError("away", None, Exception("the server closed the connection"))
+
+    with GroupWriter(engine) as writer:
+        first = writer.submit_row([put(1), refuse, put(2), fail, put(3), put(4)]).result()
+        assert [type(each) for each in first] == [int, RefusedRecord, int, StoreError, StoreError, StoreError]
+        assert [type(each) for each in writer.submit_row([put(3), refuse]).result()] == [int, RefusedRecord]
+        assert writer.submit_row([]).result() == []
+        gate = threading.Event()
+        held, given_up = writer.submit(lambda _: gate.wait(10)), writer.submit(put(7))
+        assert given_up.cancel()
+        gate.set()
+        assert held.result()
+        assert writer.write(put(8)) == 1
+    with engine.connect() as connection:
+        assert connection.scalars(text("SELECT n FROM ledger ORDER BY n")).all() == [1, 2, 3, 8]
 
 
 def test_a_writer_refuses_what_would_wait_too_long(engine: Engine) -> None:

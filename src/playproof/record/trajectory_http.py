@@ -78,15 +78,24 @@ def trajectory_api(recorder: TrajectoryRecorder, door: Door | None = None) -> AS
     return Entrance(app, door or Door())
 
 
-def submit(recorder: TrajectoryRecorder, sent: Sent, scope: str) -> Future[tuple[Json, bool]]:
-    """Put a record into the next transaction; give its answer, and whether it is one from before."""
+Answer = tuple[Json, bool]
+"""A record's answer, and whether it is one from before."""
+
+
+def submit(recorder: TrajectoryRecorder, sent: Sent, scope: str) -> Future[Answer]:
+    """Put a record into the next transaction."""
+    return recorder.writer.submit(write_once(recorder, sent, scope))
+
+
+def write_once(recorder: TrajectoryRecorder, sent: Sent, scope: str) -> Callable[[Connection], Answer]:
+    """Give the write of a record under its key."""
     if not 0 < len(sent.key) <= LONGEST_KEY:
         raise InputError(f"expected an idempotency key of 1 to {LONGEST_KEY} characters, found {len(sent.key)}")
     fact = _read(sent.kind, sent.body)
     write = _write(recorder, sent, fact)
     told = {"kind": sent.kind, "trajectory_id": sent.trajectory_id, "body": sent.body}
     now = recorder.clock()
-    return recorder.writer.submit(lambda connection: once(connection, f"{scope}:{sent.key}", told, now, write))
+    return lambda connection: once(connection, f"{scope}:{sent.key}", told, now, write)
 
 
 def _read(kind: Kind, body: Json) -> Any:
@@ -173,25 +182,27 @@ def _add_batch(app: FastAPI, recorder: TrajectoryRecorder) -> None:
     async def records(body: Batch, scope: Scope) -> Response:
         if len(body.records) > MOST_RECORDS:
             raise InputError(f"expected at most {MOST_RECORDS} records, found {len(body.records)}")
-        futures = [_submitted(recorder, sent, scope) for sent in body.records]
-        answers = await asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
+        found = [_prepared(recorder, sent, scope) for sent in body.records]
+        writes = [each for each in found if not isinstance(each, PlayproofError)]
+        told = await asyncio.wrap_future(recorder.writer.submit_row(writes))
+        stored = iter(told)
+        answers = [each if isinstance(each, PlayproofError) else next(stored) for each in found]
         return _answer({"answers": [_settled(each) for each in answers]}, False)
 
 
-def _submitted(recorder: TrajectoryRecorder, sent: Sent, scope: str) -> Future[tuple[Json, bool]]:
+def _prepared(recorder: TrajectoryRecorder, sent: Sent, scope: str) -> Callable[[Connection], Answer] | PlayproofError:
+    """Give the write of a record of a batch, or why there is none."""
     try:
-        return submit(recorder, sent, scope)
+        return write_once(recorder, sent, scope)
     except PlayproofError as error:
-        refused: Future[tuple[Json, bool]] = Future()
-        refused.set_exception(error)
-        return refused
+        return error
 
 
-def _settled(found: tuple[Json, bool] | BaseException) -> Json:
+def _settled(found: Answer | Exception) -> Json:
     """Tell how one record of a batch fared."""
     if isinstance(found, PlayproofError):
         return {"status": status_of(found), "error": str(found), "reason": getattr(found, "reason", None)}
-    if isinstance(found, BaseException):
+    if isinstance(found, Exception):
         raise found
     answer, again = found
     return {"status": 200, "answer": answer, "again": again}
