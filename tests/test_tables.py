@@ -33,6 +33,7 @@ from playproof.store.tables import (
 from playproof.store.tables.columns import moment_text, plain, storable, write_json
 
 NOW = datetime(2025, 1, 15, 10, 30, 0, 123456, tzinfo=UTC)
+MIGRATIONS = ("0001_first_tables", "0002_judge_calls")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

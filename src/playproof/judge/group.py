@@ -1,0 +1,132 @@
+"""Groups: the episodes of one window that are scored against each other, with what the window did.
+
+Leaves out: scoring (computed, ruler).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Engine
+
+from playproof.datasets.art import Conversation, JudgeView, PolicyView, Turn, judge_view
+from playproof.episodes.trajectories.outcomes import Outcomes, read_outcomes
+from playproof.errors import InputError
+from playproof.game.judging import RankedGroup
+from playproof.store.tables.trajectories import StoredTrajectory, read_windows
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One episode of a group: how it was played, and what it earned in the smallest unit of money."""
+
+    trajectory_id: str
+    view: JudgeView
+    start_equity: int | None = None
+    pnl: int | None = None
+
+    @property
+    def conversations(self) -> tuple[Conversation, ...]:
+        """Give what the agent read and answered."""
+        return self.view.played.conversations
+
+    def answering(self, answers: Mapping[int, str] | str) -> Contender:
+        """Give the same episode with other answers, by their number or all alike; its money stays."""
+        number = -1
+        conversations = []
+        for conversation in self.conversations:
+            turns = []
+            for turn in conversation:
+                number += turn.sampled
+                said = answers if isinstance(answers, str) else answers.get(number, turn.content)
+                turns.append(Turn(turn.role, said, sampled=True) if turn.sampled else turn)
+            conversations.append(tuple(turns))
+        played = replace(self.view.played, conversations=tuple(conversations))
+        return replace(self, view=replace(self.view, played=played))
+
+    @property
+    def answers(self) -> list[str]:
+        """Give the agent's own answers in their order."""
+        return [turn.content for each in self.conversations for turn in each if turn.sampled]
+
+
+@dataclass(frozen=True)
+class Group:
+    """All episodes of one window, or of the forks of one."""
+
+    group_id: str
+    outcomes: Outcomes
+    contenders: tuple[Contender, ...]
+
+    def __post_init__(self) -> None:
+        names = self.names
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise InputError(
+                f"expected at least 2 different episodes in group {self.group_id}, found {len(set(names))}"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Give the ids of the episodes."""
+        return tuple(each.trajectory_id for each in self.contenders)
+
+    def put(self, changed: Contender) -> Group:
+        """Give the group with one episode in another form."""
+        same = tuple(changed if it.trajectory_id == changed.trajectory_id else it for it in self.contenders)
+        return replace(self, contenders=same)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What one reward gives to the episodes of one group; rewards of two names never stand in one."""
+
+    reward: str
+    """computed, or judge."""
+    version: str
+    """What made them: the reward's version, or the judge's model and prompt."""
+    group_id: str
+    values: Mapping[str, float]
+    """By trajectory."""
+
+
+def read_groups(engine: Engine, window_ids: Iterable[str]) -> list[Group]:
+    """Read the groups of windows that have outcomes: the ended episodes of each scenario, two or more."""
+    wanted = list(window_ids)
+    told = read_outcomes(engine, wanted)
+    found: dict[tuple[str, str], list[StoredTrajectory]] = {}
+    for each in read_windows(engine, wanted):
+        if each.ended and each.window_id in told:
+            found.setdefault((each.window_id, each.scenario_id), []).append(each)
+    return [
+        Group(_name(*name), told[name[0]], tuple(_contender(it, told[name[0]]) for it in of))
+        for name, of in sorted(found.items())
+        if len(of) > 1
+    ]
+
+
+def _name(window_id: str, scenario_id: str) -> str:
+    return window_id if scenario_id == window_id else f"{window_id}/{scenario_id}"
+
+
+def _contender(found: StoredTrajectory, outcomes: Outcomes) -> Contender:
+    start = (found.metrics or {}).get("start_equity")
+    return Contender(
+        found.trajectory_id, judge_view(found, outcomes), start if isinstance(start, int) else None, found.final_pnl
+    )
+
+
+def from_ranked(found: RankedGroup, number: int = 0) -> Group:
+    """Make a group of plays whose order is known; episodes are named by their place."""
+    outcomes = Outcomes(found.window_id, tuple(found.outcomes))
+    contenders = []
+    for play in found.plays:
+        conversations = tuple(
+            tuple(Turn(it.role, it.content, sampled=it.role == "assistant") for it in each)
+            for each in play.conversations
+        )
+        name: dict[str, Any] = {"trajectory_id": f"golden-{number}-{play.rank}"}
+        view = JudgeView(PolicyView(conversations, name), outcomes)
+        contenders.append(Contender(name["trajectory_id"], view, play.start_equity, play.pnl))
+    return Group(f"golden-{number}", outcomes, tuple(contenders))
