@@ -53,9 +53,9 @@ def validate(
     from playproof.validate.report import write_report
     from playproof.validate.subject import load_subject
 
-    found = load_game(game) if game else _game_of(policy)
+    found = load_game(game) if game else game_of(policy)
     subject = load_subject(found, policy, stake=stake, sample=sample)
-    plan = _data_plan(found, data, split, rounds, seed) if data else _world_plan(found, world, rounds, seed)
+    plan = data_plan(found, data, split, rounds, seed) if data else world_plan(found, world, rounds, seed)
     if data and world:
         raise ConfigError("expected either --data or --world, found both")
     if withhold_ceiling:
@@ -72,7 +72,7 @@ def validate(
         raise typer.Exit(GATE_FAILED)
 
 
-def _game_of(policy: str) -> Game:
+def game_of(policy: str) -> Game:
     """Find the game of a policy: the one its card names, or the first that has such a baseline."""
     from playproof.game import game_names, load_game
     from playproof.policies.checkpoint import CARD, load_checkpoint
@@ -95,7 +95,7 @@ def _told(name: str) -> None:
     note(f"playing {name}")
 
 
-def _world_plan(game: Game, world: str | None, rounds: int | None, seed: int) -> Plan:
+def world_plan(game: Game, world: str | None, rounds: int | None, seed: int) -> Plan:
     """Plan a simulation."""
     import hashlib
 
@@ -121,7 +121,7 @@ def _world_plan(game: Game, world: str | None, rounds: int | None, seed: int) ->
     )
 
 
-def _data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) -> Plan:
+def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) -> Plan:
     """Plan a replay of recorded windows."""
     from playproof.datasets import open_dataset
     from playproof.datasets.finding import find_dataset

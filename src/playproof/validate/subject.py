@@ -18,6 +18,7 @@ from playproof.evaluate.rollout import RolloutOptions
 from playproof.game import Game, resolve
 from playproof.game.lanes import BatchPolicy
 from playproof.policies.checkpoint import CARD, Card, load_checkpoint, load_policy
+from playproof.policies.ensemble import batch_player
 from playproof.policies.network import BatchPlayer
 
 
@@ -62,7 +63,8 @@ def from_checkpoint(game: Game, path: Path, stake: int | None = None, sample: bo
             f"expected the stake that the policy's file fixes, {card.stake}, found {stake}; leave --stake out"
         )
     policy: Any = load_policy(path, game)
-    player = policy if hasattr(policy, "begin") else BatchPlayer(policy, sample=sample or card.method == "bc")
+    chance = sample or card.method == "bc"
+    player = BatchPlayer(policy, sample=chance) if hasattr(policy, "act_batch") else batch_player(path, game)
     options = RolloutOptions(card.observation, card.actions, card.clock or None)
     family = f"{card.game} {card.method} {card.data_hash or card.world or ''}".strip()
     name = f"{card.method} {path.name}" if card.method not in path.name else path.name
