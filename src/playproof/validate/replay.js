@@ -66,7 +66,7 @@ const sign = (value) => (value === null ? "dim" : Number(value) > 0 ? "up" : Num
 const percent = (value) => (value === null ? "unknown" : `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)} %`);
 
 /* Charts. */
-function ticks(low, high, log) {
+function ticks(low, high, log, many) {
   if (log) {
     const found = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
@@ -76,7 +76,7 @@ function ticks(low, high, log) {
       }
     return found.length > 6 ? found.filter((_, place) => place % 2 === 0) : found;
   }
-  const rough = (high - low) / 3, unit = 10 ** Math.floor(Math.log10(rough || 1));
+  const rough = (high - low) / many, unit = 10 ** Math.floor(Math.log10(rough || 1));
   const step = [1, 2, 5, 10].map((it) => it * unit).find((it) => it >= rough) || 1;
   const found = [];
   for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-6; value += step) found.push(+value.toPrecision(12));
@@ -133,7 +133,7 @@ class Panel {
       return clamp(this.bottom - share * (this.bottom - this.top), this.top - pad, this.bottom);
     };
     const back = log ? Math.exp : (value) => value;
-    for (const value of ticks(back(low), back(high), log)) {
+    for (const value of ticks(back(low), back(high), log, this.height > 150 ? 5 : 2.5)) {
       const y = this.y(value);
       this.svg.append(draw("line", { x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y, stroke: "var(--line)" }));
       this.svg.append(draw("text", { x: LEFT - 7, y: y + 4, "text-anchor": "end" }, `${plain(value, 5)}${unit}`));
@@ -144,7 +144,7 @@ class Panel {
     [...values, 0].forEach((value, point) => {
       if (value && start === null) start = point;
       else if (!value && start !== null) {
-        const [from, to] = [this.x(start), this.x(point)];
+        const [from, to] = [this.x(start), this.x(Math.min(point, episode.steps))];
         this.svg.append(draw("rect", { x: from, width: Math.max(1, to - from), y: this.top,
           height: this.bottom - this.top, fill: "var(--held)" }));
         start = null;
@@ -296,7 +296,6 @@ function thoughts(point) {
     });
   });
   for (const [name, of] of Object.entries(episode.predictions)) box.append(bar(name.replaceAll("_", " "), of[point], false, "--bad"));
-  if (episode.about) box.append(make("p", { class: "dim", style: "margin: 4px 0 0; font-size: 13px" }, episode.about));
 }
 
 function seen(point) {
@@ -346,7 +345,8 @@ function choose(number, point = 0) {
   $("slider").max = episode.steps;
   $("seen").hidden = !episode.rows.length;
   $("said").hidden = !episode.said.length;
-  $("thought").hidden = !episode.thoughts.length && !Object.keys(episode.predictions).length && !episode.about;
+  $("thought").hidden = !episode.thoughts.length && !Object.keys(episode.predictions).length;
+  $("about").textContent = episode.about;
   $("events").replaceChildren(...episode.marks.map((mark) => {
     const [sign, colour] = MARKS[mark.kind];
     const button = make("button", {}, make("span", { style: `color: var(${colour}); width: 1.1em` }, sign || "■"), make("span", {}, mark.text));

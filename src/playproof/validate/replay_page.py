@@ -47,7 +47,7 @@ _BODY = """<nav id="strip" aria-label="episodes"></nav>
 <div class="grid"><section class="card" id="charts" aria-label="the window over its steps"></section>
 <section class="card" id="now"><div id="where" class="dim"><span id="step" aria-live="polite"></span>
 <span id="clock" class="num"></span></div><p id="did"></p><p id="paid" class="num"></p></section>
-<aside id="side"><section class="card"><table id="values"></table></section>
+<aside id="side"><section class="card"><table id="values"></table><p id="about" class="dim"></p></section>
 <section class="card" id="thought"><h2>What it thought</h2><div id="thoughts"></div></section>
 <section class="card"><h2>What happened</h2><ol id="events"></ol></section></aside></div>
 <section class="card wide" id="said"><h2>What was said</h2><div id="texts"></div></section>

@@ -127,14 +127,9 @@ def _orders(action: str, market: str) -> bool:
 
 def trajectory(found: Any) -> ReplayedEpisode:
     """Show a stored trajectory: what the agent saw, thought, said and did, with its money."""
-    points = [_point(step) for step in found.steps]
-    end = dict(points[-1]) if points else {}
     metrics = found.metrics or {}
-    end |= {name: None for name in end if name not in PERPS} | {
-        "equity": metrics.get("end_equity"),
-        "cash": found.final_balance,
-    }
-    points.append(end)
+    end: dict[str, Number] = {"equity": metrics.get("end_equity"), "cash": found.final_balance}
+    points = [*(_point(step) for step in found.steps), end]
     names = ("minute", *(line.name for line in LINES[1:]))
     values: dict[str, list[Number]] = {name: [point.get(name) for point in points] for name in names}
     values = {name: of for name, of in values.items() if any(it is not None for it in of)}
@@ -228,7 +223,8 @@ def _said(found: Any, step: Any) -> Iterator[Said]:
     for call in found.calls_of(step.number):
         for message in call.prompt:
             role = str(message.get("role", "?"))
-            yield Said("told" if role == "system" else "saw", role, _text(message.get("content")))
+            text, by_system = _text(message.get("content")), role == "system"
+            yield Said("told", role, text) if by_system else Said("saw", found.agent_id, text)
         if call.reasoning:
             yield Said("thought", call.model, call.reasoning)
         if call.response is not None or call.error is not None:
