@@ -146,8 +146,9 @@ def _fence(nonce: str, what: str, lines: Sequence[str]) -> str:
 
 def _fresh(token: Callable[[int], str], texts: Sequence[str]) -> str:
     """Draw a nonce that no text holds."""
-    while any((nonce := token(8)) in text for text in texts):
-        continue
+    nonce = token(8)
+    while any(nonce in text for text in texts):
+        nonce = token(8)
     return nonce
 
 
