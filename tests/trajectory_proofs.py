@@ -11,6 +11,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from playproof.record.trajectories import TrajectoryRecorder
 from playproof.record.trajectory_client import TrajectoryClient
 from playproof.record.trajectory_facts import ActionTaken, Call
 from playproof.record.trajectory_http import trajectory_api
-from playproof.store.tables import Step, connect
+from playproof.store.tables import Step, connect, opened, upgrade
 from playproof.store.tables.trajectories import read_trajectory
 
 WINDOW = "2025-01-15T10:00Z"
@@ -83,8 +84,25 @@ def server(url: str, port: str) -> None:
         listen(trajectory_api(recorder), bind("127.0.0.1", int(port)))
 
 
+def warm_up() -> None:
+    """Import and compile whatever a recorder and its server need at their first use, before anything is forked."""
+    import psycopg  # noqa: F401
+    import uvicorn  # noqa: F401
+
+    with tempfile.TemporaryDirectory() as folder, opened(url=f"sqlite:///{folder}/warm.db") as engine:
+        upgrade(engine)
+        with TrajectoryRecorder(engine, windows=load_game("arena").windows) as recorder:
+            trajectory_api(recorder)
+            identity = recorder.start_trajectory("warm", WINDOW)
+            recorder.start_step(identity, {})
+            recorder.log_llm_call(identity, spoken(0))
+            recorder.complete_step(identity, ACTION)
+            recorder.end_trajectory(identity)
+
+
 def nursery() -> None:
     """Fork what each line asks for, and tell its process."""
+    warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         kind, *arguments = line.split()
@@ -108,11 +126,13 @@ class Nursery:
         command = [sys.executable, __file__]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=self._out, text=True)
         self.pids: list[int] = []
-        self._from = 0
+        self._acknowledged: set[tuple[str, int]] = set()
+        self._read = 0
 
     def begin(self) -> None:
         """Forget what was acknowledged before."""
-        self._from = self.heard.stat().st_size
+        self._hear()
+        self._acknowledged = set()
 
     def start(self, *words: object) -> int:
         """Start one; give its process."""
@@ -123,26 +143,34 @@ class Nursery:
         end = time.monotonic() + 60
         while len(self.pids) == known and time.monotonic() < end:
             time.sleep(0.005)
-            lines = self.heard.read_text().splitlines()
-            self.pids = [int(line.split()[1]) for line in lines if line.startswith("pid ")]
+            self._hear()
         return self.pids[-1]
 
     def acknowledged(self) -> set[tuple[str, int]]:
         """Give every step that somebody heard to be stored."""
-        found = [line.split() for line in self._lines() if line.startswith("ack ")]
-        return {(identity, int(number)) for _, identity, number in found}
+        self._hear()
+        return set(self._acknowledged)
 
-    def _lines(self) -> list[str]:
+    def _hear(self) -> None:
+        """Read the whole lines that were told since the last time."""
         with self.heard.open("rb") as file:
-            file.seek(self._from)
-            return file.read().decode().splitlines()
+            file.seek(self._read)
+            told = file.read()
+        told = told[: told.rfind(b"\n") + 1]
+        self._read += len(told)
+        for kind, *words in map(str.split, told.decode().splitlines()):
+            if kind == "pid":
+                self.pids.append(int(words[0]))
+            elif kind == "ack":
+                self._acknowledged.add((words[0], int(words[1])))
 
     def wait_for(self, count: int, seconds: float = 60.0) -> int:
         """Wait until so many steps were acknowledged; give how many are."""
         end = time.monotonic() + seconds
-        while (found := len(self.acknowledged())) < count and time.monotonic() < end:
-            time.sleep(0.01)
-        return found
+        while len(self._acknowledged) < count and time.monotonic() < end:
+            time.sleep(0.005)
+            self._hear()
+        return len(self._acknowledged)
 
     def kill(self, pid: int) -> None:
         """Kill one at once."""
@@ -236,7 +264,7 @@ def kill_servers(
             serving = nursery.start("server", url, port)
         else:
             database.kill()
-            database.start()
+            database.start_again()
     nursery.wait_for(len(nursery.acknowledged()) + 5)
     nursery.kill(agent)
     before = nursery.acknowledged()
