@@ -14,10 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import polars as pl
-import pyarrow as pa
+from typing import Any
 
 from playproof.bench.report import commit
 from playproof.datasets.manifest import (
@@ -26,14 +23,22 @@ from playproof.datasets.manifest import (
     METADATA,
     digest_json,
     digest_sessions,
-    digest_table,
     sync,
     write_json,
 )
-from playproof.datasets.observe import lay_episodes, stored_set, to_tables
+from playproof.datasets.observe import lay_episodes, stored_set, to_columns
+from playproof.datasets.parquet import write_tables
+from playproof.datasets.runs import code_tables, digest_columns
 from playproof.datasets.sources import Piece, Reader, plan
 from playproof.datasets.split import split_windows
-from playproof.datasets.statistics import Summary, combine, describe_features, summarize, summarize_file
+from playproof.datasets.statistics import (
+    Summary,
+    check_finite,
+    combine,
+    describe_features,
+    summarize,
+    summarize_file,
+)
 from playproof.engine import Engine, Local
 from playproof.episodes import segment_session
 from playproof.errors import ConfigError
@@ -44,8 +49,6 @@ from playproof.game.rewarding import find_reward
 from playproof.home import folder, safe_join
 from playproof.store import EventStore
 
-COMPRESSION: Literal["lz4"] = "lz4"
-"""As small as zstd here (14 bytes a row), and written and read in less time."""
 Progress = Callable[[str, int, int], None]
 """Told after each piece: what is being done, how many are done, and how many there are."""
 
@@ -229,44 +232,44 @@ def build_events(game: Game, events: Sequence[Event], ask: Ask, reward: Reward, 
 
 def write_session(game: Game, laid: Laid, reward: Reward, place: Path, damaged: int = 0) -> Built:
     """Write one session's tables, and give what the manifest needs of it; nothing is written without an episode."""
-    told = {"episodes": [_told(entry) for entry in laid.entries]}
-    digests = {}
-    if laid.entries:
+    entries, digests, summary = laid.entries, {}, None
+    if entries:
         folder_ = safe_join(place, "sessions", laid.session_id)
         folder_.mkdir(parents=True)
-        for name, table in to_tables(game, laid, reward).items():
-            write_table(table, folder_ / f"{name}.parquet")
-            digests[name] = digest_table(table)
-        digests["episodes"] = digest_json(told)
-        steps = int(laid.lengths.sum())
-        write_json(folder_ / METADATA, {"session_id": laid.session_id, "steps": steps, **told})
+        tables = code_tables(to_columns(game, laid, reward))
+        check_finite(laid.session_id, tables["observations"], laid.features)
+        summary = summarize(tables["observations"], laid.features)
+        write_tables(folder_, tables)
+        told = {"episodes": [_told(entry) for entry in entries]}
+        digests = {name: digest_columns(table) for name, table in tables.items()} | {"episodes": digest_json(told)}
+        write_json(folder_ / METADATA, {"session_id": laid.session_id, "steps": int(laid.lengths.sum()), **told})
         sync(folder_)
     return Built(
         laid.session_id,
-        laid.entries[0].player_id if laid.entries else None,
+        entries[0].player_id if entries else None,
         digests,
-        tuple((entry.window_id, entry.start_us, entry.steps) for entry in laid.entries),
+        tuple((entry.window_id, entry.start_us, entry.steps) for entry in entries),
         laid.left_out,
-        sum(entry.corrected for entry in laid.entries),
-        sum(entry.late for entry in laid.entries),
-        sum(entry.lack is not None for entry in laid.entries),
-        summarize(laid.observations, laid.missing, ~laid.is_final()) if laid.entries else None,
+        sum(entry.corrected for entry in entries),
+        sum(entry.late for entry in entries),
+        sum(entry.lack is not None for entry in entries),
+        summary,
         damaged,
     )
 
 
 def _told(entry: Entry) -> dict[str, Any]:
-    told = {name: getattr(entry, name) for name in Entry.__slots__}
-    lack = None if entry.lack is None else {"reason": entry.lack.reason, "ended": entry.lack.ended}
-    return told | {"lack": lack, "outcome": None if entry.outcome is None else dict(entry.outcome)}
-
-
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a table, synced."""
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    frame.write_parquet(path, compression=COMPRESSION, statistics=False)
-    sync(path)
+    return {
+        "window_id": entry.window_id,
+        "player_id": entry.player_id,
+        "start_us": entry.start_us,
+        "steps": entry.steps,
+        "end": entry.end,
+        "lack": None if entry.lack is None else {"reason": entry.lack.reason, "ended": entry.lack.ended},
+        "corrected": entry.corrected,
+        "late": entry.late,
+        "outcome": None if entry.outcome is None else dict(entry.outcome),
+    }
 
 
 def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[Built]) -> dict[str, Any]:

@@ -12,16 +12,14 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from playproof.datasets.runs import code_table, digest_columns, from_arrow
 from playproof.errors import DecodeError
 
 MANIFEST = "manifest.json"
@@ -29,7 +27,7 @@ METADATA = "metadata.json"
 TABLES = ("observations", "actions", "rewards")
 """Tables of every session; `labels` is there too if the game has labels."""
 LABELS = "labels"
-FORMAT = 2
+FORMAT = 3
 """Of the folder; one of another format is built again."""
 
 
@@ -40,65 +38,7 @@ def digest_json(told: object) -> str:
 
 def digest_table(table: pa.Table) -> str:
     """Hash a table's values, column by column."""
-    digest = hashlib.sha256(str(table.num_rows).encode())
-    for name, column in zip(table.schema.names, table.columns, strict=True):
-        kind, values = _bytes(column)
-        digest.update(f"{name}:{kind}".encode())
-        digest.update(values)
-    return digest.hexdigest()
-
-
-def _bytes(column: pa.ChunkedArray) -> tuple[str, Any]:
-    """Give a column's type and its values as bytes: texts as runs, flags as bits, numbers as they are."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return "text", json.dumps(_runs(column)).encode()
-    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], kind)
-    if array.null_count:
-        raise DecodeError(f"expected a value in every row, found {array.null_count} without")
-    if pa.types.is_boolean(kind):
-        return "bool", _bits(array)
-    return _packed(str(kind), np.ascontiguousarray(array.to_numpy(zero_copy_only=False)))
-
-
-def _bits(flags: pa.BooleanArray) -> NDArray[np.uint8]:
-    """Give flags as bits, the lowest first, zeros after the last."""
-    if flags.offset:
-        return np.packbits(flags.to_numpy(zero_copy_only=False), bitorder="little")
-    size = (len(flags) + 7) // 8
-    bits = np.frombuffer(flags.buffers()[1] or b"", np.uint8)[:size].copy()
-    if len(flags) % 8:
-        bits[-1] &= (1 << len(flags) % 8) - 1
-    return bits
-
-
-def _packed(kind: str, values: NDArray[Any]) -> tuple[str, Any]:
-    """Give numbers as they are, or, where all are the same to the last bit, one of them: hashing is slow."""
-    bits = values.view(f"u{values.dtype.itemsize}")
-    if len(bits) and bits[0] == bits[-1] and (bits == bits[0]).all():
-        return f"{kind} throughout", values[:1]
-    return kind, values
-
-
-def _runs(column: pa.ChunkedArray) -> list[tuple[str | None, int]]:
-    """Give a text column as texts and how often each comes in a row."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.cast(pa.large_string()).dictionary_encode()
-    runs: list[tuple[str | None, int]] = []
-    for chunk in column.chunks:
-        codes = chunk.indices.to_numpy(zero_copy_only=False)
-        texts = chunk.dictionary.to_pylist()
-        bounds = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]]).tolist()
-        for start, end in pairwise(bounds):
-            if end > start:
-                text = texts[int(codes[start])]
-                if runs and runs[-1][0] == text:
-                    runs[-1] = (text, runs[-1][1] + end - start)
-                else:
-                    runs.append((text, end - start))
-    return runs
+    return digest_columns(code_table(from_arrow(table)))
 
 
 def digest_sessions(sessions: Mapping[str, Mapping[str, str]]) -> str:

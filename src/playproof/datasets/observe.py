@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from playproof.datasets.runs import Column, Texts
 from playproof.episodes import Segmented
-from playproof.errors import ConfigError, ContractError
+from playproof.errors import ConfigError
 from playproof.game import Game, Numbers, Outcome, Reward, lookup, resolve
 from playproof.game.laid import Ask, Laid, lay
 
@@ -40,10 +40,8 @@ def lay_episodes(game: Game, session_id: str, made: Segmented, ask: Ask) -> Laid
     return lay(game, session_id, made.episodes, made.left_out, ask)
 
 
-def to_tables(game: Game, laid: Laid, reward: Reward) -> dict[str, pa.Table]:
+def to_columns(game: Game, laid: Laid, reward: Reward) -> dict[str, dict[str, Column]]:
     """Give a session's tables, each row with its window and its number in it."""
-    if not np.isfinite(laid.observations).all():
-        raise ContractError(f"expected finite observations in session {laid.session_id}, found NaN or infinity")
     steps, rows = _keys(laid, 0), _keys(laid, 1)
     tables = {
         "observations": rows | _observations(laid),
@@ -52,32 +50,18 @@ def to_tables(game: Game, laid: Laid, reward: Reward) -> dict[str, pa.Table]:
     }
     if laid.labels:
         tables["labels"] = steps | dict(laid.labels)
-    return {name: pa.table({key: _array(column) for key, column in of.items()}) for name, of in tables.items()}
+    return tables
 
 
-def _array(column: Any) -> pa.Array:
-    """Give a column to Arrow, flags as bits."""
-    if isinstance(column, pa.Array):
-        return column
-    if column.dtype == np.bool_:
-        bits = np.packbits(column, bitorder="little")
-        return pa.Array.from_buffers(pa.bool_(), len(column), [None, pa.py_buffer(bits)])
-    return pa.array(column)
-
-
-def _keys(laid: Laid, more: int) -> dict[str, Any]:
+def _keys(laid: Laid, more: int) -> dict[str, Column]:
     """Name each row's window and its place in the episode; `more` rows stand after the last step."""
     lengths = laid.lengths + more
-    total = int(lengths.sum())
     starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
-    windows = pa.DictionaryArray.from_arrays(
-        pa.array(np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)),
-        pa.array([entry.window_id for entry in laid.entries], pa.string()),
-    )
-    return {"window_id": windows, "step": (np.arange(total) - starts).astype(np.int32)}
+    step = (np.arange(len(starts)) - starts).astype(np.int32)
+    return {"window_id": Texts([entry.window_id for entry in laid.entries], lengths), "step": step}
 
 
-def _observations(laid: Laid) -> dict[str, Any]:
+def _observations(laid: Laid) -> dict[str, Column]:
     """Give each feature, whether it was unknown, and whether the row stands after the last step."""
     return (
         {name: laid.observations[place] for place, name in enumerate(laid.features)}
@@ -86,7 +70,7 @@ def _observations(laid: Laid) -> dict[str, Any]:
     )
 
 
-def _actions(game: Game, laid: Laid) -> dict[str, Any]:
+def _actions(game: Game, laid: Laid) -> dict[str, Column]:
     """Give an index for each head, what the choice changed, and how old the player's state was."""
     shown = resolve(game.recordings).shown if game.recordings is not None else ()
     return (
@@ -98,7 +82,7 @@ def _actions(game: Game, laid: Laid) -> dict[str, Any]:
     )
 
 
-def _rewards(game: Game, laid: Laid, reward: Reward) -> dict[str, Any]:
+def _rewards(game: Game, laid: Laid, reward: Reward) -> dict[str, Column]:
     """Give what each step paid, its components, the money before and after, and how it ended."""
     paid = pay(game, laid, reward)
     last = np.zeros(len(laid.substeps), np.bool_)

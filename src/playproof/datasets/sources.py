@@ -28,7 +28,7 @@ from playproof.store.schema import check_version, connect_reader, read_layout
 if TYPE_CHECKING:
     import sqlite3
 
-PIECE_ROWS = 400_000
+PIECE_ROWS = 1 << 20
 """Stored events of a piece, unless one session has more."""
 KEYS = ("session_id", "seq", "ts", "event_name", "window_id", "player_id")
 _TEXTS = ("session_id", "event_name", "window_id", "player_id")

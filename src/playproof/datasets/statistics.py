@@ -6,7 +6,7 @@ rows give the same last bit everywhere. Leaves out: choosing the windows; it is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from playproof.compiled import compiler
+from playproof.datasets.runs import Coded, code_table, from_arrow
+from playproof.errors import ContractError
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -33,53 +36,68 @@ class Summary:
     missing: Array
 
 
-def summarize(values: NDArray[np.float32], missing: NDArray[np.bool_], rows: NDArray[np.bool_]) -> Summary:
-    """Sum up the chosen rows of features (features, rows)."""
-    columns = np.zeros((5, len(values)))
-    if rows.any():
-        sum_up(values, missing, rows, columns)
-    return Summary(int(rows.sum()), *columns)
+def summarize(table: Mapping[str, Coded], features: Sequence[str], chosen: Rows | None = None) -> Summary:
+    """Sum up the steps of a table of observations, in the chosen rows alone; rows after the last step are left out."""
+    rows = ~expand(table["final"])
+    if chosen is not None:
+        rows &= chosen
+    before = np.concatenate([[0], np.cumsum(rows)])
+    columns = np.zeros((5, len(features)))
+    if count := int(before[-1]):
+        for place, name in enumerate(features):
+            unknown, weights = table[f"{name}__missing"], _weights(table[f"{name}__missing"], before)
+            columns[4, place] = np.asarray(unknown.values)[weights > 0] @ weights[weights > 0]
+            sum_up(np.asarray(table[name].values), _weights(table[name], before), columns[:, place])
+    return Summary(count, *columns)
+
+
+def expand(column: Coded) -> Any:
+    """Give a column's value in every row."""
+    return np.asarray(column.values) if column.starts is None else np.repeat(column.values, column.lengths)
+
+
+def _weights(column: Coded, before: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give how many chosen rows each value of a column stands for; `before` counts those before each row."""
+    if column.starts is None:
+        return np.diff(before)
+    return np.diff(before[np.append(column.starts, column.rows)])
 
 
 @compiler(__file__, ("statistics",))
-def sum_up(values: Any, missing: Any, rows: Any, out: Any) -> None:
-    """Write mean, sum of squared differences from it, least, most and missing rows of each feature."""
-    for f in range(len(values)):
-        count, unknown, total = 0, 0, 0.0
-        least, most = np.inf, -np.inf
-        for i in range(len(rows)):
-            if rows[i]:
-                value = np.float64(values[f, i])
-                count += 1
-                unknown += missing[f, i]
-                total += value
-                least = min(least, value)
-                most = max(most, value)
-        mean = total / count
-        squares = 0.0
-        for i in range(len(rows)):
-            if rows[i]:
-                apart = np.float64(values[f, i]) - mean
-                squares += apart * apart
-        out[0, f], out[1, f], out[2, f], out[3, f], out[4, f] = mean, squares, least, most, unknown
+def sum_up(values: Any, weights: Any, out: Any) -> None:
+    """Write mean, sum of squared differences from it, least and most of values that stand for so many rows each."""
+    count, total = 0, 0.0
+    least, most = np.inf, -np.inf
+    for i in range(len(values)):
+        if weights[i] > 0:
+            value = np.float64(values[i])
+            count += weights[i]
+            total += weights[i] * value
+            least = min(least, value)
+            most = max(most, value)
+    mean = total / count
+    squares = 0.0
+    for i in range(len(values)):
+        apart = np.float64(values[i]) - mean
+        squares += weights[i] * apart * apart
+    out[0], out[1], out[2], out[3] = mean, squares, least, most
+
+
+def check_finite(session_id: str, table: Mapping[str, Coded], features: Sequence[str]) -> None:
+    """Refuse observations with NaN or infinity."""
+    for name in features:
+        if not np.isfinite(table[name].values).all():  # type: ignore[arg-type]
+            raise ContractError(f"expected {name} to be finite in session {session_id}, found NaN or infinity")
 
 
 def summarize_file(path: Path, features: Sequence[str], chosen: frozenset[str]) -> Summary:
-    """Sum up the steps that a session's file has in the chosen windows; rows after the last step are left out."""
-    file = pq.ParquetFile(path, read_dictionary=["window_id"])
-    rows = _chosen(file, chosen)
-    table = file.read([*features, *(f"{name}__missing" for name in features)], use_threads=False)
-    values = np.stack([table[name].to_numpy() for name in features])
-    missing = np.stack([table[f"{name}__missing"].to_numpy() for name in features])
-    return summarize(values, missing, rows)
-
-
-def _chosen(file: pq.ParquetFile, windows: frozenset[str]) -> NDArray[np.bool_]:
-    table = file.read(["window_id", "final"], use_threads=False).unify_dictionaries().combine_chunks()
-    column = table["window_id"].chunk(0)
-    inside = np.array([text in windows for text in column.dictionary.to_pylist()], np.bool_)
-    chosen: NDArray[np.bool_] = inside[column.indices.to_numpy()] & ~table["final"].to_numpy()
-    return chosen
+    """Sum up the steps that a session's file has in the chosen windows."""
+    wanted = ["window_id", *features, *(f"{name}__missing" for name in features), "final"]
+    table = pq.ParquetFile(path, read_dictionary=["window_id"]).read(wanted, use_threads=False)
+    columns = code_table(from_arrow(table))
+    windows = columns["window_id"]
+    inside = np.repeat(np.array([text in chosen for text in windows.values], np.bool_), windows.lengths)
+    return summarize(columns, features, inside)
 
 
 def combine(one: Summary, other: Summary) -> Summary:

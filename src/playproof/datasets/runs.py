@@ -1,0 +1,188 @@
+"""Columns as runs of equal values, which is what most columns of a recording are.
+
+What changes once a round, never, or not for somebody who only watches is a handful of runs; hashing, summing up and
+writing a run costs the same whatever its length. A column of short runs stays as it is. Which of the two it is
+depends on its values alone. Leaves out: files (parquet) and what the columns mean (observe).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from playproof.compiled import compiler
+from playproof.errors import DecodeError
+
+Array = NDArray[Any]
+Places = NDArray[np.int64]
+SHORTEST = 8
+"""Rows that a run must have on average."""
+BLOCK = 64
+compiled = compiler(__file__, ("runs",))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Texts:
+    """A column of texts: each and how many rows it stands in."""
+
+    texts: Sequence[str]
+    lengths: Places
+
+
+Column = Array | Texts
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Coded:
+    """A column and, if it has few, its runs."""
+
+    values: Array | Sequence[str]
+    """Every row; of texts, and where there are starts, one a run."""
+    rows: int
+    starts: Places | None
+    """Where each run begins."""
+
+    @property
+    def kind(self) -> str:
+        """Name the type of its values."""
+        return self.values.dtype.name if isinstance(self.values, np.ndarray) else "text"
+
+    @property
+    def is_text(self) -> bool:
+        """Tell whether it is a column of texts."""
+        return not isinstance(self.values, np.ndarray)
+
+    @property
+    def lengths(self) -> Places:
+        """Give how many rows each run has."""
+        assert self.starts is not None
+        return np.diff(self.starts, append=self.rows)
+
+    def between(self, first: int, last: int) -> Coded:
+        """Give some of the rows."""
+        if (first, last) == (0, self.rows):
+            return self
+        if self.starts is None:
+            return Coded(self.values[first:last], last - first, None)
+        low = int(np.searchsorted(self.starts, first, "right")) - 1
+        high = int(np.searchsorted(self.starts, last, "left"))
+        return Coded(self.values[low:high], last - first, np.maximum(self.starts[low:high] - first, 0))
+
+
+@compiled
+def find_starts(bits: Array, starts: Array) -> int:
+    """Write where runs begin; give how many there are, or -1 if they do not fit.
+
+    Blocks of one value are passed over at once.
+    """
+    count, rows, at = 1, len(bits), 1
+    starts[0] = 0
+    held = bits[0]
+    while at < rows:
+        if at + BLOCK <= rows:
+            block = bits[at : at + BLOCK]
+            differs = held ^ held
+            for i in range(BLOCK):
+                differs |= block[i] ^ held
+            if differs == 0:
+                at += BLOCK
+                continue
+        end = min(rows, at + BLOCK)
+        while at < end:
+            if bits[at] != held:
+                if count == len(starts):
+                    return -1
+                held = bits[at]
+                starts[count] = at
+                count += 1
+            at += 1
+    return count
+
+
+def code(column: Column) -> Coded:
+    """Find a column's runs; equal is what has the same bits."""
+    if isinstance(column, Texts):
+        return _code_texts(column)
+    rows = len(column)
+    if rows and column.strides == (0,):
+        return Coded(column[:1].copy(), rows, np.zeros(1, np.int64))
+    values = np.ascontiguousarray(column)
+    most = rows // SHORTEST + 1
+    if not rows:
+        return Coded(values, 0, np.zeros(0, np.int64))
+    starts = np.empty(most, np.int64)
+    count = find_starts(values.view(f"u{values.dtype.itemsize}"), starts)
+    if count < 0:
+        return Coded(values, rows, None)
+    starts = starts[:count].copy()
+    return Coded(values[starts], rows, starts)
+
+
+def _code_texts(column: Texts) -> Coded:
+    """Put neighbours of one text together; none of them is empty."""
+    places = [place for place, length in enumerate(column.lengths.tolist()) if length]
+    kept = [place for at, place in enumerate(places) if not at or column.texts[place] != column.texts[places[at - 1]]]
+    ends = np.cumsum(column.lengths)
+    starts = (ends - column.lengths)[kept]
+    return Coded([column.texts[place] for place in kept], int(ends[-1]) if len(ends) else 0, starts)
+
+
+def code_tables(tables: Mapping[str, Mapping[str, Column]]) -> dict[str, dict[str, Coded]]:
+    """Find the runs of every column; one that stands in several tables is looked at once."""
+    found: dict[int, Coded] = {}
+    for columns in tables.values():
+        for column in columns.values():
+            if id(column) not in found:
+                found[id(column)] = code(column)
+    return {name: {key: found[id(column)] for key, column in of.items()} for name, of in tables.items()}
+
+
+def code_table(columns: Mapping[str, Column]) -> dict[str, Coded]:
+    """Find the runs of every column of a table."""
+    return code_tables({"": columns})[""]
+
+
+def digest_columns(columns: Mapping[str, Coded]) -> str:
+    """Hash a table's values: name, type, and every column's runs or values."""
+    rows = {column.rows for column in columns.values()}
+    if len(rows) > 1:
+        raise DecodeError(f"expected as many rows in every column, found {sorted(rows)}")
+    digest = hashlib.sha256(str(max(rows, default=0)).encode())
+    for name, column in columns.items():
+        digest.update(f"{name}:{column.kind}:{'values' if column.starts is None else len(column.starts)}".encode())
+        if column.starts is not None:
+            digest.update(column.starts)
+        digest.update(orjson.dumps(column.values) if column.is_text else column.values)  # type: ignore[arg-type]
+    return digest.hexdigest()
+
+
+def from_arrow(table: pa.Table) -> dict[str, Column]:
+    """Give a table's columns; refuse one that lacks a value."""
+    return {name: _column(name, table[name]) for name in table.schema.names}
+
+
+def _column(name: str, column: pa.ChunkedArray) -> Column:
+    if column.null_count:
+        raise DecodeError(f"expected a value in every row of {name}, found {column.null_count} without")
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        return np.asarray(column.to_numpy())
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.large_string()).dictionary_encode()
+    texts: list[str] = []
+    lengths: list[Places] = []
+    for chunk in column.chunks:
+        if len(chunk):
+            runs = code(chunk.indices.to_numpy(zero_copy_only=False))
+            places = runs.values if runs.starts is not None else np.asarray(runs.values)
+            words = chunk.dictionary.to_pylist()
+            texts += [words[place] for place in np.asarray(places).tolist()]
+            lengths.append(runs.lengths if runs.starts is not None else np.ones(len(chunk), np.int64))
+    return Texts(texts, np.concatenate(lengths) if lengths else np.zeros(0, np.int64))
