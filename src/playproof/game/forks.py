@@ -41,9 +41,10 @@ class ForkTerms:
 class ForkEnd:
     """How the player ended in one copy; money in the smallest unit."""
 
+    start_equity: int
     pnl: int
     reward: float
-    """The game's own reward: return after fees, minus that of the benchmark."""
+    """The game's own reward: return after fees, minus that of the benchmark in this copy."""
     decisions: int
     valid: int
     """Answers that could be read as a decision."""
@@ -71,8 +72,8 @@ class Forks(Protocol):
     def ends(self) -> tuple[ForkEnd, ...]:
         """Tell how the player ended, once the window has closed."""
 
-    def outcomes(self) -> Mapping[str, Any]:
-        """Tell what the world did, once the window has closed; for judges, never for a prompt."""
+    def outcomes(self) -> tuple[Mapping[str, Any], ...]:
+        """Tell what the world did, once the window has closed, as rows of outcomes; for rewards, never for a prompt."""
 
 
 MakeForks = Callable[[ForkTerms, int, int], Forks]

@@ -22,7 +22,6 @@ from playproof.games.arena.agents import ARCHETYPES, Order, write_order
 from playproof.games.arena.known import Known
 from playproof.games.arena.lanes import PLAYER, Lane, LaneSettings
 from playproof.games.arena.nature import slot_of
-from playproof.games.arena.outcomes import hold_return
 from playproof.games.arena.prompts import TASK, plain, state, state_text
 from playproof.games.arena.rules import PERPS
 
@@ -63,7 +62,7 @@ class ArenaForks:
         first = Lane(LaneSettings(terms.world, terms.seed, terms.decisions, **options))
         first.begin(number)
         self._lanes = [first, *(first.fork() for _ in range(count - 1))]
-        self._ends = [ForkEnd(0, 0.0, 0, 0, 0, 0) for _ in range(count)]
+        self._ends = [ForkEnd(first.start, 0, 0.0, 0, 0, 0, 0) for _ in range(count)]
         self.over = False
 
     def prompts(self) -> tuple[Prompt, ...]:
@@ -101,11 +100,13 @@ class ArenaForks:
         self._check_over()
         return tuple(self._ends)
 
-    def outcomes(self) -> Mapping[str, Any]:
-        """Give the companies' first and last prices, in the smallest unit, and what holding them all returned."""
+    def outcomes(self) -> tuple[Mapping[str, Any], ...]:
+        """Give each company's first and last price where the player did nothing of note: in the first copy."""
         self._check_over()
-        ends = self._lanes[0].ends
-        return {"prices": dict(ends), "hold_return": hold_return(ends)}
+        return tuple(
+            {"kind": "asset", "subject": market, "start_price": start, "end_price": end, "change": end / start - 1}
+            for market, (start, end) in sorted(self._lanes[0].ends.items())
+        )
 
     def _check_over(self) -> None:
         if not self.over:
