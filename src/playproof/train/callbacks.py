@@ -37,6 +37,12 @@ def diverged(reward: Values, pnl: Values, best_reward: Values, best_pnl: Values)
     return float(gain.mean()) > SURE * error + 1e-12 and float(pnl.mean()) <= float(best_pnl.mean())
 
 
+def gained(pnl: Values, first: Values) -> tuple[float, float]:
+    """Give what a policy earns above the first one on the same windows, in the mean, and its standard error."""
+    gain = pnl - first
+    return float(gain.mean()), float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else 0.0
+
+
 @dataclass
 class Progress:
     """How far a training has come; part of the resume point."""
@@ -49,6 +55,8 @@ class Progress:
     best_pnl: list[int] = field(default_factory=list)
     """Of its validation windows."""
     best_reward: list[float] = field(default_factory=list)
+    first_pnl: list[int] = field(default_factory=list)
+    """Of the policy that training started from, on the same windows."""
     since_best: int = 0
     """Evaluations since the best one."""
     alarms: int = 0
@@ -148,6 +156,8 @@ class Boundary(BaseCallback):  # type: ignore[misc]
         )
         progress.alarms += told["alarm"]
         told["alarms"] = progress.alarms
+        progress.first_pnl = progress.first_pnl or found.pnl.tolist()
+        told["gain"], told["gain_se"] = gained(pnl, np.asarray(progress.first_pnl, np.float64))
         progress.since_best = 0 if better else progress.since_best + 1
         if better:
             progress.best = self._keep(self.num_timesteps, told)

@@ -1,9 +1,10 @@
 """Proximal policy optimisation on a game's lanes: stable-baselines3 and sb3-contrib, evaluated in money.
 
 The settings are those that learn fastest here; docs/training.md says how each was measured. In short:
-hundreds of lanes and large minibatches, since small ones spend their time in Python; one torch thread,
-since the networks are small; a short horizon and a fixed reward scale, since a tick's money is a
-thousandth of a coin. `preset="plan"` keeps the set-up of the plan that this product began with.
+a thousand lanes and large minibatches, since small ones spend their time in Python; one torch thread,
+since the networks are small; a short horizon, since a tick's noise is ten times its gain, and a fixed
+reward scale, since a tick's money is a thousandth of a coin. `preset="plan"` keeps the set-up of the
+plan that this product began with.
 Leaves out: the loss (learner), what happens at boundaries (callbacks), and proof of an edge (validate).
 """
 
@@ -50,6 +51,7 @@ LEAST = 0.02
 """Share of the learning rate that schedules never go below."""
 
 Show = Callable[[int, Mapping[str, Any]], None]
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +73,17 @@ class PPOConfig:
     balance: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """What only this game can be asked for, such as the bet that stands in the field at first."""
-    lanes: int = 512
-    rollout: int = 32
+    lanes: int = 1024
+    rollout: int = 16
     """Steps of each lane between updates."""
-    batch: int = 2048
-    epochs: int = 4
+    batch: int = 1024
+    epochs: int = 2
     learning_rate: float = 2e-3
     schedule: str = "linear"
     gamma: float = 0.98
-    gae_lambda: float = 0.9
+    gae_lambda: float = 0.6
     clip: float = 0.2
-    entropy: float = 0.01
+    entropy: float = 0.004
     entropy_schedule: str = "linear"
     value_weight: float = 0.5
     grad_norm: float = 0.5
@@ -304,8 +306,12 @@ def train_ppo(
     allow_failing_reward: bool = False,
     tracking: Tracking = Tracking(),  # noqa: B008  (frozen)
     show: Show = lambda step, told: None,  # noqa: ARG005
+    clock: Clock = time.perf_counter,
 ) -> Result:
-    """Train in a run's folder, from scratch, from a checkpoint (`source`), or from where the run stopped."""
+    """Train in a run's folder, from scratch, from a checkpoint (`source`), or from where the run stopped.
+
+    `clock` gives the seconds that the log and the progress tell of.
+    """
     torch.set_num_threads(1)
     torch.distributions.Distribution.set_default_validate_args(False)
     if resume:
@@ -316,7 +322,7 @@ def train_ppo(
     model, env = build(table, load_checkpoint(source, game) if source is not None else None)
     run = Run.resume(path, "ppo", tracking) if resume else Run.create(path, "ppo", _told(config, source), tracking)
     try:
-        boundary = _boundary(table, model, run, _brought_back(model, env, run), show)
+        boundary = _boundary(table, model, run, _brought_back(model, env, run), show, clock)
         _learn(model, boundary, config)
         return _finish(run, boundary, weights_of(model))
     finally:
@@ -345,7 +351,9 @@ def _told(config: PPOConfig, source: Path | None) -> dict[str, Any]:
     return asdict(config) | {"source": None if source is None else str(source.absolute())}
 
 
-def _boundary(table: Table, model: Any, run: Run, progress: Progress, show: Show) -> Boundary:
+def _boundary(
+    table: Table, model: Any, run: Run, progress: Progress, show: Show, clock: Callable[[], float]
+) -> Boundary:
     config = table.config
 
     def evaluate() -> Rollout:
@@ -361,7 +369,7 @@ def _boundary(table: Table, model: Any, run: Run, progress: Progress, show: Show
         None if config.until is None else config.until * UNIT,
         tuple(int(start) for start in starts),
     )
-    return Boundary(run, watch, evaluate, keep, progress, time.perf_counter, show)
+    return Boundary(run, watch, evaluate, keep, progress, clock, show)
 
 
 def _learn(model: Any, boundary: Boundary, config: PPOConfig) -> None:
@@ -393,9 +401,12 @@ def _on_interrupt(boundary: Boundary) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+_VECTORS = ("best_pnl", "best_reward", "first_pnl")
+
+
 def _finish(run: Run, boundary: Boundary, weights: Weights) -> Result:
     progress = boundary.progress
-    told = {name: value for name, value in vars(progress).items() if name not in ("best_pnl", "best_reward")}
+    told = {name: value for name, value in vars(progress).items() if name not in _VECTORS}
     told["best_profit"] = float(np.mean(progress.best_pnl)) if progress.best_pnl else None
     if progress.best and progress.alarms:  # a policy answers for the alarms after it, too
         run.amend_checkpoint(progress.best, {"alarms": progress.alarms})
