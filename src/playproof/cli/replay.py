@@ -180,8 +180,7 @@ def shown(found: Replay, path: Path | None) -> RenderableType:
     table.title = f"{found.title}: {found.about}"
     table.columns[3].justify = table.columns[4].justify = "right"
     for place, it in enumerate(found.episodes):
-        flag = "worst" if place == found.worst else "best" if place == found.best else ""
         happened = ", ".join(mark.text for mark in it.marks[:3]) + (" ..." if len(it.marks) > 3 else "")
         pnl = "" if it.pnl is None else show(it.pnl)
-        table.add_row(flag, it.window, it.player, str(len(it)), pnl, happened)
+        table.add_row(found.flag(place), it.window, it.player, str(len(it)), pnl, happened)
     return Group(table, Text(f"Page: {path}" if path else ""))

@@ -340,8 +340,9 @@ function choose(number, point = 0) {
     node.setAttribute("aria-pressed", place === at.episode);
     if (place === at.episode) node.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
-  const flag = at.episode === data.worst ? "the worst, " : at.episode === data.best ? "the best, " : "";
-  $("which").replaceChildren(`${flag}${at.episode + 1} of ${data.episodes.length}: ${episode.player} in ${episode.window}, `, make("b", { class: `num ${sign(episode.pnl)}` }, `${signed(episode.pnl, data.whole)} ${data.money}`));
+  const many = data.episodes.length > 1, place = `${at.episode + 1} of ${data.episodes.length}: `;
+  const flag = !many ? "" : at.episode === data.worst ? "the worst, " : at.episode === data.best ? "the best, " : "";
+  $("which").replaceChildren(`${flag}${many ? place : ""}${episode.player} in ${episode.window}, `, make("b", { class: `num ${sign(episode.pnl)}` }, `${signed(episode.pnl, data.whole)} ${data.money}`));
   $("slider").max = episode.steps;
   $("seen").hidden = !episode.rows.length;
   $("said").hidden = !episode.said.length;

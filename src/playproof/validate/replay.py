@@ -61,6 +61,12 @@ class Replay:
         """Give the place of the episode that earned most."""
         return self._extreme(1)
 
+    def flag(self, place: int) -> str:
+        """Say whether an episode is the worst or the best of several."""
+        if len(self.episodes) < 2:
+            return ""
+        return "worst" if place == self.worst else "best" if place == self.best else ""
+
     def _extreme(self, sign: int) -> int:
         known = [(sign * it.pnl, -place) for place, it in enumerate(self.episodes) if it.pnl is not None]
         return -max(known)[1] if known else 0

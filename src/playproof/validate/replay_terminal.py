@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SPEEDS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Steps a second."""
+PRINTED = 8
+"""Frames of an episode that are printed where no terminal listens."""
 BLOCKS = "▁▂▃▄▅▆▇█"
 SIGNS = {"entry": ("▲", "green"), "exit": ("▼", "yellow"), "bet": ("●", "magenta"), "won": ("★", "green"),
          "lost": ("✕", "red"), "end": ("■", "red")}  # fmt: skip
@@ -116,9 +118,9 @@ def _title(replay: Replay, cursor: Cursor) -> Text:
     from rich.text import Text
 
     episode = replay.episodes[cursor.episode]
-    flag = " the worst" if cursor.episode == replay.worst else " the best" if cursor.episode == replay.best else ""
+    flag = replay.flag(cursor.episode)
     text = Text(f"{episode.player} in {episode.window}", style="bold")
-    text.append(f"  {cursor.episode + 1} of {len(replay.episodes)}{flag}  ", style="dim")
+    text.append(f"  {cursor.episode + 1} of {len(replay.episodes)}{flag and f', the {flag}'}  ", style="dim")
     return text.append(_money(episode.pnl, replay.money), style=_colour(episode.pnl))
 
 
@@ -243,10 +245,10 @@ def _seen(replay: Replay, episode: ReplayedEpisode, point: int, width: int) -> T
 
 
 def frames(replay: Replay) -> Iterator[Cursor]:
-    """Give the cursors at which something happened, episode by episode, with each start and end."""
+    """Give cursors at which something happened, some of each episode, its start and its end among them."""
     for number, episode in enumerate(replay.episodes):
-        points = {0, len(episode), *(mark.point for mark in episode.marks)}
-        yield from (Cursor(number, point) for point in sorted(points))
+        points = sorted({0, len(episode), *(mark.point for mark in episode.marks)})
+        yield from (Cursor(number, points[place]) for place in _places(len(points), PRINTED))
 
 
 def run(replay: Replay, console: Console) -> None:
@@ -268,7 +270,7 @@ def _listen(replay: Replay, console: Console) -> None:
     before = termios.tcgetattr(sys.stdin)
     cursor = Cursor()
     try:
-        tty.setcbreak(sys.stdin)
+        tty.setcbreak(sys.stdin, termios.TCSADRAIN)
         with Live(frame(replay, cursor, console.width), console=console, screen=True, auto_refresh=False) as live:
             while not cursor.quit:
                 wait = 1 / SPEEDS[cursor.speed] if cursor.playing else None
