@@ -271,7 +271,7 @@ def _exchange(call: StoredCall) -> Exchange:
 
 
 def _temperature(call: StoredCall) -> float:
-    """Give the temperature; NaN where it is unknown or the distribution was cut, which log-probabilities do not tell."""
+    """Give the temperature; NaN where it is unknown or the distribution was cut: log-probabilities do not tell."""
     return call.temperature if call.temperature is not None and call.top_p in (None, 1.0) else float("nan")
 
 

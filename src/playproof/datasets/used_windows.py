@@ -53,6 +53,13 @@ class UsedWindows:
         """Give the windows that were reserved or learned from."""
         return self._names("train")
 
+    def reserved(self, iteration: int) -> frozenset[str]:
+        """Give the windows of one iteration."""
+        mine = (UsedWindow.lineage == self.lineage) & (UsedWindow.iteration == iteration)
+        with self.engine.connect() as connection:
+            query = select(UsedWindow.window_id).where(mine, UsedWindow.purpose == "train")
+            return frozenset(connection.scalars(query))
+
     def held(self) -> frozenset[str]:
         """Give the windows that are held out."""
         return self._names("holdout")

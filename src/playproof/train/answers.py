@@ -29,7 +29,7 @@ class Scored:
 
 
 def score_answers(model: Any, sequences: Sequence[Tokens], budget: int = BUDGET) -> Iterator[Scored]:
-    """Give the log-probabilities of every answer's tokens, row by row; a row's graph is free once its loss has gone back."""
+    """Give the log-probabilities of every answer's tokens, row by row, so that a row's graph can go."""
     for numbers, row in pack_rows([each.ids for each in sequences], budget):
         lengths = [len(sequences[number].answer) for number in numbers]
         yield Scored(numbers, lengths, _logprobs(model, row, lengths))

@@ -1,8 +1,8 @@
 """Answers to many prompts at once: shared beginnings are computed once, and all answers grow side by side in one cache.
 
 The prompts are one row of a prefix tree; each step feeds one token for every answer that has not ended, and a mask lets
-it see its own prompt and its own answer alone; answers that are the same so far are read once. Log-probabilities are the model's own at temperature 1, which is what it
-is drawn with unless told otherwise. Leaves out: stop texts, and serving.
+it see its own prompt and its own answer alone; answers that are the same so far are read once. Log-probabilities are the
+model's own at temperature 1, which is what answers are drawn with unless told otherwise. Leaves out: stop texts, and serving.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def generate(
     temperature: float = 1.0,
     budget: int = BUDGET,
 ) -> list[Drawn]:
-    """Draw an answer of at most `limit` tokens to every prompt, also where prompts are the same; 0 takes the likeliest."""
+    """Draw an answer of at most `limit` tokens to every prompt; temperature 0 takes the likeliest."""
     found: list[Drawn | None] = [None] * len(prompts)
     for numbers, row in pack_rows(prompts, budget):
         growing = _Growing(model, row, limit)
