@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,10 +13,14 @@ from gymnasium.utils.env_checker import check_env
 from playproof.errors import ConfigError, InputError, UnknownName
 from playproof.evaluate.rollout import rollout
 from playproof.game import load_game, resolve
-from playproof.game.lanes import LaneTerms
+from playproof.game.lanes import Habits, LaneTerms
 from playproof.games.arena.env import ArenaEnv
 from playproof.games.arena.lanes import HEADS, ArenaLanes, Lane, LaneSettings, make_lanes
+from playproof.games.arena.rivals import rivals
 from playproof.money import UNIT
+from playproof.store.tables import opened, ready
+from playproof.validate.examine import Plan, examine
+from playproof.validate.subject import load_subject
 
 GAME = load_game("arena")
 WAIT = (0, 0, 0)
@@ -140,3 +147,38 @@ def test_lanes_refuse_what_they_do_not_have(terms: dict[str, str]) -> None:
         make_lanes(LaneTerms("news", (1,), **terms), 1)  # type: ignore[arg-type]
     with pytest.raises(UnknownName):
         LaneSettings(others=("nobody",))
+
+
+def test_rivals_trade_as_much_as_the_policy() -> None:
+    mix = {"WAIT": 0.5, "OPEN_LONG": 0.3, "BUY_YES": 0.2}
+    found = rivals(Habits(mix, 480 * UNIT, 2.0, 1_000 * UNIT))
+    assert list(found) == ["do nothing", "random", "buy and hold", "momentum"]
+    drawn = found["random"].player.act(np.zeros((4_000, len(GAME.features)), np.float32), np.random.default_rng(1))
+    shares = np.bincount(drawn[:, 0], minlength=HEADS[0]) / len(drawn)
+    assert shares == pytest.approx([0.5, 0.3, 0, 0, 0.2, 0, 0], abs=0.03)
+    assert set(drawn[drawn[:, 0] == 1, 2]) == {2}, "480 USD is nearest to 500"
+    assert set(drawn[drawn[:, 0] == 4, 2]) == {1}, "but no question is bet on with more than 100"
+
+
+def test_training_and_validation_take_the_arena_as_any_game(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from playproof.train.ppo import PPOConfig, train_ppo
+
+    config = PPOConfig(
+        game="arena",
+        worlds=(("news", 1.0),),
+        steps=192,
+        stake=1_000 * UNIT,
+        lanes=16,
+        rollout=6,
+        batch=96,
+        evaluate_every=1,
+        evaluate_windows=8,
+    )
+    trained = train_ppo(GAME, config, tmp_path / "run")
+    subject = load_subject(GAME, str(trained.best))
+    plan = Plan("news", "news", "data", "test", 8, draws=200)
+    with opened(home=tmp_path) as engine:
+        found = examine(GAME, subject, plan, ready(engine), datetime(2026, 1, 1, tzinfo=UTC))
+    assert set(found.metrics) == {subject.name, *rivals(Habits({}, 0, 1.0, 0))}
+    assert found.verdict.name in ("NOT EVALUABLE", "NO EDGE SHOWN")

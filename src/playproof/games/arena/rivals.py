@@ -11,15 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from playproof.game.lanes import Actions, Chosen, Habits, Rival, Rng, Rows
-from playproof.games.arena.actions import AMOUNTS, NAMES
-from playproof.games.arena.agents import hold_lanes, momentum_lanes, wait_lanes
+from playproof.games.arena.actions import AMOUNTS, NAMES, ORDERS
+from playproof.games.arena.agents import BET, hold_lanes, momentum_lanes, wait_lanes
 from playproof.games.arena.rules import PERPS
 from playproof.money import UNIT
+
+_BETS = [NAMES.index(order.upper()) for order in ORDERS["prediction"]]
 
 
 @dataclass(frozen=True)
 class RandomAlike:
-    """Choose by chance, each order as often as somebody else does, on any market, with an amount of that size."""
+    """Choose by chance, each order as often as somebody else does, on any market, with an amount of that size.
+
+    On a question the amount is at most what is sensible there, or impact alone would make it lose.
+    """
 
     shares: tuple[float, ...]
     """Of the orders, in their order."""
@@ -38,7 +43,8 @@ class RandomAlike:
         n, limits = len(obs), np.cumsum(self.shares)
         kinds = np.searchsorted(limits, state.random(n) * limits[-1], side="right")
         places = state.integers(len(PERPS), size=n)
-        return np.stack([kinds, places, np.full(n, self.size)], axis=1).astype(np.int64)
+        sizes = np.where(np.isin(kinds, _BETS), min(self.size, BET), self.size)
+        return np.stack([kinds, places, sizes], axis=1).astype(np.int64)
 
 
 def rivals(habits: Habits) -> Mapping[str, Rival]:
