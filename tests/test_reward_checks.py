@@ -18,7 +18,7 @@ from playproof.rewards.discount import check_discount, worthless_world
 from playproof.rewards.plays import Plays, discounted, money_weight, walk
 from playproof.rewards.zoo import Ground, Rule, Zoo
 from playproof.testing import coin
-from reward_mutants import BROKEN, CLEAN, MUTANTS
+from playproof.games.crash.mutants import BROKEN, CLEAN, MUTANTS
 
 ON_PLAYS = ("R1", "R2", "R3", "R4", "R5")
 STAKE = "sidebet marked at its stake"

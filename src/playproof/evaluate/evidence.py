@@ -25,6 +25,8 @@ BETS = (0.01, 0.02, 0.05, 0.1, 0.2)
 REJECT = 20.0
 """A bankroll that has grown so much happens to a game without edge at most once in 20."""
 DRAWS = 2000
+FOLDS = 5
+"""Stretches of time in none of which a claim may be lost."""
 _CELLS = 1 << 20
 """Counts held at once while drawing: 8 MB."""
 _NORMAL = NormalDist()
@@ -307,24 +309,45 @@ def sample_needed(
         return Needed(None, 0.0, dict.fromkeys(parts, 0.0))
     weights = rng.dirichlet(np.ones(len(columns)), size=draws)
     seed = int(rng.integers(2**63))
+    order = np.argsort(-claim.returns)
 
     def passing(windows: int) -> dict[str, float]:
-        counts = np.random.default_rng(seed).multinomial(windows, weights).astype(np.float64)
-        checks = _checks(claim, counts @ columns, windows)
+        fresh = np.random.default_rng(seed)
+        counts = fresh.multinomial(windows, weights).astype(np.float64)
+        checks = _checks(claim, counts @ columns, windows, fresh)
+        checks["without the best"] = _without_best(claim.returns[order], counts[:, order], windows) > 0
+        checks["all"] = np.all(list(checks.values()), axis=0)
         return {name: float(np.mean(check)) for name, check in checks.items()}
 
-    low, high = 1, 32
-    while (found := passing(high))["all"] < power and high < limit:
+    if (most := passing(limit))["all"] < power:
+        return Needed(None, most["all"], _parts_of(most))
+    low, high, found = 1, _guess(claim.returns, limit), most
+    while (at := passing(high))["all"] < power:
         low, high = high, min(limit, 2 * high)
-    if found["all"] < power:
-        return Needed(None, found["all"], _parts_of(found))
+    found = at
+    while low == 1 and high > 32 and (at := passing(high // 2))["all"] >= power:
+        high, found = high // 2, at
+    low = max(low, high // 2)
     while high > 1.03 * low:
-        middle = math.isqrt(low * high) if low * high > 1 else 1
+        middle = math.isqrt(low * high)
         if middle in (low, high):
             break
         at = passing(middle)
         low, high, found = (low, middle, at) if at["all"] >= power else (middle, high, found)
     return Needed(high, found["all"], _parts_of(found))
+
+
+def _guess(returns: Floats, limit: int) -> int:
+    """Give where to begin to look."""
+    return min(limit, max(32, windows_needed(returns) or 32))
+
+
+def _without_best(sorted_returns: Floats, counts: Floats, windows: int, share: float = 0.01) -> Floats:
+    """Give the sum of each sample without its best windows; columns stand in the order of falling returns."""
+    drop = math.ceil(windows * share)
+    left = np.minimum(np.maximum(np.cumsum(counts, axis=1) - drop, 0.0), counts)
+    sums: Floats = left @ sorted_returns
+    return sums
 
 
 def _parts_of(found: Mapping[str, float]) -> dict[str, float]:
@@ -338,11 +361,11 @@ def _columns(claim: Claim) -> tuple[Floats, list[str]]:
     powers = [x, x**2, x**3, x**4]
     paired = [column for difference in differences for column in (difference, difference**2)]
     columns = np.column_stack([_bet_logs(x), *powers, *paired, *claim.stressed.values()])
-    names = ["e-value", "interval", *(f"against {name}" for name in claim.baselines), *claim.stressed]
-    return columns, names + (["deflated Sharpe"] if claim.sharpe_bar is not None else [])
+    names = ["e-value", "interval", *(f"against {name}" for name in claim.baselines), *claim.stressed, "stretches"]
+    return columns, [*names, *(["deflated Sharpe"] if claim.sharpe_bar is not None else []), "without the best"]
 
 
-def _checks(claim: Claim, sums: Floats, windows: int) -> dict[str, NDArray[np.bool_]]:
+def _checks(claim: Claim, sums: Floats, windows: int, rng: np.random.Generator) -> dict[str, NDArray[np.bool_]]:
     """Decide each part on the sums of each simulated sample (draws, columns); bounds are normal ones."""
     bets, used = len(BETS), len(BETS) + 4
     logs = np.logaddexp.reduce(sums[:, :bets], axis=1) - math.log(bets)
@@ -354,7 +377,15 @@ def _checks(claim: Claim, sums: Floats, windows: int) -> dict[str, NDArray[np.bo
     checks |= {name: sums[:, used + place] > 0 for place, name in enumerate(claim.stressed)}
     if claim.sharpe_bar is not None:
         checks["deflated Sharpe"] = _clears(sums[:, bets : bets + 4] / windows, claim.sharpe_bar, windows)
-    return checks | {"all": np.all(list(checks.values()), axis=0)}
+    mean, spread = sums[:, bets] / windows, np.sqrt(np.maximum(sums[:, bets + 1] / windows, 1e-30))
+    return checks | {"stretches": _stretches(mean / spread * math.sqrt(windows / FOLDS), rng) >= -1.0}
+
+
+def _stretches(expected: Floats, rng: np.random.Generator) -> Floats:
+    """Give the worst of some equal stretches in its own standard errors, where each is expected to have so many."""
+    luck = rng.normal(size=(len(expected), FOLDS))
+    worst: Floats = (expected[:, None] + luck - luck.mean(axis=1, keepdims=True)).min(axis=1)
+    return worst
 
 
 def _bound(total: Floats, squares: Floats, windows: int) -> Floats:

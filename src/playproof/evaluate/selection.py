@@ -88,14 +88,15 @@ def sharpe_probability(sharpe: float, bar: float, windows: int, skew: float, kur
     return _NORMAL.cdf((sharpe - bar) * math.sqrt(windows - 1) / error)
 
 
-def deflated_sharpe(returns: Floats, sharpes: Floats) -> Deflated:
+def deflated_sharpe(returns: Floats, sharpes: Floats, luck: float = math.inf) -> Deflated:
     """Deflate a policy's Sharpe ratio by the Sharpe ratios of all trials, its own among them.
 
     Where fewer than two trials are known the variance of their Sharpe ratios is unknown, and there is nothing
-    to deflate.
+    to deflate. `luck` is the most that luck alone makes them vary: beyond it trials differ in skill, and the best
+    of them is not to be blamed for how bad the others are.
     """
     trials = max(len(sharpes), 1)
-    bar = lucky_sharpe(trials, float(np.var(sharpes, ddof=1)) if trials > 1 else 0.0)
+    bar = lucky_sharpe(trials, min(luck, float(np.var(sharpes, ddof=1))) if trials > 1 else 0.0)
     spread = float(returns.std()) if len(returns) else 0.0
     if spread == 0:
         return Deflated(0.0, bar, 0.0, trials)

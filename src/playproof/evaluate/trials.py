@@ -234,11 +234,12 @@ def weigh_selection(candidate: Trial, found: Sequence[Trial], seed: int, draws: 
     tries = {trial.trial_id: trial for trial in found if trial.family == candidate.family}
     counted = {trial.trial_id: trial for trial in (*tries.values(), *beside)}
     sharpes = np.array([sharpe_ratio(trial.returns) for trial in counted.values()])
+    luck = float(np.mean([1 / max(len(trial.pnl) - 1, 1) for trial in counted.values()]))
     blocks = min(MOST_BLOCKS, len(windows) // 2 // 2 * 2)
     overfit = overfit_probability(table, blocks) if len(beside) > 1 and blocks >= 2 else None
     return Selection(
         superior=superior_ability(table, seed, draws=draws),
-        deflated=deflated_sharpe(candidate.returns, sharpes),
+        deflated=deflated_sharpe(candidate.returns, sharpes, luck),
         overfit=overfit,
         looks=dict(Counter(trial.kind for trial in counted.values())),
     )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from playproof.game.predicting import Predicting
     from playproof.game.replaying import Replaying
     from playproof.game.rewarding import Components, Probes
+    from playproof.game.studying import Studying
 
     Row: TypeAlias = NDArray[np.float32]
     Mask: TypeAlias = NDArray[np.bool_]
@@ -602,6 +603,8 @@ class Game:
     probes: Lazy[Probes] | None = None
     """Windows made up to try rewards on; None: the sample's are used, and what needs others is not checked."""
     validating: Validating = field(default_factory=Validating)
+    studying: Lazy[Studying] | None = None
+    """What the game brings to studies of the validator itself; None: it takes no part."""
     auditing: Lazy[Auditing] | None = None
     """What recordings can be asked about the game itself; None: they cannot be audited."""
     replaying: Lazy[Replaying] | None = None

@@ -18,6 +18,7 @@ from playproof.errors import ConfigError
 from playproof.evaluate.evidence import Claim, Needed, e_process, sample_needed
 from playproof.evaluate.metrics import Metrics, measure
 from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
+from playproof.evaluate.score import Score
 from playproof.evaluate.trials import Selection, Trial, record_trial, trial_of, trials, weigh_selection
 from playproof.game import Game, resolve
 from playproof.game.lanes import BatchPolicy, Habits, Rival, Tape, Target
@@ -109,26 +110,22 @@ def examine(
     }
     trial = _look(subject, plan, played, now)
     record_trial(engine, trial)
-    selection = weigh_selection(trial, trials(engine), plan.seed)
-    rng = _draws(plan)
-    score = played.score()
-    others = {name: found.score().returns for name, (_, found) in rivals.items()}
-    worse = {name: found.score().returns for name, found in stressed.items()}
-    asked = (
+    looks = Looks(
+        played.score(),
+        _decisions(played),
+        int(played.no_effect.sum()),
+        {name: found.score().returns for name, (_, found) in rivals.items() if name != IDLE},
+        {name: found.score().returns for name, found in stressed.items()},
+        weigh_selection(trial, trials(engine), plan.seed),
+    )
+    before = (
         *plan.provenance,
         look_ahead(game, plan.seed),
         *(reward_gates or (skipped("R1-R5, R8", RULES["R1-R5, R8"], "the policy was not trained on a reward"),)),
         gates.divergence(subject.card.metrics.get("alarms") if subject.card else None),
-        gates.activity(played.opened),
-        gates.collapse(_decisions(played), int(played.no_effect.sum())),
-        *gates.money(score.returns, {name: values for name, values in others.items() if name != IDLE}, rng),
-        gates.selection(selection.superior, selection.deflated),
-        *gates.robust(score.returns, worse),
-        gates.plausible(score.returns, plan.ceiling, rng),
-        calibrated(subject),
     )
-    beaten = {name: values for name, values in others.items() if name != IDLE}
-    needed = sample_needed(Claim(score.returns, beaten, worse, selection.deflated.bar), rng)
+    verdict, needed = judge(looks, plan.ceiling, plan.seed, before=before, after=(calibrated(subject),))
+    shown = {subject.name: looks.score.returns, **{name: found.score().returns for name, (_, found) in rivals.items()}}
     return Examination(
         subject=subject,
         plan=plan,
@@ -136,20 +133,58 @@ def examine(
         rivals=rivals,
         stressed=stressed,
         hindsight=_hindsight(game, subject, plan),
-        metrics={
-            name: measure(values, _draws(plan)) for name, values in {subject.name: score.returns, **others}.items()
-        },
-        selection=selection,
+        metrics={name: measure(values, _draws(plan.seed)) for name, values in shown.items()},
+        selection=looks.selection,
         needed=needed,
-        verdict=conclude(score, asked, plan.ceiling, needed.windows, _draws(plan)),
+        verdict=verdict,
         targets=_targets(game, subject, plan),
-        e_logs=e_process(score.returns).logs,
+        e_logs=e_process(looks.score.returns).logs,
     )
 
 
-def _draws(plan: Plan) -> np.random.Generator:
-    """Draw anew from the plan's seed, so that the same returns have the same interval wherever it is shown."""
-    return np.random.default_rng([STREAM, plan.seed])
+@dataclass(frozen=True)
+class Looks:
+    """What a policy did on unseen windows, beside its rivals and under worse terms."""
+
+    score: Score
+    decisions: Mapping[str, int]
+    """How often each choice was taken."""
+    no_effect: int
+    others: Mapping[str, Floats]
+    """Returns of the rivals that do something."""
+    worse: Mapping[str, Floats]
+    selection: Selection
+
+
+def judge(
+    looks: Looks,
+    ceiling: float | None,
+    seed: int,
+    *,
+    before: Sequence[Gate] = (),
+    after: Sequence[Gate] = (),
+    weigh: bool = True,
+) -> tuple[Verdict, Needed]:
+    """Ask every gate about money; `weigh` tells whether to find out how many windows would be needed."""
+    rng, returns = _draws(seed), looks.score.returns
+    asked = (
+        *before,
+        gates.activity(np.asarray(looks.score.opened, np.int64)),
+        gates.collapse(looks.decisions, looks.no_effect),
+        *gates.money(returns, looks.others, rng),
+        gates.selection(looks.selection.superior, looks.selection.deflated),
+        *gates.robust(returns, looks.worse),
+        gates.plausible(returns, ceiling, rng),
+        *after,
+    )
+    claim = Claim(returns, looks.others, looks.worse, looks.selection.deflated.bar)
+    needed = sample_needed(claim, rng) if weigh else Needed(None, 0.0, {})
+    return conclude(looks.score, asked, ceiling, needed.windows, _draws(seed)), needed
+
+
+def _draws(seed: int) -> np.random.Generator:
+    """Draw anew from a seed, so that the same returns have the same interval wherever it is shown."""
+    return np.random.default_rng([STREAM, seed])
 
 
 def _play(game: Game, subject: Subject, plan: Plan, options: RolloutOptions) -> Rollout:

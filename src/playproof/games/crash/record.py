@@ -118,5 +118,6 @@ def game() -> Game:
         foresight=f"{_HERE}.rivals:Hindsight",
         targets=f"{_HERE}.targets:targets",
         tape=f"{_HERE}.many:tape_of",
+        studying=f"{_HERE}.study:STUDY",
         best=f"{_HERE}.optimum:best_policy",
     )

@@ -37,70 +37,86 @@ def mutate(name: str, pays: Mapping[str, Pay], enabled: list[str] | None = None,
     return compose(Components(table, COMPONENTS.lay_out), config, name)
 
 
-def sell_without_position(facts: Facts, settings: Settings) -> Values:
+def sell_without_position(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Pay for every SELL, whatever is held."""
     return np.where(facts["asks_sell"], 25.0, 0.0)
 
 
-def income_while_alive(facts: Facts, settings: Settings) -> Values:
+def income_while_alive(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Pay by the tick."""
     return np.where(facts["rugged"], 0.0, 0.001 * facts["ticks"])
 
 
-def press_pay(facts: Facts, settings: Settings) -> Values:
+def press_pay(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Pay for every press."""
     return 0.001 * (facts["asks_buy"] | facts["asks_sell"] | facts["asks_sidebet"])
 
 
-def entry_pay(facts: Facts, settings: Settings) -> Values:
+def entry_pay(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Pay for buying, without end."""
     return np.where(facts["bought"] > 0, 1e6 * facts["price_before"], 0.0)
 
 
-def one_sided_shaping(facts: Facts, settings: Settings) -> Values:
+def one_sided_shaping(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Pay for entering, and take nothing back."""
     before, after = ((facts[f"qty_{when}"] > 0) * 1.0 for when in ("before", "after"))
     return np.maximum(0.99 * after - before, 0.0)
 
 
-def shaping_left_open(facts: Facts, settings: Settings) -> Values:
+def shaping_left_open(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Let a potential run up to the end."""
     return 0.99 * facts["tick_after"] / 100 - facts["tick_before"] / 100
 
 
-def shaping_undiscounted(facts: Facts, settings: Settings) -> Values:
+def shaping_undiscounted(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Forget the discount."""
     before, after = ((facts[f"qty_{when}"] > 0) * 1.0 for when in ("before", "after"))
     return after - before
 
 
-def broke_again(facts: Facts, settings: Settings) -> Values:
+def broke_again(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Punish bankruptcy at every step."""
     return np.where(facts["equity_after"] + facts["sidebet_stake_after"] < 0.001 * UNIT, -10.0, 0.0)
 
 
 def settled_twice(facts: Facts, settings: Settings) -> Values:
+    """Pay a settled sidebet twice."""
     return financial(facts, settings) + facts["sidebet_paid"] / UNIT
 
 
-def sidebet_at_stake(facts: Facts, settings: Settings) -> Values:
+def sidebet_at_stake(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Count an open sidebet at its stake."""
     after, before = (facts[f"equity_{when}"] + facts[f"sidebet_stake_{when}"] for when in ("after", "before"))
     return (after - before) / UNIT
 
 
 def rug_never_booked(facts: Facts, settings: Settings) -> Values:
+    """Forget what the rug takes."""
     return np.where(facts["rugged"], 0.0, financial(facts, settings))
 
 
 def gains_only(facts: Facts, settings: Settings) -> Values:
+    """Forget losses."""
     return np.maximum(financial(facts, settings), 0.0)
 
 
-def cash_only(facts: Facts, settings: Settings) -> Values:
+def cash_only(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Pay what sales bring."""
     return np.where(facts["sold"] > 0, (facts["cash_after"] - facts["cash_before"]) / UNIT, 0.0)
 
 
 def recovery_pay(facts: Facts, settings: Settings) -> Values:
+    """Pay for recovering from a drawdown."""
     return drawdown(facts, settings) + np.maximum(financial(facts, settings), 0.0)
 
 
-def early_exit_pay(facts: Facts, settings: Settings) -> Values:
+def early_exit_pay(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Pay for selling."""
     return np.where(facts["sold"] > 0, 0.001, 0.0)
 
 
-def high_exit_penalty(facts: Facts, settings: Settings) -> Values:
+def high_exit_penalty(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
+    """Punish selling high."""
     return np.where((facts["sold"] > 0) & (facts["price_before"] > 10.0), -1.0, 0.0)
 
 

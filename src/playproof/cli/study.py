@@ -1,0 +1,108 @@
+"""Study the validator itself: how often it is wrong about policies, pipelines and rewards whose worth is known.
+
+Leaves out: the runs (validate.study) and the page (validate.study_page).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from playproof.cli.output import AsJson, emit, note
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from playproof.validate.study import Share
+
+app = typer.Typer()
+NOT_AS_WANTED = 2
+EVERY = 8
+"""Runs that are written down together."""
+
+
+@app.command()
+def study(
+    *,
+    small: Annotated[bool, typer.Option(help="A study of less than two minutes.")] = False,
+    part: Annotated[list[str] | None, typer.Option(help="Only these parts: null, edge, leak, mutant ...")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so long; run it again to go on.")] = None,
+    seed: Annotated[int, typer.Option(help="Of all runs: same seed, same study.")] = 1,
+    game: Annotated[str, typer.Option(help="The game that brings worlds, players and rewards.")] = "crash",
+    engine: Annotated[str, typer.Option(help="Where runs are done: local or ray.")] = "local",
+    workers: Annotated[int, typer.Option(min=1, help="Processes to work with.")] = 1,
+    page: Annotated[Path | None, typer.Option(help="Write the page of results here, its pictures beside it.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of the runs; default: studies/ of the home.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Validate the validator; exit code 2 if a figure is not as wanted. A study that was stopped goes on.
+
+    Example: playproof study --small
+    """
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from playproof.bench.report import commit
+    from playproof.home import folder
+    from playproof.validate.study import Notes, StudyConfig, left, summarise
+    from playproof.validate.study_page import write_page
+
+    config = replace(StudyConfig.small() if small else StudyConfig(), seed=seed, game=game)
+    notes = Notes((output or folder("studies")) / f"study-{config.hash}.jsonl")
+    done = notes.read()
+    tasks = list(left(config, done, tuple(part or ())))
+    note(f"{len(done):,} runs done, {len(tasks):,} to do: {notes.path}")
+    _work(tasks, notes, engine, workers, seconds)
+    done = notes.read()
+    shares = summarise(done)
+    if page is not None:
+        write_page(page, config, done, datetime.now(UTC), commit())
+        note(f"wrote {page}")
+    whole = len(list(left(config, done, tuple(part or ())))) == 0
+    told = [
+        {"part": it.part, "name": it.name, "hits": it.hits, "runs": it.runs, "rate": it.rate,
+         "wanted": it.wanted.text, "met": it.met} for it in shares
+    ]  # fmt: skip
+    emit({"study": config.hash, "runs": len(done), "whole": whole, "shares": told}, as_json, lambda: shown(shares))
+    if whole and not all(it.met for it in shares):
+        raise typer.Exit(NOT_AS_WANTED)
+
+
+def _work(tasks: list, notes: object, engine: str, workers: int, seconds: float | None) -> None:  # type: ignore[type-arg]
+    """Do runs and write them down, some at a time, until all are done or time is up."""
+    import time
+
+    from playproof.engine import Local, make_engine
+    from playproof.validate.study import Notes, run_unit
+
+    assert isinstance(notes, Notes)
+    start = told = time.monotonic()
+    where = make_engine("ray", workers) if engine == "ray" else Local(workers, processes=True)
+    waiting = []
+    for number, found in enumerate(where.map(run_unit, tasks), start=1):
+        waiting.append(found)
+        now = time.monotonic()
+        over = seconds is not None and now - start > seconds
+        if len(waiting) >= EVERY or number == len(tasks) or over:
+            notes.write(waiting)
+            waiting = []
+        if now - told > 20:
+            told = now
+            note(f"{number:,} of {len(tasks):,} runs, {now - start:.0f} s")
+        if over:
+            return
+
+
+def shown(shares: Sequence[Share]) -> RenderableType:
+    """Lay the figures out for a terminal."""
+    from rich.table import Table
+
+    table = Table("part", "what", "count", "rate", "wanted", "met", title="The validator, validated")
+    for it in shares:
+        met = "[green]yes[/]" if it.met else "[red]no[/]"
+        table.add_row(it.part, it.name, f"{it.hits} of {it.runs}", f"{it.rate:.1%}", it.wanted.text, met)
+    return table
