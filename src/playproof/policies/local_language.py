@@ -104,7 +104,7 @@ class LocalModel:
                 told = self.model(input_ids=step, past_key_values=cache, use_cache=True)
                 cache = told.past_key_values
                 own = torch.log_softmax(told.logits[0, -1].float(), -1)
-                token = _draw(own, sampling, generator)
+                token = draw_token(own, sampling, generator)
                 ids.append(token)
                 logprobs.append(float(own[token]))
                 if token in self._ends:
@@ -122,7 +122,7 @@ class LocalModel:
         return ends | {self.tokenizer.eos_token_id, self.tokenizer.convert_tokens_to_ids("<|im_end|>")} - {None}
 
 
-def _draw(own: Any, sampling: Sampling, generator: Any) -> int:
+def draw_token(own: Any, sampling: Sampling, generator: Any) -> int:
     """Draw a token from log-probabilities (vocabulary,)."""
     import torch
 

@@ -1,0 +1,326 @@
+"""Chat completions as OpenAI has them, in front of a model that answers many chats at once.
+
+`POST /v1/chat/completions` with streams, log-probabilities and, as vLLM has it, `return_token_ids`; `GET /v1/models`,
+`GET /healthz`. Errors have OpenAI's form: 400 what is wrong with a request, 401 without the key, 404 another model, 429
+too many waiting chats. What the interface knows and this server does not do (tools, images, formats) is refused rather
+than read over. Leaves out: computing (batching).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from playproof.errors import ConfigError, PlayproofError
+from playproof.policies.batched_language import BatchedModel, Chat, Piece
+from playproof.policies.local_language import Sampling
+from playproof.serve.batching import Broken, Busy, Ticket, Worker
+
+ANY_NAME = ("", "default")
+"""Names that stand for whatever model is served."""
+POLL_SECONDS = 0.25
+"""How often it is looked whether a client that waits for a whole answer has gone."""
+MOST_ANSWERS = 8
+
+
+class TextPart(BaseModel):
+    """One part of a message that is a list."""
+
+    type: Literal["text"]
+    text: str = Field(max_length=200_000)
+
+
+class ChatMessage(BaseModel):
+    """One message of a chat."""
+
+    role: Literal["system", "user", "assistant", "developer"]
+    content: Annotated[str, Field(max_length=200_000)] | list[TextPart]
+
+    def plain(self) -> dict[str, str]:
+        """Give role and text as the model's template knows them."""
+        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return {"role": "system" if self.role == "developer" else self.role, "content": text}
+
+
+class StreamOptions(BaseModel):
+    """What a stream carries beside its pieces."""
+
+    include_usage: bool = False
+
+
+class ChatRequest(BaseModel):
+    """What a client asks."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str = ""
+    messages: list[ChatMessage] = Field(min_length=1, max_length=200)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    temperature: float = Field(default=1.0, ge=0, le=2)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    n: int = Field(default=1, ge=1, le=MOST_ANSWERS)
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    logprobs: bool = False
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    return_token_ids: bool = False
+    tools: None = None
+    functions: None = None
+    audio: None = None
+    response_format: None = None
+    logit_bias: None = None
+    frequency_penalty: Literal[0] | None = None
+    presence_penalty: Literal[0] | None = None
+
+    def sampling(self, most: int, number: int) -> Sampling:
+        """Give how answer `number` is drawn, of at most so many tokens."""
+        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        wanted = self.max_completion_tokens or self.max_tokens
+        if wanted is not None and wanted > most:
+            raise ConfigError(f"expected an answer of at most {most} tokens, found max_tokens {wanted}")
+        seed = None if self.seed is None else self.seed + number
+        limit = wanted or min(Sampling.max_tokens, most)
+        return Sampling(limit, self.temperature, self.top_p, seed, tuple(it for it in stop if it))
+
+
+def problem(status: int, message: str, kind: str, code: str | None = None) -> JSONResponse:
+    """Write an error in OpenAI's form."""
+    told = {"message": message, "type": kind, "param": None, "code": code}
+    return JSONResponse({"error": told}, status, {"Retry-After": "1"} if status in (429, 503) else None)
+
+
+def create_app(worker: Worker) -> FastAPI:
+    """Make the application around a model."""
+    app = FastAPI(title="playproof", docs_url=None, redoc_url=None)
+    _handle_errors(app)
+    model = worker.model
+
+    @app.get("/v1/models")
+    def models() -> dict[str, Any]:
+        return {"object": "list", "data": [_model(model)]}
+
+    @app.get("/v1/models/{name:path}", response_model=None)
+    def one_model(name: str) -> dict[str, Any] | JSONResponse:
+        return _model(model) if name == model.name else _unknown(model, name)
+
+    @app.get("/healthz")
+    def health() -> dict[str, Any]:
+        return {"status": "ok", "model": model.name, "load": worker.load}
+
+    @app.post("/v1/chat/completions", response_model=None)
+    async def complete(asked: ChatRequest, request: Request) -> JSONResponse | StreamingResponse:
+        if asked.model not in (model.name, *ANY_NAME):
+            return _unknown(model, asked.model)
+        tickets = _submit(worker, asked)
+        told = _Told(model, asked, tickets)
+        if asked.stream:
+            return StreamingResponse(_stream(worker, told), media_type="text/event-stream")
+        await _whole(worker, told, request)
+        return JSONResponse(told.completion())
+
+    return app
+
+
+def _handle_errors(app: FastAPI) -> None:
+    @app.exception_handler(RequestValidationError)
+    def unreadable(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        place = ".".join(str(it) for it in first["loc"][1:])
+        return problem(400, f"{place}: {first['msg']}", "invalid_request_error")
+
+    @app.exception_handler(HTTPException)
+    def refused(_: Request, error: HTTPException) -> JSONResponse:
+        return problem(error.status_code, str(error.detail), "invalid_request_error")
+
+    @app.exception_handler(PlayproofError)
+    def failed(_: Request, error: PlayproofError) -> JSONResponse:
+        if isinstance(error, Busy):
+            return problem(429, str(error), "rate_limit_error", "busy")
+        if isinstance(error, Broken):
+            return problem(503, str(error), "server_error", "model_failed")
+        return problem(400, str(error), "invalid_request_error")
+
+
+def _model(model: BatchedModel) -> dict[str, Any]:
+    return {"id": model.name, "object": "model", "created": 0, "owned_by": "playproof"}
+
+
+def _unknown(model: BatchedModel, name: str) -> JSONResponse:
+    message = f"expected the model {model.name!r}, found {name[:80]!r}"
+    return problem(404, message, "invalid_request_error", "model_not_found")
+
+
+def _submit(worker: Worker, asked: ChatRequest) -> list[Ticket]:
+    """Let every answer of a request wait for its place; all of them or none."""
+    messages = [it.plain() for it in asked.messages]
+    tops = (asked.top_logprobs or 0) if asked.logprobs else 0
+    most = worker.limits.max_tokens
+    chats = [worker.model.open(messages, asked.sampling(most, at), tops) for at in range(asked.n)]
+    tickets: list[Ticket] = []
+    loop = asyncio.get_running_loop()
+    try:
+        for chat in chats:
+            tickets.append(worker.submit(chat, loop))
+    except Busy:
+        for ticket in tickets:
+            worker.cancel(ticket)
+        raise
+    return tickets
+
+
+async def _whole(worker: Worker, told: _Told, request: Request) -> None:
+    """Wait for whole answers; give them up if the client goes away or it takes too long."""
+    waiting = asyncio.gather(*(_drain(ticket) for ticket in told.tickets))
+    end = time.monotonic() + worker.limits.seconds
+    try:
+        while not waiting.done():
+            await asyncio.wait([waiting], timeout=POLL_SECONDS)
+            if not waiting.done() and (time.monotonic() > end or await request.is_disconnected()):
+                raise Broken(f"expected an answer within {worker.limits.seconds:g} s and a client that waits for it")
+        await waiting
+    finally:
+        waiting.cancel()
+        for ticket in told.tickets:
+            worker.cancel(ticket)
+
+
+async def _drain(ticket: Ticket) -> None:
+    async for _ in ticket.pieces():
+        pass
+
+
+async def _stream(worker: Worker, told: _Told) -> AsyncIterator[bytes]:
+    """Write the pieces of all answers as they come; a client that goes away ends them."""
+    try:
+        for number in range(len(told.tickets)):
+            yield _event(told.chunk(number, {"role": "assistant", "content": ""}))
+        async for number, piece in _merged(told.tickets, worker.limits.seconds):
+            yield _event(told.next_chunk(number, piece))
+        if told.asked.stream_options is not None and told.asked.stream_options.include_usage:
+            yield _event(told.head("chat.completion.chunk") | {"choices": [], "usage": told.usage()})
+        yield b"data: [DONE]\n\n"
+    except Broken as error:
+        yield _event({"error": {"message": str(error), "type": "server_error", "param": None, "code": "model_failed"}})
+    finally:
+        for ticket in told.tickets:
+            worker.cancel(ticket)
+
+
+async def _merged(tickets: list[Ticket], seconds: float) -> AsyncIterator[tuple[int, Piece]]:
+    """Give the pieces of several answers in the order in which they come."""
+    left: dict[int, AsyncIterator[Piece]] = {at: ticket.pieces() for at, ticket in enumerate(tickets)}
+    async with asyncio.timeout(seconds):
+        while left:
+            for number, pieces in list(left.items()):
+                piece = await anext(pieces, None)
+                if piece is None:
+                    del left[number]
+                else:
+                    yield number, piece
+
+
+def _event(told: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
+
+
+class _Told:
+    """What is written of the answers to one request."""
+
+    def __init__(self, model: BatchedModel, asked: ChatRequest, tickets: list[Ticket]) -> None:
+        self.model, self.asked, self.tickets = model, asked, tickets
+        self.id, self.created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
+        self._sent = [0] * len(tickets)
+        self._shown = [0] * len(tickets)
+
+    def head(self, kind: str) -> dict[str, Any]:
+        """Give what every message begins with."""
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
+
+    def usage(self) -> dict[str, int]:
+        """Count the tokens."""
+        prompt = len(self.tickets[0].chat.prompt)
+        answers = sum(len(it.chat.pieces) for it in self.tickets)
+        return {"prompt_tokens": prompt, "completion_tokens": answers, "total_tokens": prompt + answers}
+
+    def completion(self) -> dict[str, Any]:
+        """Give whole answers."""
+        told = self.head("chat.completion") | {
+            "choices": [self._choice(at, it.chat) for at, it in enumerate(self.tickets)],
+            "usage": self.usage(),
+        }
+        if self.asked.return_token_ids:
+            told["prompt_token_ids"] = list(self.tickets[0].chat.prompt)
+        return told
+
+    def _choice(self, number: int, chat: Chat) -> dict[str, Any]:
+        choice: dict[str, Any] = {
+            "index": number,
+            "message": {"role": "assistant", "content": self.model.text(chat), "refusal": None},
+            "finish_reason": chat.pieces[-1].finish,
+            "logprobs": self._logprobs(chat.pieces),
+        }
+        if self.asked.return_token_ids:
+            choice["token_ids"] = list(chat.token_ids)
+        return choice
+
+    def _logprobs(self, pieces: list[Piece]) -> dict[str, Any] | None:
+        if not self.asked.logprobs:
+            return None
+        rows = [
+            self._token(piece.token_id, piece.logprob)
+            | {"top_logprobs": [self._token(token, value) for token, value in piece.tops]}
+            for piece in pieces
+        ]
+        return {"content": rows, "refusal": None}
+
+    def _token(self, token: int, value: float) -> dict[str, Any]:
+        text = self.model.token_text(token)
+        return {"token": text, "logprob": value, "bytes": list(text.encode("utf-8", "replace"))}
+
+    def chunk(self, number: int, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+        """Give one message of a stream."""
+        choice: dict[str, Any] = {"index": number, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return self.head("chat.completion.chunk") | {"choices": [choice]}
+
+    def next_chunk(self, number: int, piece: Piece) -> dict[str, Any]:
+        """Give the message of one more token: what can be shown of it, and its log-probability."""
+        self._sent[number] += 1
+        pieces = self.tickets[number].chat.pieces[: self._sent[number]]
+        text = self._showable(number, pieces, piece.finish is not None)
+        delta = {"content": text[self._shown[number] :]}
+        self._shown[number] = max(self._shown[number], len(text))
+        told = self.chunk(number, delta, piece.finish)
+        told["choices"][0]["logprobs"] = self._logprobs([piece])
+        if self.asked.return_token_ids:
+            told["choices"][0]["token_ids"] = [piece.token_id]
+            if self._sent[number] == 1:
+                told["prompt_token_ids"] = list(self.tickets[number].chat.prompt)
+        return told
+
+    def _showable(self, number: int, pieces: list[Piece], last: bool) -> str:
+        """Give the text that will not change any more: no half characters, no beginning of a stop text."""
+        chat = self.tickets[number].chat
+        text = self.model.text(Chat(chat.prompt, chat.sampling, pieces=pieces))
+        if last:
+            return text
+        text = text.rstrip("\ufffd")
+        held = max((_overlap(text, stop) for stop in chat.sampling.stop), default=0)
+        return text[: len(text) - held]
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Give how many of the last characters could be the beginning of a stop text."""
+    return next((size for size in range(min(len(text), len(stop)), 0, -1) if text.endswith(stop[:size])), 0)

@@ -1,0 +1,99 @@
+"""Serve a checkpoint: a language model as chats, a policy of numbers as /act, behind one door.
+
+Leaves out: what is served (chat, acting).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from starlette.types import ASGIApp
+
+from playproof.errors import ConfigError
+from playproof.policies.checkpoint import CARD
+from playproof.record.access import Door, Entrance, Limits, Tokens, check_address, is_loopback
+from playproof.record.listening import bind
+from playproof.serve.batching import ServeLimits, Worker
+
+READY_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Served:
+    """An application that is ready to listen."""
+
+    name: str
+    kind: str
+    """chat or act."""
+    app: ASGIApp
+    close: Callable[[], None] = field(default=lambda: None)
+
+
+def prepare(checkpoint: str, limits: ServeLimits | None = None, name: str = "") -> Served:
+    """Load a checkpoint's folder, a model's folder or a model by name, and make its application."""
+    card = Path(checkpoint) / CARD
+    if card.exists() and _kind(card) != "language":
+        from playproof.serve.acting import create_app
+
+        return Served(Path(checkpoint).name, "act", create_app(Path(checkpoint)))
+    return _chats(checkpoint, limits or ServeLimits(), name)
+
+
+def _kind(card: Path) -> str:
+    try:
+        return str(json.loads(card.read_text(encoding="utf-8")).get("kind"))
+    except (OSError, ValueError, AttributeError) as error:
+        raise ConfigError(f"expected the card of a checkpoint at {card}, found: {error}") from None
+
+
+def _chats(checkpoint: str, limits: ServeLimits, name: str) -> Served:
+    from playproof.policies.batched_language import BatchedModel
+    from playproof.serve.chat import create_app
+    from playproof.train.language_model import load_language_model
+
+    found = load_language_model(checkpoint)
+    named = name or (found.version if found.card is not None else Path(found.name).name)
+    worker = Worker(BatchedModel(named, found.model, found.tokenizer, found.ends), limits)
+    return Served(named, "chat", create_app(worker), worker.close)
+
+
+def behind_door(app: ASGIApp, host: str, key: str | None) -> ASGIApp:
+    """Put an application behind a door that asks for the key; refuse an address that others reach without one."""
+    tokens = Tokens(record=key)
+    check_address(host, tokens)
+    limits = Limits(bytes=4 << 20, rate=500.0, burst=1_000.0)
+    return Entrance(app, Door(tokens, limits, is_loopback(host), lambda _method, _path: "record"))
+
+
+@contextmanager
+def serving(served: Served, host: str = "127.0.0.1", port: int = 0, key: str | None = None) -> Iterator[str]:
+    """Serve in a thread; give the address, and stop on the way out."""
+    import uvicorn
+
+    app = behind_door(served.app, host, key)
+    with bind(host, port) as taken:
+        config = uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
+        thread.start()
+        try:
+            _wait(lambda: server.started)
+            yield f"http://{host}:{taken.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+            served.close()
+
+
+def _wait(started: Callable[[], bool]) -> None:
+    end = time.monotonic() + READY_SECONDS
+    while not started():
+        if time.monotonic() > end:
+            raise ConfigError(f"expected the server to start within {READY_SECONDS:.0f} s, found it silent")
+        time.sleep(0.01)
