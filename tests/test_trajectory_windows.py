@@ -264,17 +264,30 @@ def test_the_arenas_commands(home: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert main(["arena", "trajectories", "show", "nobody"]) == 1
 
 
-def test_the_typescript_client_is_read_back(project: Path, tmp_path: Path) -> None:
+def find_node() -> str:
+    """Give the system's Node, or the one that comes inside Playwright."""
     from shutil import which
 
+    found = which("node")
+    if found is None:
+        reason = "TYPESCRIPT TEST NOT RUN: neither node nor playwright, which brings one, is installed"
+        driver = pytest.importorskip("playwright._impl._driver", reason=reason)
+        found = driver.compute_driver_executable()[0]
+    return str(found)
+
+
+@pytest.mark.parametrize("on_path", [True, False])
+def test_the_typescript_client_is_read_back(
+    project: Path, tmp_path: Path, on_path: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from playproof.record.access import Door, Tokens
     from playproof.record.trajectories import TrajectoryRecorder
     from playproof.record.trajectory_http import trajectory_api
     from test_trajectory_http import Running
 
-    node = which("node")
-    if node is None:
-        pytest.skip("TYPESCRIPT TEST NOT RUN: node is not installed")
+    if not on_path:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    node = find_node()
     folder = project / "examples" / "typescript-recorder"
     subprocess.run([node, folder / "erase.mjs", tmp_path / "out"], check=True, timeout=60)
     url, tokens = f"sqlite:///{tmp_path / 'ts.db'}", Tokens("t" * 32, "v" * 32)
