@@ -6,22 +6,24 @@ Leaves out: the methods (playproof.train).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from playproof.cli.output import progress
-from playproof.errors import ConfigError
+from playproof.cli.output import note, progress
+from playproof.errors import ConfigError, InputError
 from playproof.game import Game, first, load_game, lookup
 from playproof.money import to_units
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from playproof.datasets import Transitions
+    from playproof.datasets import Dataset, Transitions
+    from playproof.train.run import Run
 
 C = TypeVar("C")
 
@@ -114,18 +116,33 @@ def _from_dataset(told: Asked) -> Lessons:
     game = load_game(manifest["game"]["name"])
     observation = first(game.observations)
     reward = manifest["reward"]
+    train, unseen = (_split(found, split, observation, told.clock) for split in ("train", "validation"))
+    if not train.actions.any():
+        note("nothing was ever chosen in this data set but waiting: were presses recorded?")
     return Lessons(
         game,
         observation,
         manifest["actions"]["name"],
         told.clock,
-        found.transitions("train", observation),
-        found.transitions("validation", observation),
+        train,
+        unseen,
         manifest["hash"],
         None,
         {"name": reward["name"], "version": reward["version"], "hash": reward.get("hash"), "failed_checks": False},
         told.stake,
     )
+
+
+def _split(dataset: Dataset, split: str, observation: str, clock: str) -> Transitions:
+    """Read a split's steps as the clock plays them, or say that there are none."""
+    from playproof.train.demonstrations import on_press_clock
+
+    steps = dataset.transitions(split, observation)
+    if not len(steps.windows):
+        raise InputError(
+            f"expected windows in split {split!r}, found none; build the data set with --split train=0.8,validation=0.2"
+        )
+    return on_press_clock(steps) if clock == "press" else steps
 
 
 def _from_play(told: Asked) -> Lessons:
@@ -157,7 +174,7 @@ def _from_play(told: Asked) -> Lessons:
 
 def with_options(config: C, options: Sequence[str] | None) -> C:
     """Change settings of a configuration by texts such as epochs=4, each read as JSON where it can be."""
-    known = {it.name: it for it in fields(config)}  # type: ignore[arg-type]
+    known = {it.name: getattr(config, it.name) for it in fields(config)}  # type: ignore[arg-type]
     told: dict[str, Any] = {}
     for text in options or ():
         name, equals, value = text.partition("=")
@@ -167,8 +184,21 @@ def with_options(config: C, options: Sequence[str] | None) -> C:
             read = json.loads(value)
         except ValueError:
             read = value
-        told[name] = tuple(read) if isinstance(read, list) else read
+        told[name] = _as_before(name, known[name], read)
     return replace(config, **told)  # type: ignore[type-var]
+
+
+def _as_before(name: str, before: Any, read: Any) -> Any:
+    """Give a value that was read as the kind that the setting has, or refuse it."""
+    if isinstance(before, tuple) and isinstance(read, list):
+        return tuple(read)
+    if is_dataclass(before) and isinstance(read, dict):
+        return with_options(before, [f"{key}={json.dumps(value)}" for key, value in read.items()])
+    if isinstance(before, float) and isinstance(read, int) and not isinstance(read, bool):
+        return float(read)
+    if type(before) is not type(read):
+        raise ConfigError(f"expected --set {name}=... like {name}={json.dumps(before, default=vars)}, found {read!r}")
+    return read
 
 
 def read_config(kind: Callable[..., C], told: Mapping[str, Any]) -> C:
@@ -210,10 +240,38 @@ def epochs_bar(total: int) -> tuple[Any, Callable[[int, Mapping[str, float]], No
     return bar, moved
 
 
-def open_run(path: Path, method: str, resume: bool, config: Mapping[str, Any], told: Asked) -> Any:
-    """Begin a run, or go on with one; its folder keeps what it was asked for."""
+@contextmanager
+def opened_run(path: Path, method: str, config: Mapping[str, Any], told: Asked, resume: bool) -> Iterator[Run]:
+    """Begin a run, or go on with one; its folder keeps what it was asked for. Ctrl-C says how to go on."""
     from playproof.train.run import Run
 
-    if resume:
-        return Run.resume(path, method)
-    return Run.create(path, method, {"config": dict(config), "lessons": vars(told)})
+    run = (
+        Run.resume(path, method)
+        if resume
+        else Run.create(path, method, {"config": dict(config), "lessons": vars(told)})
+    )
+    try:
+        yield run
+    except KeyboardInterrupt:
+        note(f"stopped; what was learned is kept: playproof train {method} --name {path.name} --resume goes on")
+        raise
+    finally:
+        run.close()
+
+
+def kept_run(path: Path, method: str) -> tuple[Mapping[str, Any], Asked]:
+    """Read what a run that is to be resumed was asked for: its configuration, and its lessons."""
+    from playproof.train.run import read_config as read_run
+
+    told = read_run(path)
+    if told["method"] != method:
+        raise ConfigError(f"expected a run of {method} at {path}, found one of {told['method']}")
+    return told["config"]["config"], Asked.from_json(told["config"]["lessons"])
+
+
+def check_new(path: Path) -> None:
+    """Refuse a run that is there already, before anything is played for it."""
+    from playproof.train.run import CONFIG
+
+    if (path / CONFIG).exists():
+        raise ConfigError(f"expected a new run at {path}, found one; use --resume to go on, or another name")

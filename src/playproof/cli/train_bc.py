@@ -21,9 +21,11 @@ from playproof.cli.lessons import (
     Stake,
     World,
     asked,
+    check_new,
     epochs_bar,
     find_lessons,
-    open_run,
+    kept_run,
+    opened_run,
     read_config,
     with_options,
 )
@@ -36,8 +38,12 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from playproof.train.likeness import HeadLikeness
+    from playproof.train.run import Run
 
 app = typer.Typer()
+
+MIX_SEED = 800_003
+"""Of the windows in which a clone shows its mix."""
 
 
 @app.command()
@@ -82,108 +88,93 @@ def _network(path: Path, told: Asked | None, seed: int, option: list[str] | None
     from playproof.bench.report import commit
     from playproof.train.bc import BcConfig, card_of, clone, learning_curve
 
-    config = with_options(BcConfig(seed=seed), option)
-    run = open_run(path, "bc", told is None, asdict(config), told or _ASKED)
+    resume = told is None
     if told is None:
-        config, told = read_config(BcConfig, run.config["config"]), Asked.from_json(run.config["lessons"])
+        kept, told = kept_run(path, "bc")
+        config = read_config(BcConfig, kept)
+    else:
+        check_new(path)
+        config = with_options(BcConfig(seed=seed), option)
     lessons = find_lessons(told)
+    sets: dict[str, Any] = {"observation": lessons.observation, "actions": lessons.actions}
     bar, moved = epochs_bar(config.epochs)
-    with bar:
-        made = clone(
+    with opened_run(path, "bc", asdict(config), told, resume) as run:
+        with bar:
+            made = clone(lessons.game, lessons.train, config, **sets, run=run, notify=moved)
+        scores = made.likeness(lessons.unseen, lessons.train, lessons.heads)
+        card = card_of(
             lessons.game,
-            lessons.train,
-            config,
-            observation=lessons.observation,
-            actions=lessons.actions,
-            run=run,
-            notify=moved,
+            made,
+            **sets,
+            clock=lessons.clock,
+            stake=lessons.stake,
+            data_hash=lessons.data_hash,
+            world=lessons.world,
+            commit=commit(),
+            metrics={"heads": [score.to_json() for score in scores]},
         )
-    scores = made.likeness(lessons.unseen, lessons.train, lessons.heads)
-    metrics = {"heads": [score.to_json() for score in scores]}
-    card = card_of(
-        lessons.game,
-        made,
-        observation=lessons.observation,
-        actions=lessons.actions,
-        clock=lessons.clock,
-        stake=lessons.stake,
-        data_hash=lessons.data_hash,
-        world=lessons.world,
-        commit=commit(),
-        metrics=metrics,
-    )
-    checkpoint = run.save_checkpoint(config.epochs, card, made.weights)
-    curves = {}
-    if curve:
-        found = learning_curve(
-            lessons.game,
-            lessons.train,
-            lessons.unseen,
-            config,
-            observation=lessons.observation,
-            actions=lessons.actions,
-            notify=lambda count, _: note(f"cloned from {count} rounds"),
-        )
-        curves = {count: [score.balanced for score in of] for count, of in found.items()}
-    return _finish(run, path, lessons, scores, checkpoint, curves)
-
-
-_ASKED = Asked(None, None, None, (), 10, 0, "press", 1)
+        checkpoint = run.save_checkpoint(config.epochs, card, made.weights)
+        curves = {}
+        if curve:
+            found = learning_curve(
+                lessons.game,
+                lessons.train,
+                lessons.unseen,
+                config,
+                **sets,
+                notify=lambda count, _: note(f"cloned from {count} rounds"),
+            )
+            curves = {count: [score.balanced for score in of] for count, of in found.items()}
+        return _finish(run, path, lessons, made.policy, scores, checkpoint, curves)
 
 
 def _trees(path: Path, told: Asked | None, seed: int, option: list[str] | None, curve: bool) -> dict[str, Any]:
     from playproof.bench.report import commit
+    from playproof.train.bc import CURVE
     from playproof.train.bc_trees import TreesConfig, clone_habits, save_habits
-    from playproof.train.demonstrations import first_windows
+    from playproof.train.demonstrations import first_windows, starts
     from playproof.train.run import CHECKPOINTS
 
     if told is None:
         raise ConfigError("expected to resume a network, found trees: they are grown in seconds, run them again")
+    check_new(path)
     config = with_options(TreesConfig(seed=seed), option)
-    run = open_run(path, "bc", False, asdict(config), told)
     lessons = find_lessons(told)
+    sets = {"observation": lessons.observation, "actions": lessons.actions}
 
     def cloned(rounds: int) -> Any:
-        return clone_habits(
+        return clone_habits(lessons.game, first_windows(lessons.train, rounds), config, **sets)
+
+    with opened_run(path, "bc", asdict(config), told, False) as run:
+        made = cloned(10**9)
+        scores = made.likeness(lessons.unseen, lessons.train, lessons.heads)
+        checkpoint = f"{CHECKPOINTS}/trees"
+        save_habits(
+            path / checkpoint,
             lessons.game,
-            first_windows(lessons.train, rounds),
-            config,
-            observation=lessons.observation,
-            actions=lessons.actions,
+            made,
+            **sets,
+            clock=lessons.clock,
+            stake=lessons.stake,
+            commit=commit(),
+            data_hash=lessons.data_hash,
+            world=lessons.world,
+            metrics={"heads": [score.to_json() for score in scores]},
         )
-
-    made = cloned(10**9)
-    scores = made.likeness(lessons.unseen, lessons.train, lessons.heads)
-    checkpoint = f"{CHECKPOINTS}/trees"
-    save_habits(
-        path / checkpoint,
-        lessons.game,
-        made,
-        observation=lessons.observation,
-        actions=lessons.actions,
-        clock=lessons.clock,
-        stake=lessons.stake,
-        commit=commit(),
-        data_hash=lessons.data_hash,
-        world=lessons.world,
-        metrics={"heads": [score.to_json() for score in scores]},
-    )
-    curves: dict[int, list[float]] = {}
-    if curve:
-        from playproof.train.bc import CURVE
-        from playproof.train.demonstrations import starts
-
-        for count in sorted({min(each, len(starts(lessons.train))) for each in CURVE}):
-            found = cloned(count).likeness(lessons.unseen, lessons.train, lessons.heads)
-            curves[count] = [score.balanced for score in found]
-            note(f"cloned from {count} rounds")
-    return _finish(run, path, lessons, scores, checkpoint, curves)
+        curves: dict[int, list[float]] = {}
+        if curve:
+            for count in sorted({min(each, len(starts(lessons.train))) for each in CURVE}):
+                found = cloned(count).likeness(lessons.unseen, lessons.train, lessons.heads)
+                curves[count] = [score.balanced for score in found]
+                note(f"cloned from {count} rounds")
+        return _finish(run, path, lessons, made.policy, scores, checkpoint, curves)
 
 
 def _finish(
-    run: Any,
+    run: Run,
     path: Path,
     lessons: Lessons,
+    policy: Any,
     scores: tuple[HeadLikeness, ...],
     checkpoint: str,
     curve: dict[int, list[float]],
@@ -192,14 +183,34 @@ def _finish(
     result = {
         "run": str(path),
         "checkpoint": str(path / checkpoint),
+        "report": str(path / "report.html"),
         "steps": len(lessons.train.rewards),
         "scored_steps": len(lessons.unseen.rewards),
         "heads": [score.to_json() for score in scores],
         "learning_curve": curve,
+        "mix": _mix(lessons, policy),
     }
+    for count, values in curve.items():
+        run.note("rounds", count, {f"head_{place}": value for place, value in enumerate(values)})
     run.finish(result)
-    run.close()
     return result
+
+
+def _mix(lessons: Lessons, policy: Any, windows: int = 200) -> dict[str, list[float | None]]:
+    """Let the clone play by chance, on its clock; give each choice's share of the player's steps and of its own."""
+    from playproof.policies.network import BatchPlayer
+    from playproof.train.demonstrations import Asked as Terms
+    from playproof.train.demonstrations import demonstrate
+    from playproof.train.likeness import action_mix
+
+    his = action_mix(lessons.train.actions, lessons.heads)
+    if lessons.world is None:
+        return {name: [share, None] for name, share in his.items()}
+    terms = Terms(clock=lessons.clock, stake=lessons.stake)
+    player = BatchPlayer(policy, sample=True)
+    played = demonstrate(lessons.game, player, lessons.world, windows, MIX_SEED, terms)
+    own = action_mix(played.actions, lessons.heads)
+    return {name: [share, own[name]] for name, share in his.items()}
 
 
 def tables(result: dict[str, Any]) -> RenderableType:
@@ -225,4 +236,7 @@ def tables(result: dict[str, Any]) -> RenderableType:
         for count, of in result["learning_curve"].items():
             learned.add_row(str(count), *(f"{value:.4f}" for value in of))
         parts.append(learned)
-    return Group(*parts, f"checkpoint: {result['checkpoint']}")
+    mix = Table("choice", "share of his steps", "of the clone's, by chance")
+    for name, (his, own) in result["mix"].items():
+        mix.add_row(name, f"{his:.5f}", "-" if own is None else f"{own:.5f}")
+    return Group(*parts, mix, f"checkpoint: {result['checkpoint']}", f"report: {result['report']}")

@@ -5,14 +5,16 @@ Leaves out: the learning (playproof.train.cql, playproof.train.iql).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from playproof.cli.lessons import (
     Asked,
     DatasetName,
+    Lessons,
     Players,
     Resume,
     Rounds,
@@ -20,14 +22,21 @@ from playproof.cli.lessons import (
     Stake,
     World,
     asked,
+    check_new,
     epochs_bar,
     figures,
     find_lessons,
-    open_run,
+    kept_run,
+    opened_run,
     read_config,
     with_options,
 )
 from playproof.cli.output import AsJson, emit
+
+if TYPE_CHECKING:
+    from playproof.evaluate.rollout import Rollout
+    from playproof.game.lanes import BatchPolicy
+    from playproof.train.run import Run
 
 cql = typer.Typer()
 iql = typer.Typer()
@@ -104,63 +113,97 @@ def learn(method: str, name: str, told: Asked | None, seed: int, option: list[st
 
     kind: Any = CqlConfig if method == "cql" else IqlConfig
     train: Any = train_cql if method == "cql" else train_iql
-    path, config = run_folder(name), with_options(kind(seed=seed), option)
-    run = open_run(path, method, told is None, asdict(config), told or _NOTHING)
+    path, resume = run_folder(name), told is None
     if told is None:
-        config, told = read_config(kind, run.config["config"]), Asked.from_json(run.config["lessons"])
+        kept, told = kept_run(path, method)
+        config = read_config(kind, kept)
+    else:
+        check_new(path)
+        config = with_options(kind(seed=seed), option)
     lessons = find_lessons(told)
     table = Table.lay(lessons.game, lessons.observation, lessons.actions)
     bar, moved = epochs_bar(config.epochs)
-    with bar:
-        made = train(table, lessons.train, config, run, moved)
-    metrics = compare(lessons, made.policy, told) if lessons.world is not None else {}
-    card = card_of(
-        table,
-        method,
-        asdict(config),
-        clock=lessons.clock,
-        stake=lessons.stake,
-        reward=lessons.reward,
-        commit=commit(),
-        seed=config.seed,
-        data_hash=lessons.data_hash,
-        world=lessons.world,
-        metrics=metrics,
-    )
-    checkpoint = run.save_checkpoint(config.epochs, card, made.weights)
-    result = {"run": str(path), "checkpoint": str(path / checkpoint), "steps": len(lessons.train.rewards), **metrics}
-    run.finish(result)
-    run.close()
+    with opened_run(path, method, asdict(config), told, resume) as run:
+        with bar:
+            look = watching(run, lessons, told, config.epochs) if lessons.world is not None else None
+            made = train(table, lessons.train, config, run, moved, look)
+        metrics = compare(lessons, made.policy, told) if lessons.world is not None else {}
+        card = card_of(
+            table,
+            method,
+            asdict(config),
+            clock=lessons.clock,
+            stake=lessons.stake,
+            reward=lessons.reward,
+            commit=commit(),
+            seed=config.seed,
+            data_hash=lessons.data_hash,
+            world=lessons.world,
+            metrics=metrics,
+        )
+        checkpoint = run.save_checkpoint(config.epochs, card, made.weights)
+        result = {
+            "run": str(path),
+            "checkpoint": str(path / checkpoint),
+            "report": str(path / "report.html"),
+            "steps": len(lessons.train.rewards),
+            **metrics,
+        }
+        run.finish(result)
     return result
 
 
-_NOTHING = Asked(None, None, None, (), 10, 0, "tick", 1)
+def watching(run: Run, lessons: Lessons, told: Asked, epochs: int, windows: int = 256) -> Callable[[int, Any], None]:
+    """Give what plays the policy over the same validation windows, about ten times in all, and notes its money."""
+    from playproof.policies.network import BatchPlayer
+
+    every = max(1, epochs // 10)
+
+    def look(epoch: int, learned: Any) -> None:
+        if epoch % every:
+            return
+        found = played(lessons, BatchPlayer(learned.policy), told, windows, told.seed + 700_001)
+        run.note("evaluation", epoch, to_note(found, lessons.heads[0]))
+
+    return look
 
 
-def compare(lessons: Any, policy: Any, told: Asked, windows: int = 2048) -> dict[str, Any]:
-    """Play the policy and its teachers over the same fresh windows; returns are per unit reserved."""
-    import numpy as np
+def to_note(found: Rollout, names: Sequence[str]) -> dict[str, Any]:
+    """Give what a run's log keeps of a rollout: profit with its standard error, and the action mix."""
+    steps = max(1, int(found.steps.sum()))
+    return {
+        "pnl": float(found.pnl.mean()),
+        "pnl_se": float(found.pnl.std(ddof=1)) / len(found.pnl) ** 0.5,
+        "staked": float(found.staked.mean()),
+        "mix": {name: float(of) / steps for name, of in zip(names, found.decisions.sum(axis=0), strict=True)},
+    }
 
+
+def played(lessons: Lessons, player: BatchPolicy, told: Asked, windows: int, seed: int) -> Rollout:
+    """Play windows of the lessons' world."""
     from playproof.evaluate.rollout import RolloutOptions, rollout
+
+    options = RolloutOptions(lessons.observation, lessons.actions, lessons.clock)
+    return rollout(lessons.game, player, lessons.world or "", windows, seed, stake=told.stake, options=options)
+
+
+def compare(lessons: Lessons, policy: Any, told: Asked, windows: int = 2048) -> dict[str, Any]:
+    """Play the policy and its teachers over the same fresh windows; returns are per unit reserved."""
     from playproof.policies.network import BatchPlayer
     from playproof.train.demonstrations import Mixture
     from playproof.train.players import find_player
 
     sizes = tuple(map(len, lessons.heads))
-    teachers = Mixture([find_player(lessons.game, text, lessons.world, sizes) for text in told.players])
-    options = RolloutOptions(lessons.observation, lessons.actions, lessons.clock)
-    returns = [
-        rollout(
-            lessons.game, player, lessons.world, windows, told.seed + 900_001, stake=told.stake, options=options
-        ).pnl
-        / told.stake
+    teachers = Mixture([find_player(lessons.game, text, lessons.world or "", sizes) for text in told.players])
+    own, theirs = (
+        played(lessons, player, told, windows, told.seed + 900_001).pnl / told.stake
         for player in (BatchPlayer(policy), teachers)
-    ]
-    better = returns[0] - returns[1]
-    width = 1.96 * float(better.std(ddof=1)) / np.sqrt(windows)
+    )
+    better = own - theirs
+    width = 1.96 * float(better.std(ddof=1)) / windows**0.5
     return {
-        "roi": float(returns[0].mean()),
-        "teachers_roi": float(returns[1].mean()),
+        "roi": float(own.mean()),
+        "teachers_roi": float(theirs.mean()),
         "better_by": float(better.mean()),
         "interval": [float(better.mean()) - width, float(better.mean()) + width],
     }

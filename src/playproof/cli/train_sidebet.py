@@ -5,6 +5,7 @@ Leaves out: the growing (playproof.train.hazard).
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -16,11 +17,13 @@ from playproof.cli.lessons import (
     Stake,
     World,
     asked,
+    check_new,
     figures,
     find_lessons,
+    opened_run,
     with_options,
 )
-from playproof.cli.output import AsJson, emit
+from playproof.cli.output import AsJson, emit, note
 
 app = typer.Typer()
 
@@ -49,29 +52,35 @@ def sidebet(
     from playproof.cli.train_ppo import run_folder
     from playproof.datasets.transitions import join
     from playproof.train.hazard import HazardConfig, grow, save_predictor, to_metrics
-    from playproof.train.run import CHECKPOINTS, Run
+    from playproof.train.run import CHECKPOINTS
 
     config, path = with_options(HazardConfig(seed=seed), option), run_folder(name)
-    told = asked(dataset, game, world, ["wait"], rounds, seed, "tick", stake)
-    run = Run.create(path, "sidebet", {"config": vars(config), "lessons": vars(told)})
+    check_new(path)
+    told = asked(dataset, game, world, ["wait"] if world else None, rounds, seed, "tick", stake)
     lessons = find_lessons(told)
     names = tuple(lessons.game.observations[lessons.observation].features)  # type: ignore[union-attr]
     steps = lessons.train if dataset is None else join([lessons.train, lessons.unseen])
-    made = grow(lessons.game, steps, config, names=names, world=lessons.world)
-    checkpoint = path / CHECKPOINTS / "trees"
-    save_predictor(
-        checkpoint,
-        lessons.game,
-        made,
-        observation=lessons.observation,
-        stake=lessons.stake,
-        commit=commit(),
-        data_hash=lessons.data_hash,
-        world=lessons.world,
-    )
-    result: dict[str, Any] = {"run": str(path), "checkpoint": str(checkpoint), **to_metrics(made)}
-    run.finish(result)
-    run.close()
+    with opened_run(path, "sidebet", asdict(config), told, False) as run:
+        note("growing trees; this takes seconds, and is done again if it is stopped")
+        made = grow(lessons.game, steps, config, names=names, world=lessons.world)
+        checkpoint = path / CHECKPOINTS / "trees"
+        save_predictor(
+            checkpoint,
+            lessons.game,
+            made,
+            observation=lessons.observation,
+            stake=lessons.stake,
+            commit=commit(),
+            data_hash=lessons.data_hash,
+            world=lessons.world,
+        )
+        result: dict[str, Any] = {
+            "run": str(path),
+            "checkpoint": str(checkpoint),
+            "report": str(path / "report.html"),
+            **to_metrics(made),
+        }
+        run.finish(result)
     emit(result, as_json, lambda: figures("sidebet predictor", _shown(result)))
 
 

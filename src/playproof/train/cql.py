@@ -95,8 +95,14 @@ def train_cql(
     config: CqlConfig,
     run: Run | None = None,
     notify: Callable[[int, Losses], None] | None = None,
+    look: Callable[[int, Learned], None] | None = None,
 ) -> Learned:
-    """Learn a policy from recorded steps."""
+    """Learn a policy from recorded steps; `look` sees what was learned after each epoch."""
     laid = to_steps(table, steps, config.reward_scale, config.masked)
-    made, curve = learn(lambda: Cql(laid, table.heads, config), len(laid), config.pace, run, notify)
+
+    def seen(epoch: int, learner: Cql) -> None:
+        if look is not None:
+            look(epoch, learned(table, learner.q, (), config.activation, config.masked))
+
+    made, curve = learn(lambda: Cql(laid, table.heads, config), len(laid), config.pace, run, notify, seen)
     return learned(table, made.q, curve, config.activation, config.masked)

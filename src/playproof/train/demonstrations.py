@@ -178,6 +178,43 @@ def starts(steps: Transitions) -> NDArray[np.int64]:
     return np.flatnonzero(first)
 
 
+def on_press_clock(steps: Transitions) -> Transitions:
+    """Lay recorded steps out as the clock of presses plays them.
+
+    There a press that only adjusts does not end the tick: waiting does. Recorded ticks end by themselves,
+    so that a wait is added after the last adjustment of a tick, at the row that the player then saw: the
+    row of the press, with what presses change as the next row shows it. A recorded step that does nothing
+    with another in the same tick after it is no wait, and is left out.
+    """
+    names, actions, count = np.asarray(steps.windows), steps.actions, len(steps.windows)
+    if not count:
+        return steps
+    last = np.r_[names[1:] != names[:-1], True]
+    more = np.r_[steps.substep[1:] > 0, False] & ~last
+    idle = (actions == 0).all(axis=1)
+    adjusts = (actions[:, 0] == 0) & ~idle
+    kept = take(steps, ~(idle & more))
+    closes = (adjusts & ~more)[~(idle & more)]
+    within = np.flatnonzero(adjusts & more)
+    pressed = (steps.observations[within] != steps.observations[within + 1]).any(axis=0)
+    return _with_waits(kept, np.flatnonzero(closes), pressed)
+
+
+def _with_waits(steps: Transitions, places: NDArray[np.int64], pressed: NDArray[np.bool_]) -> Transitions:
+    """Add a wait after each of these steps; what follows them then follows the wait."""
+    order = np.sort(np.r_[np.arange(len(steps.windows)), places], kind="stable")
+    added = np.r_[False, order[1:] == order[:-1]]
+    found = take(steps, order)
+    before = np.flatnonzero(added) - 1
+    rows = found.observations[before].copy()
+    rows[:, pressed] = found.next_observations[before][:, pressed]
+    found.observations[added], found.actions[added] = rows, 0
+    found.next_observations[before], found.rewards[before] = rows, 0.0
+    found.terminated[before] = found.truncated[before] = False
+    found.substep[added] += 1
+    return found
+
+
 def first_windows(steps: Transitions, count: int) -> Transitions:
     """Give the steps of the first windows."""
     begins = starts(steps)

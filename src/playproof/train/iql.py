@@ -119,8 +119,14 @@ def train_iql(
     config: IqlConfig,
     run: Run | None = None,
     notify: Callable[[int, Losses], None] | None = None,
+    look: Callable[[int, Learned], None] | None = None,
 ) -> Learned:
-    """Learn a policy from recorded steps."""
+    """Learn a policy from recorded steps; `look` sees what was learned after each epoch."""
     laid = to_steps(table, steps, config.reward_scale, masked=False)
-    made, curve = learn(lambda: Iql(laid, table.heads, config), len(laid), config.pace, run, notify)
+
+    def seen(epoch: int, learner: Iql) -> None:
+        if look is not None:
+            look(epoch, learned(table, learner.policy, (), config.activation, config.masked))
+
+    made, curve = learn(lambda: Iql(laid, table.heads, config), len(laid), config.pace, run, notify, seen)
     return learned(table, made.policy, curve, config.activation, config.masked)

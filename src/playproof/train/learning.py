@@ -77,10 +77,11 @@ def learn(
     pace: Pace,
     run: Run | None = None,
     notify: Callable[[int, Losses], None] | None = None,
+    look: Callable[[int, T], None] | None = None,
 ) -> tuple[T, list[Losses]]:
     """Make the learner from the seed and train it; give it and the mean losses of each epoch.
 
-    With a run every epoch is noted and is a resume point.
+    With a run every epoch is noted and is a resume point. `look` sees the learner after each epoch, before it is one.
     """
     with seeded(pace.seed):
         learner = make()
@@ -100,6 +101,10 @@ def learn(
                 notify(epoch, losses)
             if run is not None:
                 run.note("train", epoch + 1, losses)
+            if look is not None:
+                learner.module.eval()
+                look(epoch + 1, learner)
+            if run is not None:
                 run.save_state(epoch + 1, *_gather(learner, curve))
         learner.module.eval()
     return learner, curve
