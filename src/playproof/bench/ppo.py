@@ -26,17 +26,17 @@ from typing import Any
 
 import numpy as np
 
-from playproof.bench.report import Goal, Result
+from playproof.bench.report import Goal, Result, commit
 from playproof.cli.output import note
 from playproof.errors import ContractError
 from playproof.evaluate.rollout import Rollout, rollout
-from playproof.game import Game, Numbers, game_names, load_game, resolve
+from playproof.game import Game, Numbers, first, game_names, load_game, resolve
 from playproof.home import folder
 from playproof.money import UNIT
-from playproof.policies.checkpoint import load_policy, save_checkpoint
+from playproof.policies.checkpoint import CARD, load_policy, save_checkpoint
 from playproof.policies.network import BatchPlayer
 from playproof.policies.scaling import scale_rows
-from playproof.train.ppo import PPOConfig, Table, build, plan_preset, train_ppo, weights_of
+from playproof.train.ppo import VALIDATION, PPOConfig, Table, build, fine_tuned, plan_preset, train_ppo, weights_of
 from playproof.train.ppo import Result as Trained
 from playproof.train.run import read_log
 
@@ -47,6 +47,8 @@ SHARE_GOAL = 0.9
 FASTER_GOAL = 10.0
 NETWORK_GOAL, BUILDER_GOAL = 50.0, 200.0
 """Microseconds to an action, at the median."""
+CLONED = 100
+"""Windows that a clone learns from: few, so that something is left to learn."""
 FRESH = 900_001
 """Seed of the windows that scores are measured on; training and validation never see them."""
 WINDOWS = 8192
@@ -54,9 +56,9 @@ STAKE = UNIT // 2
 """Reserved for a window: well above the cap on open cost, so that only blunders touch it."""
 TARGET = 0.02
 """Coins a window to which the race is run: a bit more than half of the best."""
-STEPS = 2_500_000
+STEPS = 2_000_000
 NULL_STEPS = 1_000_000
-EVERY = 12
+EVERY = 15
 """Rollouts between evaluations."""
 SURE = 2.576
 """Standard errors of a 99 % interval."""
@@ -144,17 +146,83 @@ def null(quick: bool) -> Found:
         policy = table.policy(done.weights)
         found = rollout(game, BatchPlayer(policy), NULL, windows, FRESH, stake=STAKE)
         low, high = interval(found)
-        first, last = stakes(done.path)
-        honest.append(found.opened.sum() == 0 or (low <= 0.0 <= high and last < first))
+        most, last = stakes(done.path)
+        honest.append(found.opened.sum() == 0 or (low <= 0.0 <= high and last < most))
         results += [
             Result(f"PPO in {NULL}, seed {seed}: positions a window", float(found.opened.mean()), ""),
             Result(f"PPO in {NULL}, seed {seed}: return on the stake, lower bound", low, ""),
             Result(f"PPO in {NULL}, seed {seed}: return on the stake, upper bound", high, ""),
-            Result(f"PPO in {NULL}, seed {seed}: staked at first", first / UNIT, "coins a window"),
+            Result(f"PPO in {NULL}, seed {seed}: staked at most", most / UNIT, "coins a window"),
             Result(f"PPO in {NULL}, seed {seed}: staked at last", last / UNIT, "coins a window"),
         ]
     return results, [Goal.at_least(f"seeds that end not playing in {NULL}, or at 0 with less at stake",
                                    float(sum(honest)), float(len(SEEDS)))]  # fmt: skip
+
+
+def clone(quick: bool) -> Found:
+    """Go on from a clone of the best policy: in half the steps, and never below the clone on the same windows."""
+    game, windows = known_game(), 64 if quick else WINDOWS
+    assert game.best is not None
+    best = rollout(game, resolve(game.best)(EDGE), EDGE, windows, FRESH, stake=STAKE)
+    origin = cloned(game, 12 if quick else CLONED)
+    start = float(fresh(game, origin, EDGE, windows).pnl.sum() / best.pnl.sum())
+    results = [Result(f"clone of {CLONED} windows in {EDGE}: share of the best profit", start, "")]
+    shares, falls, halves = [], [], []
+    for seed in SEEDS:
+        scratch = configuration(game, EDGE, seed, quick)
+        config = fine_tuned(replace(scratch, steps=scratch.steps // 2), origin, game)
+        done = trained(f"{tag(config, quick)}-clone", game, config, origin)
+        assert done.best is not None
+        shares.append(float(fresh(game, done.best, EDGE, windows).pnl.sum() / best.pnl.sum()))
+        falls.append(_deepest_fall(done.path))
+        whole = _steps_to(trained(tag(scratch, quick), game, scratch).path, game, scratch)
+        halves.append(_steps_to(done.path, game, config) / whole)
+        named = f"PPO from a clone in {EDGE}, seed {seed}"
+        results += [
+            Result(f"{named}: share of the best profit", shares[-1], ""),
+            Result(f"{named}: lowest evaluation against the clone's", falls[-1], "standard errors"),
+            Result(f"{named}: steps to {SHARE_GOAL} of the best over those from scratch", halves[-1], ""),
+        ]
+    return results, [
+        Goal.at_least(f"PPO's share of the best profit in {EDGE} from a clone, worst seed", min(shares), SHARE_GOAL),
+        Goal.at_least("lowest evaluation against the clone's, standard errors, worst seed", min(falls), -SURE),
+        Goal.at_most(f"steps to {SHARE_GOAL} of the best over those from scratch, worst seed", max(halves), 0.5),
+    ]
+
+
+def cloned(game: Game, rounds: int) -> Path:
+    """Clone the best policy from few windows of its play, or give the clone that there is."""
+    from playproof.train.bc import BcConfig, card_of
+    from playproof.train.bc import clone as imitate
+    from playproof.train.demonstrations import Asked, demonstrate
+
+    path = folder("runs") / "bench-train" / f"clone-{rounds}"
+    if (path / CARD).exists():
+        return path
+    assert game.best is not None
+    observation, actions = first(game.observations), first(game.actions)
+    steps = demonstrate(game, resolve(game.best)(EDGE), EDGE, rounds, 1, Asked(stake=STAKE))
+    settings = BcConfig(activation="relu", exclusive=False, learning_rate=2e-3)
+    made = imitate(game, steps, settings, observation=observation, actions=actions)
+    card = card_of(game, made, observation=observation, actions=actions, clock="tick", stake=STAKE, data_hash=None,
+                   world=EDGE, commit=commit(), metrics={})  # fmt: skip
+    save_checkpoint(path, card, made.weights)
+    return path
+
+
+def _deepest_fall(path: Path) -> float:
+    """Give the lowest paired difference between an evaluation and the first policy, in its standard errors."""
+    told = [note for note in read_log(path) if note["kind"] == "evaluation"]
+    return min((note["gain"] / note["gain_se"] for note in told if note["gain_se"] > 0), default=0.0)
+
+
+def _steps_to(path: Path, game: Game, config: PPOConfig) -> float:
+    """Give the step of the first evaluation at nine tenths of the best profit on its windows; at worst the last."""
+    assert game.best is not None
+    seed, windows = config.seed + VALIDATION, config.evaluate_windows
+    best = rollout(game, resolve(game.best)(EDGE), EDGE, windows, seed, stake=STAKE).pnl.mean()
+    told = [note for note in read_log(path) if note["kind"] == "evaluation"]
+    return float(next((note["step"] for note in told if note["pnl"] >= SHARE_GOAL * best), told[-1]["step"]))
 
 
 def interval(found: Rollout) -> tuple[float, float]:

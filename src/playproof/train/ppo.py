@@ -44,6 +44,7 @@ VALIDATION = 1_000_003
 SCHEDULES: Mapping[str, Callable[[float], float]] = {
     "constant": lambda left: 1.0,  # noqa: ARG005
     "linear": lambda left: max(left, 0.0),
+    "quadratic": lambda left: max(left, 0.0) ** 2,
     "cosine": lambda left: 0.5 * (1.0 - math.cos(math.pi * min(1.0, max(left, 0.0)))),
 }
 """Share of a rate by what is left of the training, from 1 to 0."""
@@ -83,8 +84,8 @@ class PPOConfig:
     gamma: float = 0.98
     gae_lambda: float = 0.6
     clip: float = 0.2
-    entropy: float = 0.004
-    entropy_schedule: str = "linear"
+    entropy: float = 0.015
+    entropy_schedule: str = "quadratic"
     value_weight: float = 0.5
     grad_norm: float = 0.5
     target_kl: float | None = None
