@@ -71,7 +71,8 @@ def network(hidden: int = 6, memory: int = 0) -> NetworkPolicy:
             "memory.bias_ih": np.zeros(4 * memory, np.float32),
             "memory.bias_hh": np.zeros(4 * memory, np.float32),
         }
-    possible = resolve(ACTIONS["buttons"].possible)  # type: ignore[arg-type]
+    assert ACTIONS["buttons"].possible is not None
+    possible = resolve(ACTIONS["buttons"].possible)
     return NetworkPolicy(game_scaling(CRASH, names), (4, 9), weights, possible=possible)
 
 
@@ -153,10 +154,11 @@ class TestNumbers:
         assert {number(it): it.pnl for it in told.episodes}.items() <= dict(enumerate(played.pnl.tolist())).items()
         assert told.pnl == int(played.pnl.sum())
         for episode in told.episodes:
-            assert sum(episode.rewards) == pytest.approx(played.reward[number(episode)], abs=1e-12)
+            assert sum(it or 0 for it in episode.rewards) == pytest.approx(played.reward[number(episode)], abs=1e-12)
 
     def test_lanes_that_play_otherwise_when_watched_are_an_error(self) -> None:
-        made = resolve(CRASH.replaying)  # type: ignore[arg-type]
+        assert CRASH.replaying is not None
+        made = resolve(CRASH.replaying)
         other = replace(made, watch=lambda terms, count: made.watch(replace(terms, seed=(1,)), count))
         game = replace(CRASH, replaying=other)
         with pytest.raises(ContractError, match="unwatched"):
@@ -263,7 +265,12 @@ def coin_follower() -> Any:
 
 
 def test_a_crash_episode_is_marked() -> None:
-    values = {"tick": [0, 1, 2, 3], "price": [1.0, 1.5, 2.0, 0.01], "position": [0, 5, 5, 0], "sidebet": [0, 0, 3, 0]}
+    values: dict[str, list[Any]] = {
+        "tick": [0, 1, 2, 3],
+        "price": [1.0, 1.5, 2.0, 0.01],
+        "position": [0, 5, 5, 0],
+        "sidebet": [0, 0, 3, 0],
+    }
     found = marks(values, ("BUY", "SIDEBET", "WAIT"))
     assert [(it.point, it.kind) for it in found] == [(0, "entry"), (1, "bet"), (3, "lost"), (3, "won"), (3, "end")]
     sold = marks(values | {"sidebet": [0, 3, 0, 0]}, ("BUY", "SIDEBET", "SELL"))
@@ -375,7 +382,8 @@ def test_a_trajectory_is_shown_in_its_own_units(own: Path) -> None:
 def test_watched_lanes_of_the_arena_play_alike() -> None:
     arena = load_game("arena")
     terms = LaneTerms("news", (3,), balance=10**13, stake=10**12)
-    plain, watched = resolve(arena.lanes)(terms, 2), ARENA.watch(terms, 2)  # type: ignore[arg-type]
+    assert arena.lanes is not None
+    plain, watched = resolve(arena.lanes)(terms, 2), ARENA.watch(terms, 2)
     assert isinstance(watched, ArenaLanes)
     assert plain.start().tobytes() == watched.start().tobytes()
     for action in ((1, 0, 1), (0, 0, 0), (2, 3, 2), (3, 0, 0), (4, 1, 1), (0, 0, 0)):

@@ -88,17 +88,26 @@ def _from_world(what: str, asked: Any, game: str | None, stake: int | None, samp
     """Play a policy in a world."""
     from dataclasses import replace
 
-    from playproof.cli.validate import game_of
     from playproof.game import first, load_game, lookup
     from playproof.validate.replay import replay_policy
     from playproof.validate.subject import load_subject
 
-    found = load_game(game) if game else game_of(what)
+    found = load_game(game) if game else _game_of(what, asked.source)
     world = asked.source or first(found.worlds)
     lookup(found.worlds, world, "world")
     rounds = asked.rounds or max(1, found.validating.windows // SHARE)
     looking = replace(asked, source=world, name=f"world {world}", rounds=rounds)
     return replay_policy(found, load_subject(found, what, stake=stake, sample=sample), looking, note)
+
+
+def _game_of(what: str, world: str) -> Game:
+    """Find the game of a policy; where several have such a baseline, the one with this world."""
+    from playproof.cli.validate import game_of
+    from playproof.game import game_names, load_game
+
+    games = [it for it in map(load_game, game_names()) if it.lanes is not None and what in it.baselines]
+    fitting = [it for it in games if world in it.worlds]
+    return fitting[0] if world and fitting else game_of(what)
 
 
 def _from_data(what: str | None, data: str, split: str | None, asked: Any, stake: int | None, sample: bool) -> Replay:

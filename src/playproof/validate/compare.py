@@ -1,0 +1,245 @@
+"""Compare policies in pairs: the same windows for all, differences to the first named, honest about how many there are.
+
+Whoever compares many finds something: intervals of the differences are therefore shown for each alone and for all
+at once, and only the latter decide. Every evaluation is written into the trial ledger before anything is said of it.
+Leaves out: proving an edge (examine), pages (compare_page).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.errors import ConfigError
+from playproof.evaluate.evidence import Joint, joint_test, ratio_errors, ratio_intervals
+from playproof.evaluate.metrics import Metrics, measure
+from playproof.evaluate.rollout import Rollout, rollout
+from playproof.evaluate.selection import Superior, superior_ability
+from playproof.evaluate.trials import overlapping, record_trial, trial_of, trials
+from playproof.game import Game
+from playproof.validate.examine import Plan
+from playproof.validate.gates import METHOD
+from playproof.validate.subject import Subject
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+Floats = NDArray[np.float64]
+Finding = Literal["better", "worse", "no difference shown", "the same in every window"]
+STREAM = int.from_bytes(b"compare")
+LEAST = 2
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a policy differs from the first one, in profit per unit reserved and window."""
+
+    mean: float
+    alone: tuple[float, float]
+    """95 % interval, if this were the only comparison."""
+    together: tuple[float, float]
+    """Interval that holds for all comparisons at once in 95 % of the cases."""
+    finding: Finding
+    """What the intervals for all at once allow to be said."""
+    better: int
+    """Windows in which it earned more than the first."""
+    worse: int
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One policy on the windows of all."""
+
+    subject: Subject
+    played: Rollout
+    metrics: Metrics
+    difference: Difference | None
+    """None for the first, to which the others are compared."""
+    new_look: bool
+    """Was this its first look at these windows?"""
+
+    @property
+    def returns(self) -> Floats:
+        """Give its profit per unit reserved, window by window."""
+        return self.played.score().returns
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Policies on the same windows, the first named as the measure."""
+
+    plan: Plan
+    rows: tuple[Compared, ...]
+    joint: Joint
+    """All differences at once, against none at all."""
+    superior: Superior
+    """SPA: is any of the others better than the first?"""
+    looks: int
+    """Policies that the trial ledger knows on these windows, these included."""
+
+    @property
+    def sentence(self) -> str:
+        """Say what was found."""
+        first, others = self.rows[0].subject.name, self.rows[1:]
+        found = {word: [it.subject.name for it in others if it.difference and it.difference.finding == word]
+                 for word in ("better", "worse")}  # fmt: skip
+        told = [f"{_list(names)} earned {word} than {first}" for word, names in
+                (("more", found["better"]), ("less", found["worse"])) if names]  # fmt: skip
+        rest = len(others) - len(found["better"]) - len(found["worse"])
+        if rest:
+            told.append(f"of {'the others' if told else _list([it.subject.name for it in others])} no difference to"
+                        f" {first} is shown")  # fmt: skip
+        return f"{'; '.join(told)}, on {len(self.rows[0].played):,} windows."
+
+    def to_json(self) -> dict[str, Any]:
+        """Give everything but the windows one by one."""
+        return {
+            "on": self.plan.name,
+            "data_hash": self.plan.data_hash,
+            "seed": self.plan.seed,
+            "windows": len(self.rows[0].played),
+            "sentence": self.sentence,
+            "ceiling": self.plan.ceiling,
+            "comparisons": len(self.rows) - 1,
+            "joint_p": self.joint.p,
+            "spa_p": self.superior.p,
+            "looks": self.looks,
+            "policies": [
+                {
+                    "name": it.subject.name,
+                    "policy_hash": it.subject.policy_hash,
+                    "stake": it.subject.stake,
+                    "positions": int(it.played.opened.sum()),
+                    "pnl": int(it.played.pnl.sum()),
+                    "new_look": it.new_look,
+                    "metrics": asdict(it.metrics),
+                    "difference": None if it.difference is None else asdict(it.difference),
+                }
+                for it in self.rows
+            ],
+        }
+
+
+def _list(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def compare(
+    game: Game,
+    subjects: Sequence[Subject],
+    plan: Plan,
+    engine: Engine,
+    now: datetime,
+    told: Callable[[str], None] = lambda _: None,
+) -> Comparison:
+    """Play every policy over the same windows, write each look down, and weigh the differences to the first."""
+    if len(subjects) < LEAST:
+        raise ConfigError(f"expected at least two policies to compare, found {len(subjects)}")
+    named = _named(subjects)
+    played, new = [], []
+    for subject in named:
+        told(f"playing {subject.name}")
+        played.append(_play(game, subject, plan))
+        new.append(_look(engine, subject, plan, played[-1], now))
+    returns = np.column_stack([it.score().returns for it in played])  # (windows, policies)
+    differences = returns[:, 1:] - returns[:, :1]
+    joint = joint_test(differences, np.ones_like(differences), np.zeros(len(named) - 1), _draws(plan, 1))
+    found = weigh(differences, joint, _draws(plan, 2))
+    return Comparison(
+        plan=plan,
+        rows=tuple(
+            Compared(subject, it, measure(returns[:, place], _draws(plan, 0)), difference, fresh)
+            for place, (subject, it, difference, fresh) in enumerate(
+                zip(named, played, (None, *found), new, strict=True)
+            )
+        ),
+        joint=joint,
+        superior=superior_ability(returns[:, 1:], plan.seed, benchmark=returns[:, 0]),
+        looks=_looks(engine, named[0], plan, played[0], now),
+    )
+
+
+def weigh(differences: Floats, joint: Joint, rng: np.random.Generator) -> tuple[Difference, ...]:
+    """Give the intervals of mean differences (windows, policies), for each alone and for all at once."""
+    ones = np.ones_like(differences)
+    alone = ratio_intervals(differences, ones, rng, method=METHOD).tolist()
+    means, errors = ratio_errors(differences, ones)
+    return tuple(
+        _difference(column, float(mean), joint.critical * float(error) if error > 0 else 0.0, (low, high))
+        for column, mean, error, (low, high) in zip(differences.T, means, errors, alone, strict=True)
+    )
+
+
+def _difference(column: Floats, mean: float, reach: float, alone: tuple[float, float]) -> Difference:
+    together = (mean - reach, mean + reach)
+    return Difference(
+        mean=mean,
+        alone=alone,
+        together=together,
+        finding=_finding(column, together),
+        better=int((column > 0).sum()),
+        worse=int((column < 0).sum()),
+    )
+
+
+def _finding(differences: Floats, together: tuple[float, float]) -> Finding:
+    if not differences.any():
+        return "the same in every window"
+    if together[0] > 0 and math.isfinite(together[0]):
+        return "better"
+    return "worse" if together[1] < 0 else "no difference shown"
+
+
+def _draws(plan: Plan, stream: int) -> np.random.Generator:
+    return np.random.default_rng([STREAM, plan.seed, stream])
+
+
+def _named(subjects: Sequence[Subject]) -> list[Subject]:
+    """Give every policy a name of its own."""
+    found: list[Subject] = []
+    for subject in subjects:
+        same = sum(1 for it in found if it.name == subject.name or it.name.startswith(f"{subject.name} ("))
+        found.append(replace(subject, name=f"{subject.name} ({same + 1})") if same else subject)
+    return found
+
+
+def _play(game: Game, subject: Subject, plan: Plan) -> Rollout:
+    return rollout(
+        game,
+        subject.player,
+        plan.source,
+        plan.rounds,
+        plan.seed,
+        stake=subject.stake,
+        balance=plan.balance,
+        name=subject.name,
+        options=subject.options,
+    )
+
+
+def _look(engine: Engine, subject: Subject, plan: Plan, played: Rollout, now: datetime) -> bool:
+    """Write a look into the ledger; tell whether it is new."""
+    return record_trial(engine, _trial(subject, plan, played, now))
+
+
+def _trial(subject: Subject, plan: Plan, played: Rollout, now: datetime) -> Any:
+    return trial_of(
+        played.score(),
+        family=subject.family,
+        policy_hash=subject.policy_hash,
+        data_hash=plan.data_hash,
+        split=plan.split,
+        kind="test",
+        now=now,
+        origin="playproof compare",
+    )
+
+
+def _looks(engine: Engine, subject: Subject, plan: Plan, played: Rollout, now: datetime) -> int:
+    return len(overlapping(_trial(subject, plan, played, now), trials(engine)))
