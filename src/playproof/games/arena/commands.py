@@ -27,11 +27,17 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Run the arena, and look at its windows, outcomes and trajectories.")
 
 MOUNTED = {
+    "agents": "playproof.games.arena.agents_command:app",
     "windows": "playproof.games.arena.windows_command:app",
     "outcomes": "playproof.games.arena.outcomes_command:app",
     "trajectories": "playproof.cli.trajectories:app",
 }
 """Further commands of the arena, each a Typer app in a module of its own."""
+SINGLE = {
+    "bench": "playproof.games.arena.bench_command:bench",
+    "loop": "playproof.games.arena.loop_command:loop",
+}
+"""Further commands that are one function."""
 
 
 @app.command()
@@ -192,30 +198,13 @@ def _books(record: bool, durable: bool) -> Iterator[_Books]:
 
 
 def _table(ranked: list[Ranked], plan: Plan, closed: list[Closed]) -> Table:
-    from rich.table import Table
+    from playproof.games.arena.agents_command import ranked_table
 
     title = (
         f"{len(closed)} windows of world {plan.settings.world}, {closed[0].window} to {closed[-1].window}, "
-        f"seed {plan.settings.seed}; USD a window"
+        f"seed {plan.settings.seed}; USD a window, 95 % intervals over windows"
     )
-    table = Table(title=title, title_justify="left")
-    table.add_column("agent")
-    columns = ("profit", "95 % interval", "alpha", "over the others", "95 % interval", "fees", "trades", "valid")
-    for column in columns:
-        table.add_column(column, justify="right")
-    for it in ranked:
-        table.add_row(
-            it.agent,
-            f"{it.profit:+.2f}",
-            f"{it.profit_interval[0]:+.2f} to {it.profit_interval[1]:+.2f}",
-            f"{it.alpha:+.3%}",
-            f"{it.over_others:+.2f}",
-            f"{it.over_interval[0]:+.2f} to {it.over_interval[1]:+.2f}",
-            f"{it.fees:.2f}",
-            f"{it.trades:.1f}",
-            f"{it.valid:.0%}",
-        )
-    return table
+    return ranked_table(ranked, title)
 
 
 @app.command()
@@ -246,6 +235,10 @@ def _mount() -> None:
         if find_spec(place.partition(":")[0]) is not None:
             brought: typer.Typer = resolve(place)
             app.add_typer(brought, name=name)
+    for name, place in SINGLE.items():
+        if find_spec(place.partition(":")[0]) is not None:
+            command: Callable[..., None] = resolve(place)
+            app.command(name)(command)
 
 
 _mount()

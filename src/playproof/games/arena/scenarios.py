@@ -1,0 +1,61 @@
+"""The windows that models are benchmarked on: fixed, held out, the same for everybody.
+
+A scenario is a world, one seed that nothing is trained on, and the numbers of its windows; a window's start follows
+from these alone. Leaves out: playing them (bench).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from playproof.errors import InputError
+from playproof.game import lookup
+from playproof.game.forks import ForkTerms
+from playproof.money import UNIT
+
+SEED = 20_250_115
+"""Of every benchmarked window; training refuses it."""
+STAKE = 3_500 * UNIT
+"""Reserved for each window before it begins; the market refuses orders beyond it."""
+
+
+@dataclass(frozen=True)
+class BenchScenario:
+    """One kind of hour."""
+
+    name: str
+    world: str
+    doc: str
+
+    def terms(self, decisions: int, prompt: str = "full", options: Mapping[str, Any] | None = None) -> ForkTerms:
+        """Give the terms on which its windows are forked."""
+        return ForkTerms(self.world, SEED, decisions, prompt, {"stake": STAKE, **(options or {})})
+
+
+SCENARIOS: Mapping[str, BenchScenario] = {
+    it.name: it
+    for it in (
+        BenchScenario("held-out", "news", "ordinary hours: headlines come before moves, right four times out of five"),
+        BenchScenario("bull", "bull", "every company rises by about 0.5 % an hour"),
+        BenchScenario("bear", "bear", "every company falls by about 0.5 % an hour"),
+        BenchScenario("scandal", "scandal", "now and then a company falls by 4 to 8 %"),
+        BenchScenario("pump-and-dump", "pump", "the smallest company is pumped with loud posts and dumped"),
+    )
+}
+
+
+def chosen(names: Sequence[str]) -> list[BenchScenario]:
+    """Give scenarios by name, all of them without any."""
+    return [lookup(SCENARIOS, name, "scenario") for name in names] or list(SCENARIOS.values())
+
+
+def check_unseen(used: Sequence[str], terms: ForkTerms, windows: int) -> None:
+    """Refuse windows that a model has learned from."""
+    seen = {terms.window(number) for number in range(windows)} & set(used)
+    if seen:
+        raise InputError(
+            f"expected benchmarked windows that nothing was trained on, found {len(seen)}, such as {min(seen)}; "
+            f"train with another seed than {SEED}"
+        )
