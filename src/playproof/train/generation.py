@@ -1,8 +1,9 @@
 """Answers to many prompts at once: shared beginnings are computed once, and all answers grow side by side in one cache.
 
-The prompts are one row of a prefix tree; each step feeds one token for every answer that has not ended, and a mask lets
-it see its own prompt and its own answer alone; answers that are the same so far are read once. Log-probabilities are the
-model's own at temperature 1, which is what answers are drawn with unless told otherwise. Leaves out: stop texts, and serving.
+The prompts are one row of a prefix tree; each step feeds one token for every answer that has not ended, and a mask
+lets it see its own prompt and its own answer alone; answers that are the same so far are read once. Log-probabilities
+are the model's own at temperature 1, which is what answers are drawn with unless told otherwise.
+Leaves out: stop texts, and serving.
 """
 
 from __future__ import annotations

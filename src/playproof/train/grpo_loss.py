@@ -1,8 +1,8 @@
 """The loss of GRPO over sequences of any lengths, laid end to end.
 
 Group advantages A = (r - mean) / (spread + 1e-4), the spread with n - 1; importance ratio of each token from the
-recorded log-probabilities, clipped; an optional penalty on the distance from a reference by Schulman's third estimator. A group
-whose rewards are all alike teaches nothing and has no advantages; noise is never added to break a tie.
+recorded log-probabilities, clipped; an optional penalty on the distance from a reference by Schulman's third estimator.
+A group whose rewards are all alike teaches nothing and has no advantages; noise is never added to break a tie.
 The same numbers as TRL's `grpo` and `bnpo` losses, which a test checks. Leaves out: models and batches.
 """
 
