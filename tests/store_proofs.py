@@ -64,7 +64,7 @@ def stored(home: Path) -> int:
     for event in store.events(session_id=SESSION):
         assert event == numbered(count), f"expected event {count}, found {event}"
         count += 1
-    assert store.problems == ()
+    assert store.problems == (), store.problems
     return count
 
 

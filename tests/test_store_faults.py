@@ -100,6 +100,22 @@ def test_after_a_failed_write_the_log_is_read_only_until_it_is_opened_again(
 
 
 @needs_strace
+@pytest.mark.parametrize(("call", "when"), [("pwrite64", 4), ("pwrite64", 13), ("fdatasync", 2)])
+def test_a_log_that_could_not_be_made_whole_does_not_take_its_place(
+    home: Path, tmp_path: Path, call: str, when: int
+) -> None:
+    trace = tmp_path / "trace"
+    made = str(home / "log/main.new")
+    options = ["-P", made, "-e", f"trace={call}", "-e", f"inject={call}:error=EIO:when={when}"]
+    code, told = strace(home, trace, options)
+    assert (code, told[-1]) == (0, "done"), told
+    assert "INJECTED" in trace.read_text()
+    assert told[0].startswith("failed"), told
+    assert stored(home) == acknowledged(told) == 60
+    assert verify(home).damage == ()
+
+
+@needs_strace
 @pytest.mark.parametrize(("call", "error"), [("fsync", "EIO"), ("write", "ENOSPC"), ("rename", "EIO")])
 def test_a_compaction_that_fails_keeps_every_event(home: Path, tmp_path: Path, call: str, error: str) -> None:
     code, _ = strace(tmp_path / "dry", tmp_path / "trace", ["-y", "-e", "trace=rename"])

@@ -95,7 +95,7 @@ def test_a_fault_at_every_syscall_on_the_stores_files(tmp_path: Path, fault: str
                 _one_fault(tmp_path / "home", tmp_path, fault, case, files)
                 progress.add(case, len(cases), case)
             except AssertionError as failure:
-                failures.append(str(failure))
+                failures.append(f"{case}: {failure}")
                 shutil.rmtree(tmp_path / "home", ignore_errors=True)
     assert not failures, "\n".join(failures)
 
@@ -106,10 +106,10 @@ def _one_fault(home: Path, tmp_path: Path, fault: str, case: str, files: list[st
     paths = [option for path in files for option in ("-P", path.replace(str(tmp_path / "dry"), str(home)))]
     options = [*paths, "-e", f"trace={name}", "-e", f"inject={name}:{effect}:when={when}"]
     _, told = strace(home, tmp_path / "trace", options, EVENTS)
-    assert not any(line.startswith("stderr") and "Traceback" in line for line in told), f"{case}: {told}"
-    assert "refused False" not in told, f"{case}: {told}"
+    assert not any(line.startswith("stderr") and "Traceback" in line for line in told), told
+    assert "refused False" not in told, told
     there = stored(home)
-    assert there >= acknowledged(told), f"{case}: acknowledged {acknowledged(told)}, found {there}"
+    assert there >= acknowledged(told), f"acknowledged {acknowledged(told)}, found {there}"
     with EventLog.open(home, COLUMNS) as log:
         log.append([numbered(seq) for seq in range(EVENTS)])
         log.compact(final=True)

@@ -51,7 +51,8 @@ def create(path: Path) -> None:
     """Make a new log's file with its tables, beside its place, so that no reader meets a half-made one.
 
     It is in WAL mode before it takes its place: turned to it later, a kill could leave a rollback journal, which
-    readers may not undo.
+    readers may not undo. It is one whole file before it takes its place: closing moves the write-ahead log into it
+    too, but tells nobody when that fails, and a log left behind does not follow a renamed file.
     """
     unfinished = path.with_suffix(".new")
     for ending in ("", "-journal", "-wal", "-shm"):
@@ -59,6 +60,7 @@ def create(path: Path) -> None:
     connection = connect(unfinished)
     try:
         migrate(connection)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         connection.close()
     unfinished.rename(path)
