@@ -32,7 +32,7 @@ def study(
     part: Annotated[list[str] | None, typer.Option(help="Only these parts: null, edge, leak, mutant ...")] = None,
     seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so long; run it again to go on.")] = None,
     seed: Annotated[int, typer.Option(help="Of all runs: same seed, same study.")] = 1,
-    game: Annotated[str, typer.Option(help="The game that brings worlds, players and rewards.")] = "crash",
+    game: Annotated[str | None, typer.Option(help="The game to study with; default: the first that can be.")] = None,
     engine: Annotated[str, typer.Option(help="Where runs are done: local or ray.")] = "local",
     workers: Annotated[int, typer.Option(min=1, help="Processes to work with.")] = 1,
     page: Annotated[Path | None, typer.Option(help="Write the page of results here, its pictures beside it.")] = None,
@@ -48,10 +48,11 @@ def study(
 
     from playproof.bench.report import commit
     from playproof.home import folder
-    from playproof.validate.study import Notes, StudyConfig, left, summarise
+    from playproof.validate.study import Notes, StudyConfig, first_studying, left, summarise
     from playproof.validate.study_page import write_page
 
-    config = replace(StudyConfig.small() if small else StudyConfig(), seed=seed, game=game)
+    name = game or first_studying()
+    config = replace(StudyConfig.small(name) if small else StudyConfig(name), seed=seed)
     notes = Notes((output or folder("studies")) / f"study-{config.hash}.jsonl")
     done = notes.read()
     tasks = list(left(config, done, tuple(part or ())))

@@ -6,13 +6,14 @@ Figures, not claims: whether luck explains them is the business of evidence and 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import InputError
-from playproof.evaluate.evidence import bootstrap_interval, e_process
+from playproof.evaluate.evidence import bootstrap_interval, e_process, ratio_intervals
 
 Floats = NDArray[np.float64]
 TAIL = 0.05
@@ -42,12 +43,29 @@ class Metrics:
     """Probability that 20 reserved stakes are gone within as many windows."""
 
 
-def measure(returns: Floats, rng: np.random.Generator, bankroll: float = BANKROLL) -> Metrics:
-    """Give every figure of a policy's returns."""
+def measure_all(
+    players: Mapping[str, Floats], draws: Callable[[], np.random.Generator], bankroll: float = BANKROLL
+) -> dict[str, Metrics]:
+    """Measure players of the same windows; `draws` gives the same random numbers anew, so that they share them."""
+    table = np.column_stack(list(players.values()))
+    intervals = ratio_intervals(table, np.ones_like(table), draws())
+    return {
+        name: measure(returns, draws(), bankroll, (float(low), float(high)))
+        for (name, returns), (low, high) in zip(players.items(), intervals, strict=True)
+    }
+
+
+def measure(
+    returns: Floats,
+    rng: np.random.Generator,
+    bankroll: float = BANKROLL,
+    interval: tuple[float, float] | None = None,
+) -> Metrics:
+    """Give every figure of a policy's returns; the interval is drawn unless it is known."""
     return Metrics(
         windows=len(returns),
         roi=float(returns.mean()) if len(returns) else 0.0,
-        interval=bootstrap_interval(returns, rng),
+        interval=bootstrap_interval(returns, rng) if interval is None else interval,
         e_value=e_process(returns).value,
         profit_factor=profit_factor(returns),
         sharpe=sharpe_ratio(returns),
@@ -105,6 +123,8 @@ def ruin_probability(
     if not len(returns):
         return 0.0
     length, ruined = windows or len(returns), 0
+    if length * min(0.0, float(returns.min())) > -bankroll:
+        return 0.0
     rows = max(1, _CELLS // length)
     for start in range(0, draws, rows):
         some = min(rows, draws - start)

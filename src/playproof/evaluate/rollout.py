@@ -1,7 +1,8 @@
 """Play a policy over many windows of a world, or over recorded ones, and note what came of each, in money.
 
-The windows depend on source, seed and number alone: every policy that is played with the same ones
-faces the same windows, and their profits can be compared in pairs.
+The windows depend on source, seed and their number alone: every policy that is played with the same ones
+faces the same windows, and their profits can be compared in pairs. Another number of windows may be played in
+other lanes and then gives other windows, with other names.
 Leaves out: weighing the profits (evidence), and games without lanes (score.play_windows).
 """
 
@@ -20,7 +21,10 @@ from playproof.game import Game, first, lookup, resolve
 from playproof.game.lanes import BatchPolicy, Lanes, LaneTerms, Played, Tape, play_lanes
 
 LANES = 512
-"""Lanes that are played at once; part of which windows a seed gives, hence fixed."""
+"""Most lanes that are played at once."""
+FEWEST = 32
+EACH = 4
+"""Windows that a lane plays at least, where that leaves lanes enough: seating a player costs more than playing."""
 STREAM = int.from_bytes(b"rollout")
 """Keeps the windows of rollouts apart from those of training with the same seed."""
 
@@ -124,7 +128,7 @@ def rollout(
         stake,
         options.game,
     )
-    lanes = make_lanes(game, terms, min(LANES, windows))
+    lanes = make_lanes(game, terms, lanes_for(windows))
     wait = actions.wait if isinstance(actions.wait, tuple) else ()
     rng = np.random.default_rng([STREAM, seed, 1])
     played = play_lanes(lanes, player, windows, rng, delay=options.delay, wait=wait, progress=progress)
@@ -132,6 +136,11 @@ def rollout(
     return Rollout(**vars(played), name=name, windows=names, stake=stake, choices=actions.heads[0])
 
 
+def lanes_for(windows: int) -> int:
+    """Give how many lanes play so many windows: their number decides which windows a seed gives, and names them."""
+    return min(LANES, windows, max(FEWEST, windows // EACH))
+
+
 def _names(world: str, seed: int, windows: int) -> tuple[str, ...]:
     """Name simulated windows; the same name is the same window."""
-    return tuple(f"{world}-{seed}-{min(LANES, windows)}-{number}" for number in range(windows))
+    return tuple(f"{world}-{seed}-{lanes_for(windows)}-{number}" for number in range(windows))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError
 from playproof.evaluate.evidence import Claim, Needed, e_process, sample_needed
-from playproof.evaluate.metrics import Metrics, measure
+from playproof.evaluate.metrics import Metrics, measure_all
 from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
 from playproof.evaluate.score import Score
 from playproof.evaluate.trials import Selection, Trial, record_trial, trial_of, trials, weigh_selection
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 STREAM = int.from_bytes(b"valid")
 IDLE = "do nothing"
+CUTS = 10
+"""Moments after which the future is cut, altered and added to."""
 TARGET_WINDOWS = 1180
 """Windows on which targets of older plans are measured: 20 stretches of 59."""
 
@@ -102,9 +104,8 @@ def examine(
     played = _play(game, subject, plan, subject.options)
     if subject.stake <= 0 or not len(played):
         raise ConfigError(f"expected windows and a stake above 0, found {len(played)} and {subject.stake}")
-    rivals = {
-        name: (rival.doc, _rival(game, name, rival, subject, plan, told)) for name, rival in _rivals(game, played)
-    }
+    hindsight, idle = _watch(game, subject, plan)
+    rivals = _play_rivals(game, subject, plan, played, idle, told)
     stressed = {
         name: _stressed(game, subject, plan, name, delay, told) for name, delay in game.validating.worse.items()
     }
@@ -132,8 +133,8 @@ def examine(
         played=played,
         rivals=rivals,
         stressed=stressed,
-        hindsight=_hindsight(game, subject, plan),
-        metrics={name: measure(values, _draws(plan.seed)) for name, values in shown.items()},
+        hindsight=hindsight,
+        metrics=measure_all(shown, lambda: _draws(plan.seed)),
         selection=looks.selection,
         needed=needed,
         verdict=verdict,
@@ -220,19 +221,33 @@ def _rivals(game: Game, played: Rollout) -> Sequence[tuple[str, Rival]]:
     return tuple(resolve(game.rivals)(habits(played)).items())
 
 
-def _rival(game: Game, name: str, rival: Rival, subject: Subject, plan: Plan, told: Told) -> Rollout:
-    told(name)
-    return rollout(
-        game, rival.player, plan.source, plan.rounds, plan.seed, stake=subject.stake, balance=plan.balance, name=name
-    )
+def _play_rivals(
+    game: Game, subject: Subject, plan: Plan, played: Rollout, idle: Rollout | None, told: Told
+) -> dict[str, tuple[str, Rollout]]:
+    """Play the rivals; two that are the same play once, and who watched for hindsight has done nothing already."""
+    found: dict[str, tuple[str, Rollout]] = {}
+    known: list[tuple[BatchPolicy, Rollout]] = []
+    for name, rival in _rivals(game, played):
+        again = next(
+            (it for player, it in known if type(player) is type(rival.player) and player == rival.player), None
+        )
+        if again is None and name == IDLE:
+            again = idle
+        if again is None:
+            told(name)
+            again = _play(game, replace(subject, player=rival.player), plan, RolloutOptions())
+        known.append((rival.player, again))
+        found[name] = (rival.doc, replace(again, name=name))
+    return found
 
 
-def _hindsight(game: Game, subject: Subject, plan: Plan) -> NDArray[np.int64] | None:
+def _watch(game: Game, subject: Subject, plan: Plan) -> tuple[NDArray[np.int64] | None, Rollout | None]:
+    """Wait through all windows; give what hindsight would have earned, and what waiting did."""
     if game.foresight is None:
-        return None
+        return None, None
     watching = resolve(game.foresight)()
-    rollout(game, watching, plan.source, plan.rounds, plan.seed, stake=subject.stake, balance=plan.balance)
-    return watching.best(plan.rounds, subject.stake)
+    idle = _play(game, replace(subject, player=watching), plan, RolloutOptions())
+    return watching.best(plan.rounds, subject.stake), idle
 
 
 def _targets(game: Game, subject: Subject, plan: Plan) -> tuple[Target, ...]:
@@ -241,8 +256,9 @@ def _targets(game: Game, subject: Subject, plan: Plan) -> tuple[Target, ...]:
         return ()
     some = replace(plan, rounds=min(plan.rounds, TARGET_WINDOWS))
 
-    def play(player: BatchPolicy, options: RolloutOptions) -> Rollout:
-        return _play(game, replace(subject, player=player), some, options)
+    def play(player: BatchPolicy, options: RolloutOptions, windows: int = TARGET_WINDOWS) -> Rollout:
+        fewer = replace(some, rounds=min(windows, some.rounds))
+        return _play(game, replace(subject, player=player), fewer, options)
 
     return resolve(game.targets)(subject.player, subject.options, play)
 
@@ -272,10 +288,10 @@ def look_ahead(game: Game, seed: int) -> Gate:
     if shown is None:
         return skipped("D2", RULES["D2"], "observations are messages")
     rng = np.random.default_rng([STREAM, seed, 2])
-    facts = [fact for of in game.decode(resolve(game.sample)()) for fact in of]
     frames = resolve(game.sample)()
+    facts = [fact for of in game.decode(frames) for fact in of]
     events = [fact.event(frames[0].ts, "sample", place) for place, fact in enumerate(facts)]
-    cuts = sorted(rng.choice(len(events), size=min(25, len(events)), replace=False).tolist())
+    cuts = sorted(rng.choice(len(events), size=min(CUTS, len(events)), replace=False).tolist())
     found = check_future(fold_rows(game, shown), events, lambda late: altered_events(late, game.columns, rng), cuts)
     return Gate("D2", found.passed, found.found, RULES["D2"])
 

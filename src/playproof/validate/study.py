@@ -32,7 +32,7 @@ from playproof.evaluate.evidence import REJECT, e_process
 from playproof.evaluate.score import Score
 from playproof.evaluate.selection import superior_ability
 from playproof.evaluate.trials import Kind, Trial, weigh_selection
-from playproof.game import Game, load_game, resolve
+from playproof.game import Game, game_names, load_game, resolve
 from playproof.game.lanes import Habits, Played
 from playproof.game.studying import Dealt, Learnable, Studying
 from playproof.validate.examine import Looks, judge
@@ -51,7 +51,7 @@ SIZES = ("one-tick holds", "one-tick holds, peeking", "fair sidebets, peeking", 
 class StudyConfig:
     """How large a study is."""
 
-    game: str = "crash"
+    game: str
     nulls: int = 400
     """Runs in each world without an edge."""
     edges: int = 100
@@ -70,9 +70,10 @@ class StudyConfig:
     seed: int = 1
 
     @classmethod
-    def small(cls) -> StudyConfig:
+    def small(cls, game: str) -> StudyConfig:
         """Give a study of less than two minutes."""
         return cls(
+            game,
             nulls=12,
             edges=4,
             leaks=2,
@@ -126,6 +127,14 @@ def units(config: StudyConfig) -> list[Unit]:
         *(("size", name, config.sizes) for name in SIZES),
     ]
     return [Unit(part, name, number) for part, name, count in groups for number in range(count)]
+
+
+def first_studying() -> str:
+    """Name the first game that takes part in studies."""
+    found = next((name for name in game_names() if load_game(name).studying is not None), None)
+    if found is None:
+        raise ConfigError("expected a game that takes part in studies, found none")
+    return found
 
 
 def find_studying(game: Game) -> Studying:

@@ -134,7 +134,8 @@ def bet_units(obs: Rows) -> Ints:
 def next_presses(bets: Ints, target: int) -> tuple[Ints, Ints]:
     """Give for each bet field the next press towards the target, and how many presses are left."""
     codes, left = np.zeros_like(bets), np.zeros_like(bets)
-    for bet in np.unique(bets[bets != target]).tolist():
+    off = bets != target
+    for bet in np.unique(bets[off]).tolist() if off.any() else ():
         plan = presses_to(bet, target)
         codes[bets == bet], left[bets == bet] = plan[0], len(plan)
     return codes, left

@@ -71,7 +71,7 @@ def rivals(habits: Habits) -> Mapping[str, Rival]:
         "random": Rival("the same actions as often, at random", RandomAlike(bet, shares)),
         f"hold-{held}": Rival("buys once a round and holds as long as the policy does", Hold(bet, k=held)),
         "always sidebet": Rival("always has a sidebet open", AlwaysSidebet(bet)),
-        "majority": Rival(f"always {NAMES[usual]}, the most frequent action", Always(bet, usual)),
+        "majority": Rival(f"always {NAMES[usual]}, the most frequent action", Always(bet, usual) if usual else Wait()),
     }
 
 

@@ -34,6 +34,8 @@ ZONE = (25.0, 50.0)
 ROUNDS = 59
 """Rounds over which an old plan measured its ROI."""
 WANTED = 0.05
+COMPARED = 4 * ROUNDS
+"""Rounds in which a policy's choices are compared with a person's."""
 SOON = 20
 """Ticks within which selling beats nine rugs in ten."""
 
@@ -116,14 +118,14 @@ def _lucky(pnl: NDArray[np.int64], staked: NDArray[np.int64]) -> float | None:
     return float(np.mean(won > WANTED * paid))
 
 
-def targets(player: BatchPolicy, options: Any, play: Callable[[BatchPolicy, Any], Played]) -> tuple[Target, ...]:
+def targets(player: BatchPolicy, options: Any, play: Callable[..., Played]) -> tuple[Target, ...]:
     """Measure accuracy, entries at 25x to 50x, exits before the rug, and ROI above 5 %."""
     noting, dummy = Noting(player), Noting(Hold(k=SOON))
     played, lucky = play(noting, options), play(dummy, type(options)())
     agreeing: Agreeing | None = None
     if options.observation in (None, "policy") and options.actions in (None, "buttons"):
         agreeing = Agreeing(make_baseline("human"), player)
-        play(agreeing, type(options)())
+        play(agreeing, type(options)(), COMPARED)
     return (
         Target(
             "accuracy: does what the scripted person does",
