@@ -27,7 +27,7 @@ from playproof.games.arena.commands import app
 from playproof.games.arena.features import values
 from playproof.games.arena.language import LanguageAgent, ModelSettings, language_agent
 from playproof.games.arena.prompts import TASK, most_tokens
-from playproof.games.arena.ranking import profits, rank
+from playproof.games.arena.ranking import Result, profits, rank, rank_results
 from playproof.games.arena.running import Closed, Plan, Reply, Run, Settings, Sight, scripted
 from playproof.games.arena.scribe import differences, run_again
 from playproof.money import UNIT
@@ -181,6 +181,37 @@ def test_ranking_shows_intervals_and_what_the_others_made(long_run: list[Closed]
     assert [it.profit for it in ranked] == sorted((it.profit for it in ranked), reverse=True)
     assert all(it.profit_interval[0] <= it.profit <= it.profit_interval[1] for it in ranked)
     assert sum(it.over_others for it in ranked) == pytest.approx(0, abs=1e-6)
+
+
+def test_recorded_agents_are_ranked_over_all_their_windows(home: Path) -> None:
+    run = CliRunner().invoke(app, ["run", "--agents", "8", "--windows", "8", "--seed", "3", "--json"])
+    assert run.exit_code == 0, run.output
+    told = {it["agent"]: it for it in json.loads(run.stdout)["agents"]}
+    found = CliRunner().invoke(app, ["agents", "--seed", "3", "--json"])
+    assert found.exit_code == 0, found.output
+    again = {it["agent"]: it for it in json.loads(found.stdout)["agents"]}
+    assert again.keys() == told.keys()
+    for agent, it in again.items():
+        for name in ("windows", "profit", "alpha", "over_others", "over_interval", "fees", "trades", "valid"):
+            assert it[name] == pytest.approx(told[agent][name]), (agent, name)
+    assert again["informed-1"]["forecasts"] > 0
+    assert 0 <= again["informed-1"]["brier"] < 0.5
+    assert again["hold-1"]["brier"] is None
+    shown = CliRunner().invoke(app, ["agents"])
+    assert "informed-1" in shown.stdout
+    assert "Brier" in shown.stdout
+    assert isinstance(CliRunner().invoke(app, ["agents", "--hours", "0.01"]).exception, GateFailed)
+
+
+def test_an_agents_forks_of_a_window_count_as_one() -> None:
+    def result(window: str, agent: str, usd: int) -> Result:
+        return Result(window, agent, "", usd * UNIT, 10_000 * UNIT, 0.01, 0, 1, 6, 0)
+
+    some = [result("w1", "a", 10), result("w1", "a", 30), result("w1", "b", 0), result("w2", "b", 50)]
+    ranked = {it.agent: it for it in rank_results(some, 1)}
+    assert (ranked["a"].windows, ranked["a"].profit, ranked["a"].over_others) == (1, 20.0, 20.0)
+    assert ranked["a"].alpha == pytest.approx(0.002 - 0.01)
+    assert (ranked["b"].windows, ranked["b"].over_others) == (2, (0 - 20 + 50) / 2)
 
 
 # Language agents, against a small server of the same interface.

@@ -72,16 +72,16 @@ def run(
     from playproof.games.arena.running import Plan, Run, scripted
     from playproof.games.arena.world import Settings
 
-    with _address(llm, model) as (url, named), _books(record, durable=bool(llm)) as books:
-        players = [*scripted(agents), *_language(url, named, llm_agents, persona, max_tokens)]
-        begins = books.first_window(start, windows, window_hours)
+    with _address(llm, model) as (url, named), books(record, durable=bool(llm)) as kept:
+        players = [*scripted(agents), *language_players(url, named, llm_agents, persona, max_tokens)]
+        begins = kept.first_window(start, windows, window_hours)
         plan = Plan(Settings(world, seed, begins, window_hours), windows, decisions, speed)
         running = Run(plan, players)
-        books.attach(running, window_hours)
+        kept.attach(running, window_hours)
         closed = _closed(running, plan)
     ranked = rank(closed, seed)
     data = {
-        "run": books.run,
+        "run": kept.run,
         "world": world,
         "seed": seed,
         "windows": [it.window for it in closed],
@@ -90,7 +90,7 @@ def run(
     }
     emit(data, as_json, lambda: _table(ranked, plan, closed))
     if record and not as_json:
-        note(f"recorded as run {books.run}")
+        note(f"recorded as run {kept.run}")
 
 
 def _closed(running: Any, plan: Plan) -> list[Closed]:
@@ -116,7 +116,7 @@ def _address(llm: str, model: str) -> Iterator[tuple[str, str]]:
         yield served
 
 
-def _language(base_url: str, model: str, count: int, persona: str, max_tokens: int) -> list[Agent]:
+def language_players(base_url: str, model: str, count: int, persona: str, max_tokens: int) -> list[Agent]:
     """Make the language agents that were asked for."""
     if not base_url:
         return []
@@ -181,7 +181,7 @@ class _Database(_Books):
 
 
 @contextmanager
-def _books(record: bool, durable: bool) -> Iterator[_Books]:
+def books(record: bool, durable: bool) -> Iterator[_Books]:
     """Open what a run is written into."""
     if not record:
         yield _Books()
