@@ -26,9 +26,10 @@ from playproof.datasets.manifest import (
     sync,
     write_json,
 )
+from playproof.datasets.memory import keep_freed, kept_memory
 from playproof.datasets.observe import lay_episodes, stored_set, to_columns
 from playproof.datasets.parquet import write_tables
-from playproof.datasets.runs import code_tables, digest_columns
+from playproof.datasets.runs import code_tables, digest_tables
 from playproof.datasets.sources import Piece, Reader, plan
 from playproof.datasets.split import split_windows
 from playproof.datasets.statistics import (
@@ -144,7 +145,7 @@ def build(
     reward, ask = find(game, config.reward), config.ask(game)
     events = None if isinstance(source, EventStore) else list(source)
     root = folder("datasets", home)
-    with tempfile.TemporaryDirectory(prefix=".draft-", dir=root) as draft:
+    with kept_memory(), tempfile.TemporaryDirectory(prefix=".draft-", dir=root) as draft:
         place = Path(draft) / "data"
         (place / "sessions").mkdir(parents=True)
         tell = progress or _silent
@@ -200,6 +201,7 @@ def _build_store(
 
 def build_piece(task: Task) -> list[Built]:
     """Build the sessions of one piece."""
+    keep_freed()
     game = task.load()
     reward, ask = find(game, task.config.reward), task.config.ask(game)
     reader = Reader(task.piece)
@@ -241,7 +243,7 @@ def write_session(game: Game, laid: Laid, reward: Reward, place: Path, damaged: 
         summary = summarize(tables["observations"], laid.features)
         write_tables(folder_, tables)
         told = {"episodes": [_told(entry) for entry in entries]}
-        digests = {name: digest_columns(table) for name, table in tables.items()} | {"episodes": digest_json(told)}
+        digests = digest_tables(tables) | {"episodes": digest_json(told)}
         write_json(folder_ / METADATA, {"session_id": laid.session_id, "steps": int(laid.lengths.sum()), **told})
         sync(folder_)
     return Built(

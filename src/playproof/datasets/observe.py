@@ -46,7 +46,7 @@ def to_columns(game: Game, laid: Laid, reward: Reward) -> dict[str, dict[str, Co
     tables = {
         "observations": rows | _observations(laid),
         "actions": steps | _actions(game, laid),
-        "rewards": steps | _rewards(game, laid, reward),
+        "rewards": {**steps, **_rewards(game, laid, reward)},
     }
     if laid.labels:
         tables["labels"] = steps | dict(laid.labels)
@@ -82,7 +82,7 @@ def _actions(game: Game, laid: Laid) -> dict[str, Column]:
     )
 
 
-def _rewards(game: Game, laid: Laid, reward: Reward) -> dict[str, Column]:
+def _rewards(game: Game, laid: Laid, reward: Reward) -> dict[str, Array]:
     """Give what each step paid, its components, the money before and after, and how it ended."""
     paid = pay(game, laid, reward)
     last = np.zeros(len(laid.substeps), np.bool_)

@@ -35,25 +35,27 @@ I32, I64, BINARY, LIST, STRUCT = 5, 6, 8, 9, 12
 PHYSICAL = {"bool": 0, "int16": 1, "int32": 1, "int64": 2, "float32": 4, "float64": 5, "text": 6}
 """A column's type, and its number in the format."""
 INT_16, UTF8 = 16, 0
+_FIELD = bytes((1 << 4 | I32,))
+_LONG = bytes((1 << 4 | I64,))
+_NEXT_LONG = bytes((2 << 4 | I64,))
+_FIELD_STRUCT = bytes((1 << 4 | STRUCT,))
+"""How fields begin: their type, and how far their number is from that of the one before."""
 compiled = compiler(__file__, ("parquet",))
 _LZ4 = pa.Codec("lz4_raw")
 
 
 def varint(value: int) -> bytes:
     """Give a number in groups of seven bits, the lowest first."""
-    if value < 0x80:
+    if value < 1 << 7:
         return bytes((value,))
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    if value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80)) + varint(value >> 14)
 
 
 def whole(value: int) -> bytes:
     """Give a whole number as Thrift does, its sign in the lowest bit."""
-    return varint((value << 1) ^ (value >> 63))
+    return varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 def text(value: str) -> bytes:
@@ -81,11 +83,11 @@ def listed(kind: int, items: Sequence[bytes]) -> bytes:
 
 
 @compiled
-def pack_runs(places: Array, lengths: Array, width: int, out: Array) -> int:
+def pack_runs(places: Array, starts: Array, rows: int, width: int, out: Array) -> int:
     """Write runs, each its length and its value in so many bytes; give how many bytes were written."""
     at = 0
     for run in range(len(places)):
-        left = lengths[run] << 1
+        left = ((starts[run + 1] if run + 1 < len(starts) else rows) - starts[run]) << 1
         while left >= 0x80:
             out[at] = left & 0x7F | 0x80
             left >>= 7
@@ -100,22 +102,24 @@ def pack_runs(places: Array, lengths: Array, width: int, out: Array) -> int:
     return at
 
 
-def _packed(places: Array, lengths: Array, width: int) -> bytes:
+def _packed(places: Array, column: Coded, width: int) -> bytes:
+    """Give a column's runs as places in a dictionary, or as flags."""
+    if len(places) == 1:
+        return varint(column.rows << 1) + int(places[0]).to_bytes(width, "little")
     out = np.empty(len(places) * (width + 10), np.uint8)
-    return out[: pack_runs(places, lengths, width, out)].tobytes()
+    return out[: pack_runs(places, column.starts, column.rows, width, out)].tobytes()
 
 
 def _page(kind: int, rows: int, encoding: int, values: bytes | pa.Buffer, size: int) -> bytes:
     """Give a page's header; `size` is that of the values before they were compressed."""
-    if kind == DICTIONARY_PAGE:
-        told = (7, STRUCT, struct((1, I32, whole(rows)), (2, I32, whole(encoding))))
-    else:
-        levels = ((3, I32, whole(RLE)), (4, I32, whole(RLE)))
-        told = (5, STRUCT, struct((1, I32, whole(rows)), (2, I32, whole(encoding)), *levels))
     checksum = zlib.crc32(values)
     signed = checksum - (1 << 32) if checksum >> 31 else checksum
-    sizes = ((2, I32, whole(size)), (3, I32, whole(len(values))))
-    return struct((1, I32, whole(kind)), *sizes, (4, I32, whole(signed)), told)
+    numbers = (kind, size, len(values), signed)
+    told = b"".join([_FIELD + whole(number) for number in numbers])
+    about = _FIELD + whole(rows) + _FIELD + whole(encoding)
+    if kind == DICTIONARY_PAGE:
+        return told + bytes((3 << 4 | STRUCT,)) + about + b"\0\0"
+    return told + bytes((1 << 4 | STRUCT,)) + about + 2 * (_FIELD + whole(RLE)) + b"\0\0"
 
 
 def _plain(column: Coded) -> bytes:
@@ -142,7 +146,7 @@ class Chunk:
             self._add(DATA_PAGE, self.rows, _plain(column))
         elif self.kind == "bool":
             self.encoding = RLE
-            runs = _packed(np.asarray(column.values, np.int64), column.lengths, 1)
+            runs = _packed(np.asarray(column.values, np.int64), column, 1)
             self._add(DATA_PAGE, self.rows, len(runs).to_bytes(4, "little") + runs)
         else:
             self._code(column)
@@ -154,7 +158,7 @@ class Chunk:
         self._add(DICTIONARY_PAGE, len(distinct), _plain(Coded(distinct, len(distinct), None)))
         self.encoding, self.dictionary = DICTIONARY, self.stored
         bits = max(1, (len(distinct) - 1).bit_length())
-        self._add(DATA_PAGE, self.rows, bytes((bits,)) + _packed(places, column.lengths, (bits + 7) // 8))
+        self._add(DATA_PAGE, self.rows, bytes((bits,)) + _packed(places, column, (bits + 7) // 8))
 
     def _add(self, kind: int, rows: int, values: bytes) -> None:
         stored = _LZ4.compress(values) if self.codec == LZ4 else values
@@ -165,15 +169,11 @@ class Chunk:
 
     def describe(self, name: str, at: int) -> bytes:
         """Say where the column stands: at this place of the file."""
-        told = bytearray(_about(name, self.kind, self.encoding, self.codec))
-        for delta, value in ((1, self.rows), (1, self.raw), (1, self.stored), (2, at + self.dictionary)):
-            told.append(delta << 4 | I64)
-            told += whole(value)
+        sizes = b"".join([_LONG + whole(value) for value in (self.rows, self.raw, self.stored)])
+        told = _about(name, self.kind, self.encoding, self.codec) + sizes + _NEXT_LONG + whole(at + self.dictionary)
         if self.dictionary:
-            told.append(2 << 4 | I64)
-            told += whole(at)
-        told += b"\0"
-        return struct((2, I64, whole(at)), (3, STRUCT, told))
+            told += _NEXT_LONG + whole(at)
+        return _NEXT_LONG + whole(at) + _FIELD_STRUCT + told + b"\0\0"
 
 
 def _distinct(column: Coded) -> tuple[Array | Sequence[str], Array]:

@@ -149,18 +149,35 @@ def code_table(columns: Mapping[str, Column]) -> dict[str, Coded]:
     return code_tables({"": columns})[""]
 
 
+def digest_tables(tables: Mapping[str, Mapping[str, Coded]]) -> dict[str, str]:
+    """Hash the values of tables, each column once: names, types, and every column's runs or values."""
+    known: dict[int, bytes] = {}
+    digests = {}
+    for name, columns in tables.items():
+        rows = {column.rows for column in columns.values()}
+        if len(rows) > 1:
+            raise DecodeError(f"expected as many rows in every column of {name}, found {sorted(rows)}")
+        digest = hashlib.sha256(str(max(rows, default=0)).encode())
+        for key, column in columns.items():
+            if id(column) not in known:
+                known[id(column)] = _digest(column)
+            digest.update(f"{key}:{column.kind}:".encode() + known[id(column)])
+        digests[name] = digest.hexdigest()
+    return digests
+
+
+def _digest(column: Coded) -> bytes:
+    values = column.values.data if isinstance(column.values, np.ndarray) else orjson.dumps(column.values)
+    if column.starts is not None and len(column.starts) == 1:
+        return b"one:" + bytes(values)
+    digest = hashlib.sha256(b"values:" if column.starts is None else column.starts.data)
+    digest.update(values)
+    return digest.digest()
+
+
 def digest_columns(columns: Mapping[str, Coded]) -> str:
-    """Hash a table's values: name, type, and every column's runs or values."""
-    rows = {column.rows for column in columns.values()}
-    if len(rows) > 1:
-        raise DecodeError(f"expected as many rows in every column, found {sorted(rows)}")
-    digest = hashlib.sha256(str(max(rows, default=0)).encode())
-    for name, column in columns.items():
-        digest.update(f"{name}:{column.kind}:{'values' if column.starts is None else len(column.starts)}".encode())
-        if column.starts is not None:
-            digest.update(column.starts)
-        digest.update(orjson.dumps(column.values) if column.is_text else column.values)  # type: ignore[arg-type]
-    return digest.hexdigest()
+    """Hash the values of one table."""
+    return digest_tables({"a table": columns})["a table"]
 
 
 def from_arrow(table: pa.Table) -> dict[str, Column]:

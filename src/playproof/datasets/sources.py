@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,14 +117,16 @@ class Reader:
     def tables(self, doc_types: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[str, Tables]]:
         """Give each session's events of some types, with some columns, by doc_type."""
         wanted = [*KEYS, *(name for name in columns if name not in KEYS)]
-        read = {kind: self._table(kind, wanted) for kind in doc_types}
-        found = {kind: table for kind, table in read.items() if table is not None}
-        places = {kind: _places(table) for kind, table in found.items()}
-        for _, session in self.piece.sessions:
-            tables = {
-                kind: _at(table, places[kind][session]) for kind, table in found.items() if session in places[kind]
-            }
-            if tables:
+        names = [name for _, name in self.piece.sessions]
+        parts: dict[str, list[Part | Held]] = {kind: [] for kind in doc_types}
+        for path, kind in self.parts:
+            if kind in parts:
+                parts[kind].append(Part(self.files, path, wanted, names))
+        for kind in doc_types if self.hot.num_rows else ():
+            parts[kind].append(Held(_narrow(self.hot.filter(pc.equal(self.hot["doc_type"], kind)), wanted)))
+        for session in names:
+            found = {kind: [rows for part in of for rows in part.rows(session)] for kind, of in parts.items()}
+            if tables := {kind: _joined(rows) for kind, rows in found.items() if rows}:
                 yield session, tables
 
     def events(self) -> Iterator[tuple[str, list[Event]]]:
@@ -140,39 +143,74 @@ class Reader:
             if events:
                 yield session, sorted(events, key=lambda event: event.seq)
 
-    def _table(self, doc_type: str, wanted: Sequence[str]) -> pa.Table | None:
-        """Give the piece's events of one type, sorted by session and seq."""
-        tables = [self._part(path, wanted) for path, kind in self.parts if kind == doc_type]
-        if self.hot.num_rows:
-            tables.append(self._narrow(self.hot.filter(pc.equal(self.hot["doc_type"], doc_type)), wanted))
-        tables = [table for table in tables if table.num_rows]
-        if not tables:
-            return None
-        if len(tables) == 1:
-            return tables[0]
-        return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
 
-    def _part(self, path: str, wanted: Sequence[str]) -> pa.Table:
-        """Give the piece's rows of one part."""
-        names = [name for _, name in self.piece.sessions]
+class Held:
+    """A table at hand, and where each session's rows are in it."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table.unify_dictionaries()
+        self._places = _places(self.table) if table.num_rows else {}
+
+    def rows(self, session: str) -> Iterator[pa.Table]:
+        """Give a session's rows, in the order of seq."""
+        if session in self._places:
+            yield _at(self.table, self._places[session])
+
+
+class Part:
+    """One part: its row groups are read when a session needs them, and let go when the sessions are past them."""
+
+    def __init__(self, files: PartFiles, path: str, wanted: Sequence[str], sessions: Sequence[str]) -> None:
+        self.files, self.path, self.wanted = files, path, wanted
+        with self._open() as file:
+            self.metadata = file.metadata
+            self._bounds = _bounds(file, sessions[0], sessions[-1])
+            self.columns = _held(file, list(self._bounds), wanted)
+        self._held: dict[int, Held] = {}
+
+    @contextlib.contextmanager
+    def _open(self, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
         try:
-            with self.files.filesystem.open_input_file(path) as source:
-                file = pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=list(_TEXTS))
-                groups = _groups(file, names[0], names[-1])
-                with _reused_memory():
-                    table = file.read_row_groups(groups, _held(file, groups, wanted), use_threads=False)
+            with self.files.filesystem.open_input_file(self.path) as source:
+                yield pq.ParquetFile(
+                    source, metadata=metadata, page_checksum_verification=True, read_dictionary=list(_TEXTS)
+                )
         except (OSError, pa.ArrowException) as error:
-            raise StoreError(f"expected to read part {path}, found: {error}; run: playproof store verify") from error
-        return self._narrow(_only(table, names), wanted)
+            raise StoreError(
+                f"expected to read part {self.path}, found: {error}; run: playproof store verify"
+            ) from error
 
-    def _narrow(self, table: pa.Table, wanted: Sequence[str]) -> pa.Table:
-        """Keep the columns that are wanted and hold anything; texts as places in a list."""
-        kept = [name for name in wanted if name in table.schema.names]
-        table = table.select([name for name in kept if name in KEYS or table[name].null_count < table.num_rows])
-        for place, name in enumerate(table.schema.names):
-            if pa.types.is_string(table.schema.field(name).type):
-                table = table.set_column(place, name, table[name].dictionary_encode())
-        return table
+    def rows(self, session: str) -> Iterator[pa.Table]:
+        """Give a session's rows, group by group; sessions are asked for in the order of their ids."""
+        for group, (least, most) in self._bounds.items():
+            if most < session:
+                self._held.pop(group, None)
+            elif least <= session:
+                if group not in self._held:
+                    self._held[group] = Held(self._read(group))
+                yield from self._held[group].rows(session)
+
+    def _read(self, group: int) -> pa.Table:
+        with _reused_memory(), self._open(self.metadata) as file:
+            table = file.read_row_groups([group], self.columns, use_threads=False)
+        return _narrow(table, self.wanted)
+
+
+def _narrow(table: pa.Table, wanted: Sequence[str]) -> pa.Table:
+    """Keep the columns that are wanted and hold anything; texts as places in a list."""
+    kept = [name for name in wanted if name in table.schema.names]
+    table = table.select([name for name in kept if name in KEYS or table[name].null_count < table.num_rows])
+    for place, name in enumerate(table.schema.names):
+        if pa.types.is_string(table.schema.field(name).type):
+            table = table.set_column(place, name, table[name].dictionary_encode())
+    return table
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Put a session's rows together."""
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
 
 
 @contextlib.contextmanager
@@ -186,15 +224,16 @@ def _reused_memory() -> Iterator[None]:
         pa.set_memory_pool(before)
 
 
-def _groups(file: pq.ParquetFile, first: str, last: str) -> list[int]:
-    """Give the row groups that may hold sessions from the first to the last."""
+def _bounds(file: pq.ParquetFile, first: str, last: str) -> dict[int, tuple[str, str]]:
+    """Give the row groups that may hold sessions from the first to the last, and the range of each."""
     place = file.schema_arrow.get_field_index("session_id")
-    chosen = []
+    bounds = {}
     for group in range(file.metadata.num_row_groups):
         found = file.metadata.row_group(group).column(place).statistics
-        if found is None or not found.has_min_max or (found.min <= last and first <= found.max):
-            chosen.append(group)
-    return chosen
+        least, most = (found.min, found.max) if found is not None and found.has_min_max else (first, last)
+        if least <= last and first <= most:
+            bounds[group] = (least, most)
+    return bounds
 
 
 def _held(file: pq.ParquetFile, groups: Sequence[int], wanted: Sequence[str]) -> list[str]:
@@ -212,39 +251,31 @@ def _held(file: pq.ParquetFile, groups: Sequence[int], wanted: Sequence[str]) ->
     return [name for name in wanted if name in places and (name in KEYS or holds(name))]
 
 
-def _only(table: pa.Table, sessions: Sequence[str]) -> pa.Table:
-    """Keep the rows of some sessions."""
-    table = table.unify_dictionaries()
-    column = _one(table["session_id"])
-    wanted = set(sessions)
-    inside = np.array([text in wanted for text in column.dictionary.to_pylist()], np.bool_)
-    if inside.all():
-        return table
-    return _at(table, np.flatnonzero(inside[column.indices.to_numpy()]))
-
-
 def _one(column: pa.ChunkedArray) -> pa.DictionaryArray:
     combined = column.combine_chunks()
     return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
 
 
-def _places(table: pa.Table) -> dict[str, Places]:
+def _places(table: pa.Table) -> dict[str, slice | Places]:
     """Give where each session's rows are, in the order of seq."""
     column = _one(table["session_id"])
     codes, names, seqs = column.indices.to_numpy(), column.dictionary.to_pylist(), table["seq"].to_numpy()
-    bounds = np.flatnonzero(np.diff(codes)) + 1
-    found: dict[str, Places] = {}
-    for at in np.split(np.arange(len(codes)), bounds):
-        name = names[codes[at[0]]]
-        found[name] = np.concatenate([found[name], at]) if name in found else at
-    return {name: at if (np.diff(seqs[at]) > 0).all() else at[np.argsort(seqs[at])] for name, at in found.items()}
+    bounds = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
+    runs: dict[str, list[slice]] = {}
+    for start, end in pairwise(bounds):
+        runs.setdefault(names[codes[start]], []).append(slice(start, end))
+    return {name: _sorted(of, seqs) for name, of in runs.items()}
 
 
-def _at(table: pa.Table, places: Places) -> pa.Table:
+def _sorted(runs: Sequence[slice], seqs: Places) -> slice | Places:
+    if len(runs) == 1 and (seqs[runs[0]][1:] > seqs[runs[0]][:-1]).all():
+        return runs[0]
+    at = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+    return at[np.argsort(seqs[at])]
+
+
+def _at(table: pa.Table, places: slice | Places) -> pa.Table:
     """Give rows of a table, without a copy where they follow each other."""
-    if not len(places):
-        return table.slice(0, 0)
-    first, rows = int(places[0]), len(places)
-    if places[-1] - first == rows - 1 and (np.diff(places) == 1).all():
-        return table.slice(first, rows)
+    if isinstance(places, slice):
+        return table.slice(places.start, places.stop - places.start)
     return table.take(pa.array(places))

@@ -45,10 +45,19 @@ def summarize(table: Mapping[str, Coded], features: Sequence[str], chosen: Rows 
     columns = np.zeros((5, len(features)))
     if count := int(before[-1]):
         for place, name in enumerate(features):
-            unknown, weights = table[f"{name}__missing"], _weights(table[f"{name}__missing"], before)
-            columns[4, place] = np.asarray(unknown.values)[weights > 0] @ weights[weights > 0]
-            sum_up(np.asarray(table[name].values), _weights(table[name], before), columns[:, place])
+            columns[4, place] = _known(table[f"{name}__missing"], before)[0] * count
+            columns[:4, place] = _known(table[name], before)
     return Summary(count, *columns)
+
+
+def _known(column: Coded, before: NDArray[np.int64]) -> Array:
+    """Give mean, sum of squared differences from it, least and most; `before` counts the chosen rows before each."""
+    values, out = np.asarray(column.values), np.zeros(4)
+    if column.starts is not None and len(values) == 1:
+        out[[0, 2, 3]] = values[0]
+        return out
+    sum_up(values, _weights(column, before), out)
+    return out
 
 
 def expand(column: Coded) -> Any:
@@ -58,9 +67,8 @@ def expand(column: Coded) -> Any:
 
 def _weights(column: Coded, before: NDArray[np.int64]) -> NDArray[np.int64]:
     """Give how many chosen rows each value of a column stands for; `before` counts those before each row."""
-    if column.starts is None:
-        return np.diff(before)
-    return np.diff(before[np.append(column.starts, column.rows)])
+    counted: NDArray[np.int64] = before if column.starts is None else before[np.append(column.starts, column.rows)]
+    return counted[1:] - counted[:-1]
 
 
 @compiler(__file__, ("statistics",))
@@ -86,7 +94,7 @@ def sum_up(values: Any, weights: Any, out: Any) -> None:
 def check_finite(session_id: str, table: Mapping[str, Coded], features: Sequence[str]) -> None:
     """Refuse observations with NaN or infinity."""
     for name in features:
-        if not np.isfinite(table[name].values).all():  # type: ignore[arg-type]
+        if not np.isfinite(table[name].values).all():
             raise ContractError(f"expected {name} to be finite in session {session_id}, found NaN or infinity")
 
 

@@ -8,7 +8,7 @@ Leaves out: reading parts (datasets), the features (fold) and the roundings (ker
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -97,6 +97,7 @@ class Columns:
     def __init__(self, table: pa.Table) -> None:
         self.table = table
         self.rows: int = table.num_rows
+        self._nulls = {name: column.null_count for name, column in zip(table.schema.names, table.columns, strict=True)}
         self._codes: dict[str, tuple[Array, list[str]]] = {}
 
     def __len__(self) -> int:
@@ -104,24 +105,26 @@ class Columns:
 
     def has(self, name: str) -> bool:
         """Tell whether a column holds anything."""
-        at = self.table.schema.get_field_index(name)
-        return at >= 0 and bool(self.table.column(at).null_count < self.rows)
+        return self._nulls.get(name, self.rows) < self.rows
+
+    def is_full(self, name: str) -> bool:
+        """Tell whether a column holds a value in every row."""
+        return self.rows > 0 and self._nulls.get(name, self.rows) == 0
 
     def valid(self, name: str) -> Array:
         """Tell where a column holds a value."""
         if not self.has(name):
             return np.zeros(self.rows, np.bool_)
-        column = self.table[name]
-        if column.null_count == 0:
+        if self.is_full(name):
             return np.ones(self.rows, np.bool_)
-        return np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+        return np.asarray(self.table[name].is_valid().to_numpy(zero_copy_only=False))
 
     def numbers(self, name: str, dtype: Any = np.int64, fill: float = 0) -> Array:
         """Give a column of numbers, `fill` where there is none."""
         if not self.has(name):
             return np.full(self.rows, fill, dtype)
         column = self.table[name]
-        if column.null_count:
+        if not self.is_full(name):
             column = pc.fill_null(column, pa.scalar(fill).cast(column.type))
         return np.asarray(_one(column).to_numpy(zero_copy_only=False)).astype(dtype, copy=False)
 
@@ -130,7 +133,7 @@ class Columns:
         return np.asarray(_one(self.table[name]).cast(pa.int64()).to_numpy(zero_copy_only=False))
 
     def codes(self, name: str) -> tuple[Array, list[str]]:
-        """Give a text column as places in a list of its texts, -1 where there is none."""
+        """Give a text column as places in a list of the texts that occur, -1 where there is none."""
         if name not in self._codes:
             self._codes[name] = self._coded(name)
         return self._codes[name]
@@ -141,12 +144,22 @@ class Columns:
         column = _one(self.table[name])
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        places = pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-        return places, column.dictionary.to_pylist()
+        indices = column.indices if self.is_full(name) else pc.fill_null(column.indices, -1)
+        if len(column.dictionary) == 1 and self.is_full(name):
+            return np.zeros(self.rows, np.int64), column.dictionary.to_pylist()
+        places = indices.to_numpy(zero_copy_only=False)
+        there = np.zeros(len(column.dictionary) + 1, np.bool_)
+        there[places] = True
+        used = np.flatnonzero(there[:-1])
+        renumbered = np.full(len(there), -1, np.int64)
+        renumbered[used] = np.arange(len(used))
+        return renumbered[places], column.dictionary.take(pa.array(used)).to_pylist()
 
     def mapped(self, name: str, table: Mapping[str, int], missing: int = 0) -> Array:
         """Give a text column as the numbers of a table, `missing` for other texts and where there is none."""
         places, texts = self.codes(name)
+        if len(texts) == 1 and self.is_full(name):
+            return np.full(self.rows, table.get(texts[0], missing), np.int64)
         of = np.array([*(table.get(text, missing) for text in texts), missing], np.int64)
         return of[places]
 
@@ -160,15 +173,17 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 def read_kinds(found: Columns) -> Array:
     """Give the kind of row that each event becomes (`known.encode`)."""
+    names = found.codes("event_name")[1]
     kinds = found.mapped("event_name", {name: shape.kind for name, shape in known.SHAPES.items()})
-    for name, shape in known.SHAPES.items():
-        chosen = kinds == shape.kind
-        if shape.needs and chosen.any():
-            whole = np.logical_and.reduce([found.valid(need) for need in shape.needs])
+    for name in names:
+        lacking = [need for need in known.SHAPES[name].needs if not found.is_full(need)] if name in known.SHAPES else []
+        if lacking:
+            whole = np.logical_and.reduce([found.valid(need) for need in lacking])
             kinds[found.mapped("event_name", {name: 1}).astype(bool) & ~whole] = known.NOTHING
-    if (orders := found.mapped("event_name", {c.ORDER: 1}).astype(bool)).any():
+    if c.ORDER in names:
+        orders = found.mapped("event_name", {c.ORDER: 1}).astype(bool)
         kinds[orders & found.valid("sequence_id")] = known.NOTHING
-    if (kinds == known.BET).any():
+    if c.BET in names:
         kinds[(kinds == known.BET) & (found.mapped("sidebet_type", {"placed": 1}) == 0)] = known.NOTHING
     return kinds
 
@@ -180,13 +195,18 @@ def read_told(found: Columns, kinds: Array) -> Array:
     for shape in known.SHAPES.values():
         for group in shape.groups:
             allowed.setdefault(group, []).append(shape.kind)
+    one = kinds[0] if len(kinds) and (kinds == kinds[0]).all() else None
+    everywhere = 0
     for group, columns in known._GROUPS.items():
-        if all(found.has(name) for name in columns):
-            there = np.logical_and.reduce([found.valid(name) for name in columns])
-            if not (len(allowed[group]) == 1 and (kinds == allowed[group][0]).all()):
-                there &= np.isin(kinds, allowed[group])
-            told[there] |= known._BITS[group]
-    return told
+        if not all(found.has(name) for name in columns):
+            continue
+        lacking = [name for name in columns if not found.is_full(name)]
+        if one is not None and not lacking:
+            everywhere |= known._BITS[group] if one in allowed[group] else 0
+            continue
+        there = np.logical_and.reduce([found.valid(name) for name in lacking or columns])
+        told[there & np.isin(kinds, allowed[group])] |= known._BITS[group]
+    return told | everywhere
 
 
 def read_rows(found: Columns, hashes: Array) -> Array:
@@ -282,9 +302,9 @@ def read_session(tables: Mapping[str, pa.Table]) -> Session:
     ticks = _ordered([tables[TICKS]] if TICKS in tables else [], next(iter(tables.values())))
     others = _ordered([table for name, table in tables.items() if name != TICKS], next(iter(tables.values())))
     coded = (ticks.codes("window_id"), others.codes("window_id"))
-    windows = {text: place for place, text in enumerate(dict.fromkeys(text for it in coded for text in _used(*it)))}
-    players = sorted({text for found in (ticks, others) for text in _used(*found.codes("player_id"))})
-    session_id = _used(*(ticks if len(ticks) else others).codes("session_id"))[0]
+    windows = {text: place for place, text in enumerate(dict.fromkeys(text for _, texts in coded for text in texts))}
+    players = sorted({text for found in (ticks, others) for text in found.codes("player_id")[1]})
+    session_id = (ticks if len(ticks) else others).codes("session_id")[1][0]
     if len(players) > 1:
         raise InputError(f"expected one player in session {session_id}, found {', '.join(players)}")
     return Session(
@@ -298,27 +318,15 @@ def read_session(tables: Mapping[str, pa.Table]) -> Session:
     )
 
 
-def _used(places: Array, texts: Sequence[str]) -> list[str]:
-    return [texts[place] for place in _present(places, texts)]
-
-
-def _present(places: Array, texts: Sequence[str]) -> list[int]:
-    """Give the places that occur, ascending."""
-    there = np.zeros(len(texts) + 1, np.bool_)
-    there[places] = True
-    return np.flatnonzero(there[:-1]).tolist()
-
-
 def _renumbered(places: Array, texts: Sequence[str], numbers: Mapping[str, int]) -> Array:
     """Give texts by their numbers, -1 where there is none."""
-    of = np.full(len(texts) + 1, -1, np.int64)
-    for place in _present(places, texts):
-        of[place] = numbers[texts[place]]
-    return of[places]
+    return np.array([*(numbers[text] for text in texts), -1], np.int64)[places]
 
 
 def _ordered(tables: Sequence[pa.Table], shape: pa.Table) -> Columns:
-    table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries() if tables else shape.slice(0, 0)
+    table = tables[0] if len(tables) == 1 else shape.slice(0, 0)
+    if len(tables) > 1:
+        table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
     seqs = table["seq"].combine_chunks().to_numpy(zero_copy_only=False)
     if len(seqs) > 1 and (np.diff(seqs) <= 0).any():
         table = table.take(pa.array(np.argsort(seqs, kind="stable")))
@@ -499,17 +507,17 @@ class Walked:
         """Give what was written."""
         steps, rows = int(self.walked["step"]), int(self.walked["row"])
         opened = self.order[: self.count]
-        kept = [int(window) for window in opened if self.windows["reason"][window] == 0]
+        reasons = self.windows["reason"][opened]
+        kept = opened[reasons == 0].tolist()
         names = INT_FACTS if self.ask.actions != "trader" else (*INT_FACTS[:-2], "skips")
         facts = {name: self._fact(place, rows) for place, name in enumerate(INT_FACTS) if name in names}
         facts |= {name: self.floats[place, :rows] for place, name in enumerate(FLOAT_FACTS)}
         if "skips" in names:
             facts["skips"] = np.zeros(rows, np.int64)
-        seeds = revealed(self.session)
         return Laid(
             session_id=self.session.session_id,
             features=features.OBSERVATIONS[self.ask.observation].features,
-            entries=tuple(self._entry(window, seeds[window]) for window in kept),
+            entries=tuple(self._entries(kept)),
             observations=self.out[:, :rows],
             missing=self.missing[:, :rows],
             standings=facts,
@@ -519,7 +527,7 @@ class Walked:
             age_ticks=self.age_ticks[:steps],
             age_us=self.age_us[:steps],
             labels={"rug_within_40": self.labels[:steps]},
-            left_out=tuple(self._left_out(int(window)) for window in opened if self.windows["reason"][window]),
+            left_out=tuple(map(self._left_out, opened[reasons != 0].tolist())),
         )
 
     def _fact(self, place: int, rows: int) -> Array:
@@ -530,28 +538,27 @@ class Walked:
         held = {"cash": UNIT, "equity": UNIT, "bet_amount": MIN_BET, "sell_share": FULL_SHARE}.get(name, 0)
         return np.broadcast_to(np.int64(held), rows)
 
-    def _entry(self, window: int, seeds: Mapping[str, str | None]) -> Entry:
-        whole, record = self.whole, self.windows[window]
-        is_whole = bool(whole.is_whole[window])
-        lack = None if is_whole else name_lack(*self._lack(window))
-        outcome = {
-            "rug_tick": int(whole.rug_tick[window]),
-            "rug_price": float(whole.rug_price[window]),
-            "peak": float(whole.peak[window]),
-            "ended_by_rug": True,
-            **seeds,
-        }
-        return Entry(
-            window_id=self.session.windows[window],
-            player_id=self.session.player_id,
-            start_us=int(record["start_us"]),
-            steps=int(record["steps"]),
-            end="terminated" if lack is None or lack.ended else "truncated",
-            lack=lack,
-            corrected=int(record["corrected"]),
-            late=int(record["late"]),
-            outcome=outcome if is_whole else None,
-        )
+    def _entries(self, kept: Sequence[int]) -> Iterator[Entry]:
+        """Describe the episodes of some windows."""
+        seeds, windows, whole = revealed(self.session), self.windows[kept], self.whole
+        columns = (windows["start_us"], windows["steps"], windows["corrected"], windows["late"])
+        outcomes = (whole.is_whole[kept], whole.rug_tick[kept], whole.rug_price[kept], whole.peak[kept])
+        for window, start, steps, corrected, late, is_whole, rug_tick, rug_price, peak in zip(
+            kept, *(column.tolist() for column in (*columns, *outcomes)), strict=True
+        ):
+            lack = None if is_whole else name_lack(*self._lack(window))
+            outcome = {"rug_tick": rug_tick, "rug_price": rug_price, "peak": peak, "ended_by_rug": True}
+            yield Entry(
+                window_id=self.session.windows[window],
+                player_id=self.session.player_id,
+                start_us=start,
+                steps=steps,
+                end="terminated" if lack is None or lack.ended else "truncated",
+                lack=lack,
+                corrected=corrected,
+                late=late,
+                outcome=outcome | seeds[window] if is_whole else None,
+            )
 
     def _lack(self, window: int) -> tuple[bool, int | None]:
         first = int(self.whole.first_tick[window])

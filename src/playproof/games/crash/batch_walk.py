@@ -23,7 +23,7 @@ SOURCES = (*history.SOURCES, "actions", "batch_walk", "known")
 compiled = compiler(__file__, SOURCES)
 inlined = compiler(__file__, SOURCES, inline=True)
 
-BLOCK = 256
+BLOCK = 64
 """Rows that are written side by side before they go to their columns: 37 streams at once are slow."""
 D_NONE, D_PRESS, D_PRESS_ACTION, D_ORDER, D_TOP_UP, D_ACK, D_REFUSED, D_PLAYER = range(8)
 """What an own event means for the ledger."""
@@ -396,7 +396,7 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions
     player = k.player != 0
     actions, substeps, effects, age_ticks, age_us, labels = taken
     heads = actions.shape[1]
-    block = np.empty((BLOCK, out.shape[1]), np.float32)
+    block = np.empty((out.shape[1], BLOCK), np.float32).T
     scratch = np.zeros(1, known.ROW)
     e = scratch[0]
     opened = 0
