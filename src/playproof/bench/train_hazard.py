@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 EDGE, NULL = "hazard", "published"
 """The worlds: one in which the end can be foreseen, and one in which it cannot."""
 SEEDS = (1, 2, 3)
-ROUNDS = 5000
-WINDOWS = 8192
+ROUNDS = 12_000
+WINDOWS = 4096
 FRESH = 900_001
 """Seed of the windows that bets are measured on."""
 SKILL_GOAL, PROFIT_GOAL = 0.95, 0.85

@@ -35,7 +35,7 @@ def sidebet(
     dataset: DatasetName = None,
     game: Annotated[str | None, typer.Option(help="The game of --world.")] = None,
     world: World = None,
-    rounds: Rounds = 5000,
+    rounds: Rounds = 12_000,
     stake: Stake = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
     option: Settings = None,

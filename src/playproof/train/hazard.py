@@ -44,13 +44,15 @@ class HazardConfig:
     leaves: int = 4
     trees: int = 400
     """At most; the judging windows say when to stop."""
-    learning_rate: float = 0.1
+    learning_rate: float = 0.3
+    """Not small: what is left to learn after some trees must not fall below the least gain."""
     leaf_share: float = 0.03
     """Least share of the rows in a leaf."""
     patience: int = 30
     """Trees without a better log loss after which to stop."""
-    stride: int = 16
-    """Every so many rows of a window are learned from: rows close to each other say the same."""
+    stride: int = 40
+    """Every so many rows of a window are learned from: rows closer to each other than the label's horizon say the
+    same, and would let a long window pass for many."""
     least_gain: float = 15.0
     """Of a split, in log likelihood; a smaller one is chance, rows of a window being alike."""
     margin: float = 0.05

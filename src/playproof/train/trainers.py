@@ -44,7 +44,7 @@ SPACES: Mapping[str, Mapping[str, Axis]] = {
     },
     "sidebet": {
         "leaves": Axis("int", 2, 16),
-        "learning_rate": Axis("log", 0.02, 0.3),
+        "learning_rate": Axis("log", 0.05, 1.0),
         "margin": Axis("float", 0.0, 0.3),
     },
 }
