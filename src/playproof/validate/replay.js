@@ -198,15 +198,16 @@ function linePanel(title, lines, tall) {
   }
   panel.svg.append(...dots);
   panel.at = (point) => {
-    panel.name.replaceChildren();
-    panel.name.append(draw("tspan", {}, title));
+    const narrow = panel.width < 480 && lines.length > 2;
+    panel.name.replaceChildren(draw("tspan", {}, narrow ? "" : title));
     lines.forEach((line, place) => {
       const colour = `var(${PALETTE[place % PALETTE.length]})`, value = values[place][point];
       dots[place].setAttribute("visibility", value === null ? "hidden" : "visible");
       if (value !== null) { dots[place].setAttribute("cx", panel.x(point)); dots[place].setAttribute("cy", panel.y(value)); }
+      if (narrow && !Number(line.v[point])) return;
       const label = lines.length > 1 ? `${line.name} ` : "";
       const shown = line.drawn === "change" ? `${value > 0 ? "+" : ""}${brief(value)}` : line.chance ? percent(value) : brief(scaled(line.v[point], line.whole));
-      panel.name.append(draw("tspan", { dx: 12, style: `fill: ${colour}` }, `${label}${shown}`));
+      panel.name.append(draw("tspan", { dx: narrow ? 6 : 12, style: `fill: ${colour}` }, `${label}${shown}`));
     });
   };
   panel.finish();
@@ -242,6 +243,7 @@ function chancePanel(head) {
   panel.at = (point) => {
     panel.name.replaceChildren(draw("tspan", {}, "chances of its choices"));
     if (point < reach) head.choices.forEach((name, place) => {
+      if (panel.width < 480 && head.p[place][point] < 0.005) return;
       const colour = place ? `var(${PALETTE[(place - 1) % PALETTE.length]})` : "var(--dim)";
       panel.name.append(draw("tspan", { dx: 12, style: `fill: ${colour}` }, `${name} ${percent(head.p[place][point])}`));
     });

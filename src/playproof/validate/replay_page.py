@@ -1,7 +1,7 @@
 """A replay as one HTML file: no network, no library, every number as the ledger and the environment had it.
 
 Money stays whole numbers, and is text where a browser's numbers would lose a digit; float32 is written with the
-shortest decimals that mean it. Columns that rarely change are stored as their changes.
+shortest decimals that mean it; only chances are rounded. Columns that rarely change are stored as their changes.
 Leaves out: gathering episodes (replay), and a terminal (replay_terminal).
 """
 
@@ -22,6 +22,8 @@ from playproof.validate.replay import Replay
 
 SAFE = 2**53
 """From here on a browser's numbers are no longer whole."""
+DIGITS = 4
+"""Of chances, which are shown and not counted with."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 Column = list[Any] | dict[str, Any]
 
@@ -114,7 +116,10 @@ def _episode(episode: ReplayedEpisode) -> dict[str, Any]:
         "rows": [shorten(_decimals(column)) for column in episode.rows.T] if len(episode.rows) else [],
         "missing": _missing(episode),
         "thoughts": [
-            {"choices": list(names), "p": [shorten(_decimals(column)) for column in chances.T]}
+            {
+                "choices": list(names),
+                "p": [shorten([round(it, DIGITS) for it in column.tolist()]) for column in chances.T],
+            }
             for names, chances in episode.thoughts
         ],
         "predictions": {name: shorten(list(of)) for name, of in episode.predictions.items()},

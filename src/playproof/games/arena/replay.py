@@ -201,7 +201,7 @@ def _action(step: Any) -> str:
 
 
 def _usd(amount: object) -> str:
-    return f"{amount / UNIT:g}" if isinstance(amount, int | float) and not isinstance(amount, bool) else ""
+    return f"{amount / UNIT:,.8g}" if isinstance(amount, int | float) and not isinstance(amount, bool) else ""
 
 
 def _fills(steps: Sequence[Any], values: Mapping[str, Sequence[Number]], end: int) -> tuple[Mark, ...]:
@@ -234,8 +234,14 @@ def _said(found: Any, step: Any) -> Iterator[Said]:
     refused = step.action_success is False
     told = f"{_action(step)}{f', refused: {step.action_error}' if refused else ''}"
     if step.action_result:
-        told += f" -> {_text(step.action_result)}"
+        told += f"; {_filled(step.action_result)}"
     yield Said("refused" if refused else "did", found.agent_id, told)
+
+
+def _filled(result: Mapping[str, Any]) -> str:
+    """Put what came of an order into words."""
+    amount, fee = (_usd(result.get(name)) for name in ("amount", "fee"))
+    return f"filled for {amount} USD, fee {fee}" if amount and fee else _text(dict(result))
 
 
 def _text(content: object) -> str:
