@@ -43,6 +43,8 @@ Floats = NDArray[np.float64]
 STREAM = int.from_bytes(b"study")
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 RANDOM = "random P&L"
+DRAWS = 300
+"""Of SPA."""
 LEAKS = ("future feature", "row split", "scaler over test", "round id", "rug tick", "clean")
 SIZES = ("one-tick holds", "one-tick holds, peeking", "fair sidebets, peeking", "best of 50")
 
@@ -217,7 +219,7 @@ def claim(
         int(played[name].no_effect.sum()),
         {other: studying.play(it, tested_on).pnl / stake for other, it in rivals.items()},
         {terms: studying.play(own, tested_on, delay=it).pnl / stake for terms, it in game.validating.worse.items()},
-        weigh_selection(claimed, [*seen, *looked], config.seed, draws=500),
+        weigh_selection(claimed, [*seen, *looked], config.seed, draws=DRAWS),
     )
     return judge(looks, None, config.seed, weigh=weigh)[0], name
 
@@ -266,7 +268,7 @@ def claim_random(config: StudyConfig, seed: tuple[int, ...], players: int = 25) 
     score = Score(claimed.policy_hash, last, claimed.pnl, (1,) * len(last), stake)
     worse = {name: own + rng.normal(0, 0.02, len(own)) for name in ("late", "slipped")}
     rival = late[:, (int(claimed.policy_hash) + 1) % players]
-    selection = weigh_selection(claimed, [*seen, *looked], config.seed, draws=500)
+    selection = weigh_selection(claimed, [*seen, *looked], config.seed, draws=DRAWS)
     return judge(Looks(score, {"BUY": len(last)}, 0, {"random": rival}, worse, selection), None, 1, weigh=False)[0]
 
 

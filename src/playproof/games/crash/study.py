@@ -8,7 +8,7 @@ rule earns to the unit what the same orders earn there. Leaves out: bets that ch
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,24 @@ class Rounds:
     prices: NDArray[np.float64]
     countdowns: NDArray[np.int64]
     hot: NDArray[np.bool_]
-    rugged: NDArray[np.bool_]
+    peaks: NDArray[np.float64]
+    """Highest price so far, by tick."""
+    known: dict[int, Any] = field(default_factory=dict, compare=False)
+    """What was computed from these rounds before: the rows, and what a model says of them."""
+
+    def rows(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Give the rows to learn from, made once."""
+        if 0 not in self.known:
+            self.known[0] = table(self)
+        found: tuple[NDArray[np.int64], NDArray[np.float64]] = self.known[0]
+        return found
+
+    def chances(self, model: Any) -> NDArray[np.float64]:
+        """Give what a model says of each row, asked once."""
+        if id(model) not in self.known:
+            self.known[id(model)] = np.asarray(model.predict(self.rows()[1], num_threads=1))
+        found: NDArray[np.float64] = self.known[id(model)]
+        return found
 
 
 @dataclass(frozen=True)
@@ -106,14 +123,16 @@ class Trees:
 
     def signals(self, dealt: Dealt) -> NDArray[np.int8]:
         """Look at every eighth tick."""
-        told = np.zeros(len(dealt.material.prices), np.int8)
-        places, rows = table(dealt.material)
-        told[places] = self.model.predict(rows, num_threads=1) >= self.least
+        rounds: Rounds = dealt.material
+        told = np.zeros(len(rounds.prices), np.int8)
+        told[rounds.rows()[0]] = rounds.chances(self.model) >= self.least
         return told
 
 
 @compiled
-def deal_rounds(code: int, seed: Any, count: int, prices: Any, countdowns: Any, starts: Any, hot: Any) -> Any:
+def deal_rounds(
+    code: int, seed: Any, count: int, prices: Any, countdowns: Any, peaks: Any, starts: Any, hot: Any
+) -> Any:
     """Deal rounds one after the other; give how many fit into the arrays."""
     at = 0
     for number in range(count):
@@ -122,11 +141,12 @@ def deal_rounds(code: int, seed: Any, count: int, prices: Any, countdowns: Any, 
         world_key = fast.round_key(seed, number, fast.WORLD)
         hot[number] = fast.draw_hot(code, world_key)
         last, _ = fast.counter_round(code, seed, number, prices[at : at + fast.MAX_TICKS + 1])
-        left = 0
-        countdowns[at] = 0
+        left, peak = 0, 1.0
+        countdowns[at], peaks[at] = 0, 1.0
         for tick in range(1, last + 1):
             left = fast.next_countdown(code, world_key, tick, left)
-            countdowns[at + tick] = left
+            peak = max(peak, prices[at + tick])
+            countdowns[at + tick], peaks[at + tick] = left, peak
         at += last + 1
         starts[number + 1] = at
     return count
@@ -215,9 +235,8 @@ def table(rounds: Rounds) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     logs = np.log(np.maximum(rounds.prices, 1e-9))
     squares = np.concatenate([[0.0], np.cumsum(np.diff(logs, prepend=logs[0]) ** 2)])
     volatility = squares[places + 1] - squares[places - since + 1]
-    peak = np.array([rounds.prices[rounds.starts[n] : p + 1].max() for n, p in zip(owner[places], places, strict=True)])
     ratio = np.where(rounds.hot[owner[places]], 0.9, 0.5)
-    rows = [at, price, price - before, volatility, peak, rounds.countdowns[places], ratio]
+    rows = [at, price, price - before, volatility, rounds.peaks[places], rounds.countdowns[places], ratio]
     return places, np.column_stack(rows).astype(np.float64)
 
 
@@ -231,12 +250,12 @@ class CrashStudy:
         """Deal rounds from the counter-based stream, as simulation and training do."""
         code, key = get_world(world).code, np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
         room = windows * 400 + 20 * (fast.MAX_TICKS + 1)
-        prices, countdowns = np.zeros(room), np.zeros(room, np.int64)
+        prices, countdowns, peaks = np.zeros(room), np.zeros(room, np.int64), np.zeros(room)
         starts, hot = np.zeros(windows + 1, np.int64), np.zeros(windows, np.bool_)
-        dealt = deal_rounds(code, key, windows, prices, countdowns, starts, hot)
+        dealt = deal_rounds(code, key, windows, prices, countdowns, peaks, starts, hot)
         assert dealt == windows
         end = int(starts[-1])
-        rounds = Rounds(starts, prices[:end], countdowns[:end], hot, np.diff(starts) <= fast.MAX_TICKS)
+        rounds = Rounds(starts, prices[:end], countdowns[:end], hot, peaks[:end])
         return Dealt(world, tuple(f"{world}-{key:016x}-{number}" for number in range(windows)), rounds)
 
     def learn(self, train: Dealt, seed: int) -> Mapping[str, Rule]:
@@ -301,7 +320,7 @@ class CrashStudy:
     def rows(self, dealt: Dealt) -> Learnable:
         """Give what can be seen at every eighth tick, and whether the rug comes within 40."""
         rounds: Rounds = dealt.material
-        places, rows = table(rounds)
+        places, rows = rounds.rows()
         owner = np.searchsorted(rounds.starts, places, side="right") - 1
         rug = rounds.starts[owner + 1] - 1
         later = rounds.prices[np.minimum(places + AHEAD * EVERY, rug)]

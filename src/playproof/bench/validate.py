@@ -1,0 +1,96 @@
+"""Measure what a validation costs: a whole report, beside the same evaluation by a plain Gymnasium loop.
+
+All times are processor seconds of one core. The loop plays one round after the other through `env.step` with the same
+baseline; it is measured on some rounds and extrapolated by the round to all players of the report, since it would
+take the better part of an hour. Leaves out: training.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from playproof.bench.report import Goal, Report, Result
+from playproof.cli.output import note
+from playproof.cli.validate import game_of, world_plan
+from playproof.game import Game, first, lookup, resolve
+from playproof.store.tables import connect, ready
+from playproof.validate.examine import examine
+from playproof.validate.report import write_report
+from playproof.validate.subject import load_subject
+
+POLICY = "hold-40"
+ROUNDS = 10_000
+FEWER = 2_500
+LOOPED = 25
+"""Rounds of the plain loop."""
+MOST_SECONDS = 20.0
+TIMES_FASTER = 50.0
+LINEAR = 1.25
+"""How much more a round may cost in a large report than in a small one."""
+
+
+def run() -> dict[str, Any]:
+    """Write a report of 10,000 rounds and of fewer, and play some rounds by a plain loop."""
+    game = game_of(POLICY)
+    report_seconds(game, 64, 9)  # compile and import
+    fewer, _ = report_seconds(game, FEWER, 1)
+    note(f"{FEWER:,} rounds: {fewer:.1f} s")
+    seconds, players = report_seconds(game, ROUNDS, 2)
+    note(f"{ROUNDS:,} rounds: {seconds:.1f} s")
+    loop = loop_seconds(game, LOOPED)
+    plain = loop * players * ROUNDS
+    results = (
+        Result("report, 10,000 rounds, 2,000 draws, all baselines", seconds, "s"),
+        Result("report, 2,500 rounds", fewer, "s"),
+        Result("times that every round is played", players, "players"),
+        Result(f"plain loop, one player ({LOOPED} rounds measured)", 1000 * loop, "ms a round"),
+        Result("the same evaluation by the plain loop, extrapolated", plain, "s"),
+    )
+    goals = (
+        Goal.at_most("seconds for a report of 10,000 rounds", seconds, MOST_SECONDS),
+        Goal.at_least("times faster than a plain loop", plain / seconds, TIMES_FASTER),
+        Goal.at_most("seconds of 10,000 rounds by four times those of 2,500", seconds / (4 * fewer), LINEAR),
+    )
+    return Report("validate", results, goals).to_json()
+
+
+def report_seconds(game: Game, rounds: int, seed: int) -> tuple[float, int]:
+    """Give what one report takes, and how many players play every one of its rounds."""
+    subject = load_subject(game, POLICY)
+    plan = world_plan(game, first(game.worlds), rounds, seed)
+    with tempfile.TemporaryDirectory() as place:
+        engine = ready(connect(Path(place)))
+        start = time.process_time()
+        found = examine(game, subject, plan, engine, datetime.now(UTC))
+        write_report(found, Path(place) / "report")
+        seconds = time.process_time() - start
+        engine.dispose()
+    return seconds, 1 + len(found.rivals) + len(found.stressed)
+
+
+def loop_seconds(game: Game, rounds: int) -> float:
+    """Give what one player takes for a round in a plain Gymnasium loop."""
+    import gymnasium
+
+    assert game.environment is not None
+    baseline = lookup(game.baselines, POLICY, "baseline")
+    env = gymnasium.make(game.environment)
+    played = 0.0
+    for number in range(rounds + 2):
+        policy = resolve(baseline.make)(np.random.default_rng(number))
+        row, _ = env.reset(seed=number)
+        start = time.process_time()
+        over = False
+        while not over:
+            row, _, terminated, truncated, _ = env.step(policy.act(row))
+            over = terminated or truncated
+        if number >= 2:
+            played += time.process_time() - start
+    env.close()
+    return played / rounds
