@@ -1,8 +1,8 @@
 """GRPO by OpenPipe ART's service on Weights & Biases: the windows are played here, the weights live and learn there.
 
 The same forked windows, rewards and groups as on this machine; answers come from the service's OpenAI-compatible
-address, and groups go to it in ART's own format. Everything up to the client's first call runs, and is tested, without a key;
-beyond it nothing has been run. Leaves out: checkpoints, which the service keeps.
+address, and groups go to it in ART's own format. Everything up to the client's first call runs, and is tested, without
+a key; beyond it nothing has been run. Leaves out: checkpoints, which the service keeps.
 """
 
 from __future__ import annotations

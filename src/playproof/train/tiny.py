@@ -24,6 +24,7 @@ VOCABULARY = 512
 LONGEST = 14
 """Characters of a token; without a bound a whole answer would become one."""
 CONTEXT = 512
+WIDTH, LAYERS = 384, 3
 
 
 def make_tokenizer(texts: Iterable[str]) -> Any:
@@ -47,18 +48,18 @@ def make_tokenizer(texts: Iterable[str]) -> Any:
     )
 
 
-def make_tiny(texts: Iterable[str], seed: int) -> LanguageModel:
-    """Make the model with weights drawn by the seed."""
+def make_tiny(texts: Iterable[str], seed: int, width: int = WIDTH, layers: int = LAYERS) -> LanguageModel:
+    """Make the model with weights drawn by the seed; a smaller one where less is to be learned."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     tokenizer = make_tokenizer(texts)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=384,
-        intermediate_size=1_024,
-        num_hidden_layers=3,
-        num_attention_heads=6,
-        num_key_value_heads=6,
+        hidden_size=width,
+        intermediate_size=width * 8 // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=max(1, width // 64),
+        num_key_value_heads=max(1, width // 64),
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
         bos_token_id=None,

@@ -1,0 +1,52 @@
+"""Small language models and forked windows for tests: a few ten thousand weights that answer in a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from sqlalchemy import Engine
+
+from playproof.game import Game, load_game
+from playproof.game.forks import ForkTerms
+from playproof.store.tables import connect, upgrade
+from playproof.train.language_model import LanguageCard, LanguageModel, save_language_model
+from playproof.train.language_play import play, scripted_player
+from playproof.train.tiny import make_tiny
+
+OPTIONS = {"others": []}
+TERMS = ForkTerms("news", 1, 1, "brief", OPTIONS)
+
+
+def arena() -> Game:
+    """Give the game whose windows are forked."""
+    return load_game("arena")
+
+
+def texts(windows: int = 12) -> list[str]:
+    """Give prompts and answers of a scripted player."""
+    played = play(arena(), TERMS, range(windows), 1, scripted_player("headline", (1,)), None)
+    found = [it for each in played for episode in each.group.episodes for it in episode.exchanges]
+    return [text for it in found for text in (*(told for _, told in it.messages), it.answer)]
+
+
+def small_model(seed: int = 1) -> LanguageModel:
+    """Make a model of 64 x 1."""
+    torch.set_num_threads(1)
+    return make_tiny(texts(), seed, width=64, layers=1)
+
+
+def saved(path: Path, found: LanguageModel, version: str = "small@0") -> Path:
+    """Save a model as the checkpoint of a line's beginning."""
+    card = LanguageCard(version=version, method="none", game="arena", base="tiny", base_hash="", next_window=100)
+    save_language_model(path, found, card)
+    return path
+
+
+def tables(path: Path) -> Iterator[Engine]:
+    """Open fresh tables, and close them."""
+    engine = connect(url=f"sqlite:///{path}")
+    upgrade(engine)
+    yield engine
+    engine.dispose()
