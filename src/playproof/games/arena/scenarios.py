@@ -16,7 +16,7 @@ from playproof.game.forks import ForkTerms
 from playproof.money import UNIT
 
 SEED = 20_250_115
-"""Of every benchmarked window; training refuses it."""
+"""Of every benchmarked window; a benchmark refuses windows that a model of the home has learned from."""
 STAKE = 3_500 * UNIT
 """Reserved for each window before it begins; the market refuses orders beyond it."""
 
