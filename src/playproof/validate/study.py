@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ from playproof.evaluate.trials import Kind, Trial, weigh_selection
 from playproof.game import Game, game_names, load_game, resolve
 from playproof.game.lanes import Habits, Played
 from playproof.game.studying import Dealt, Learnable, Studying
+from playproof.rewards import check_reward
+from playproof.rewards.discount import WINDOWS
+from playproof.rewards.plays import Plays
 from playproof.validate.examine import Looks, judge
 from playproof.validate.leaks import Samples, Scored, check_features, check_permuted, check_untouched, check_windows
 from playproof.validate.verdict import Verdict
@@ -356,24 +360,29 @@ def _logistic(inputs: Floats, labels: NDArray[np.bool_], steps: int = 8, ridge: 
 
 def run_mutant(config: StudyConfig, unit: Unit) -> dict[str, Any]:
     """Check a reward that is wrong on purpose; R8 is asked where the others say nothing."""
-    from playproof.rewards import check_reward
-
     game = load_game(config.game)
     reward = find_studying(game).rewards()[0][unit.name]
-    failed = check_reward(game, reward, config.seed, zoo_windows=0).failed
+    plays = _plays(config.game, config.seed)
+    failed = check_reward(game, reward, config.seed, plays=plays, zoo_windows=0).failed
     if not failed:
-        failed = check_reward(game, reward, config.seed, zoo_windows=max(config.zoo_windows, 24_000)).failed
+        windows = max(config.zoo_windows, WINDOWS)
+        failed = check_reward(game, reward, config.seed, plays=plays, zoo_windows=windows).failed
     return {"failed": list(failed)}
 
 
 def run_honest(config: StudyConfig, unit: Unit) -> dict[str, Any]:
     """Check a right reward."""
-    from playproof.rewards import check_reward
-
     game = load_game(config.game)
     reward = find_studying(game).rewards()[1][unit.name]
     seed = config.seed + unit.number
-    return {"failed": list(check_reward(game, reward, seed, zoo_windows=config.zoo_windows).failed)}
+    plays = _plays(config.game, seed)
+    return {"failed": list(check_reward(game, reward, seed, plays=plays, zoo_windows=config.zoo_windows).failed)}
+
+
+@lru_cache(maxsize=4)
+def _plays(game: str, seed: int) -> Plays:
+    """Play what checks look at, once for all rewards."""
+    return Plays(load_game(game), seed)
 
 
 # known sizes of tests
