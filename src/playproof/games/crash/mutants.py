@@ -172,6 +172,9 @@ MUTANTS: dict[str, Mutant] = {
     "broken": Mutant(BROKEN, ("R1", "R2", "R4", "R5")),
 }
 
+SIDEBET_AT_STAKE = MUTANTS["sidebet marked at its stake"].reward
+"""The one that only R8 finds."""
+
 
 def _clean(*enabled: str, clip: float | None = None, **sections: Any) -> Composed:
     general = {"enabled_components": list(enabled), "reward_clip": clip}
