@@ -30,7 +30,9 @@ def validate(
     data: Annotated[str | None, typer.Option(help="A data set: its recorded windows are replayed.")] = None,
     split: Annotated[str, typer.Option(help="Which split of the data set.")] = "test",
     world: Annotated[str | None, typer.Option(help="A world to simulate; default: the game's first.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Windows to play; default: as many as the game says.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Windows to play; default: as many as the game says.")
+    ] = None,
     game: Annotated[str | None, typer.Option(help="The game; default: the policy's own.")] = None,
     stake: Annotated[int | None, typer.Option(min=1, help="Reserved for each window, in the smallest unit.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same windows, same report.")] = 0,
@@ -127,7 +129,7 @@ def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) 
     from playproof.datasets.finding import find_dataset
     from playproof.game import first, resolve
     from playproof.validate.examine import Plan
-    from playproof.validate.replaying import data_gates, recorded_tape
+    from playproof.validate.replaying import data_gates, label_gate, recorded_tape
 
     dataset = open_dataset(find_dataset(data))
     tape = recorded_tape(game, dataset, split)
@@ -141,7 +143,7 @@ def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) 
         windows,
         seed,
         ceiling=resolve(game.ceiling)(first(game.worlds)),
-        provenance=data_gates(game, dataset),
+        provenance=(*data_gates(game, dataset), label_gate(game, dataset, seed)),
     )
 
 

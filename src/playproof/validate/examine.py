@@ -299,11 +299,13 @@ def look_ahead(game: Game, seed: int) -> Gate:
 def calibrated(subject: Subject) -> Gate:
     """C1: are the predictor's probabilities better than a constant?"""
     metrics: Mapping[str, Any] = subject.card.metrics if subject.card else {}
-    skill = metrics.get("brier_skill")
-    if skill is None:
+    tested = metrics.get("tested")
+    if tested is None:
         return skipped("C1", RULES["C1"], "the policy predicts nothing")
-    low, high = metrics.get("brier_skill_interval", (skill, skill))
-    return Gate("C1", low > 0, f"Brier skill {skill:+.4f}, {low:+.4f} to {high:+.4f}", RULES["C1"])
+    low, high = tested["interval"]
+    off = "" if metrics.get("skilled") else "; switched off: it predicts the constant"
+    told = f"Brier skill {tested['skill']:+.4f}, {low:+.4f} to {high:+.4f}, on windows it never met{off}"
+    return Gate("C1", low > 0 and bool(metrics.get("skilled")), told, RULES["C1"])
 
 
 def reward_gates(game: Game, subject: Subject, *, search: bool = True) -> tuple[Gate, ...]:

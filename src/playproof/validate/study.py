@@ -41,6 +41,7 @@ from playproof.rewards.discount import WINDOWS
 from playproof.rewards.plays import Plays
 from playproof.validate.examine import Looks, judge
 from playproof.validate.leaks import Samples, Scored, check_features, check_permuted, check_untouched, check_windows
+from playproof.validate.pipeline import learn_and_score, train_rows
 from playproof.validate.verdict import Verdict
 
 Floats = NDArray[np.float64]
@@ -320,39 +321,8 @@ def planted(leak: str, found: Learnable, rng: np.random.Generator) -> tuple[Samp
 
 
 def _split_of(samples: Samples, by_row: bool) -> dict[str, list[str]]:
-    train = _train_rows(samples, by_row)
+    train = train_rows(samples, by_row=by_row)
     return {"train": samples.windows[train].tolist(), "test": samples.windows[~train].tolist()}
-
-
-def _train_rows(samples: Samples, by_row: bool) -> NDArray[np.bool_]:
-    """Tell which rows are for training: by chance, or those of the first windows."""
-    if by_row:
-        return np.random.default_rng(7).random(len(samples.rows)) < 0.6
-    starts = samples.starts
-    return np.arange(len(samples.rows)) < starts[round(0.6 * len(starts))]
-
-
-def learn_and_score(samples: Samples, *, by_row: bool, scale_all: bool) -> Scored:
-    """Split, scale and learn by logistic regression on scaled rows and their squares."""
-    train = _train_rows(samples, by_row)
-    fitted = samples.rows if scale_all else samples.rows[train]
-    spread = fitted.std(axis=0)
-    rows = (samples.rows - fitted.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    rows = np.clip(rows, -8, 8)
-    inputs = np.column_stack([np.ones(len(rows)), rows, rows**2])
-    weights = _logistic(inputs[train], samples.labels[train])
-    return Scored(np.flatnonzero(~train), inputs[~train] @ weights)
-
-
-def _logistic(inputs: Floats, labels: NDArray[np.bool_], steps: int = 8, ridge: float = 1.0) -> Floats:
-    """Fit by Newton's method with a ridge."""
-    weights = np.zeros(inputs.shape[1])
-    for _ in range(steps):
-        chance = 1 / (1 + np.exp(-np.clip(inputs @ weights, -30, 30)))
-        slope = inputs.T @ (chance - labels) + ridge * weights
-        bend = (inputs * (chance * (1 - chance))[:, None]).T @ inputs + ridge * np.eye(len(weights))
-        weights = weights - np.linalg.solve(bend, slope)
-    return weights
 
 
 # rewards
