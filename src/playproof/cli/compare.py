@@ -27,7 +27,7 @@ def compare(
     policies: Annotated[
         list[str],
         typer.Argument(
-            metavar="A B...",
+            metavar="A B",
             help="Checkpoints' folders, baselines or module:attribute; the first is what the others are compared with.",
         ),
     ],

@@ -31,7 +31,7 @@ def replay(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[EPISODE|POLICY]",
+            metavar="EPISODE|POLICY",
             help="A checkpoint's folder, a baseline or module:attribute; with --data a window, or nothing for all of"
             " them; a trajectory's id, or a window that agents played.",
             show_default=False,

@@ -200,6 +200,7 @@ function linePanel(title, lines, tall) {
   panel.at = (point) => {
     const narrow = panel.width < 480 && lines.length > 2;
     panel.name.replaceChildren(draw("tspan", {}, narrow ? "" : title));
+    panel.name.setAttribute("x", narrow ? 6 : LEFT);
     lines.forEach((line, place) => {
       const colour = `var(${PALETTE[place % PALETTE.length]})`, value = values[place][point];
       dots[place].setAttribute("visibility", value === null ? "hidden" : "visible");
