@@ -69,11 +69,11 @@ def recorded(person: Any, game: Game, home: Path, seed: int, rounds: int) -> Tra
     return on_press_clock(dataset.transitions("train", observation))
 
 
-def settings(seed: int) -> TreesConfig:
-    """Give the clone that is measured: the defaults."""
+def settings(person: Any, seed: int) -> TreesConfig:
+    """Give the clone that is measured: it remembers for some rows what a person sees move."""
     from playproof.train.bc_trees import TreesConfig
 
-    return TreesConfig(seed=seed)
+    return TreesConfig(frames=8, watched=person.watched, seed=seed)
 
 
 def clone(quick: bool) -> Found:
@@ -102,7 +102,7 @@ def clone(quick: bool) -> Found:
     shares: tuple[float, ...] = ()
     made: Any = None
     for count in sorted({min(each, rounds) for each in CURVE}):
-        made = clone_habits(game, first_windows(shown, count), settings(seed), actions=person.actions)
+        made = clone_habits(game, first_windows(shown, count), settings(person, seed), actions=person.actions)
         scores = made.likeness(unseen, shown, names)
         shares = tuple(own.balanced / of.balanced for own, of in zip(scores, limit, strict=True))
         note(f"  {count} rounds: " + ", ".join(f"{share:.4f} of the limit" for share in shares))

@@ -5,13 +5,23 @@ Leaves out: the rule (playproof.policies.ensemble).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from playproof.cli.lessons import figures
-from playproof.cli.output import AsJson, emit
+from playproof.cli.lessons import check_new, figures
+from playproof.cli.output import AsJson, emit, progress
+from playproof.game import lookup
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from playproof.game.lanes import BatchPolicy
+
+    Returns = NDArray[np.float64]
 
 app = typer.Typer()
 
@@ -42,24 +52,28 @@ def ensemble(
     from playproof.train.run import CHECKPOINTS, Run
 
     path = run_folder(name)
+    check_new(path)
     rule = combine(policy, predictor, margin)
+    players = {"rule": rule, "policy": batch_player(policy), "predictor": batch_player(predictor)}
+    returns, source = play(players, policy, world, windows, seed)
+    metrics = gains(returns, source)
+    checkpoint = path / CHECKPOINTS / "rule"
     run = Run.create(
         path, "ensemble", {"policy": str(policy), "predictor": str(predictor), "margin": margin, "seed": seed}
     )
-    players = {"rule": rule, "policy": batch_player(policy), "predictor": batch_player(predictor)}
-    metrics = play(players, policy, world, windows, seed)
-    checkpoint = path / CHECKPOINTS / "rule"
     save_ensemble(checkpoint, policy, predictor, margin=margin, commit=commit(), metrics=metrics)
-    result = {"run": str(path), "checkpoint": str(checkpoint), **metrics}
+    for number, (player, of) in enumerate(returns.items()):
+        run.note("player", number, {"name": player, "roi": of.mean(), "se": of.std(ddof=1) / len(of) ** 0.5})
+    result = {"run": str(path), "checkpoint": str(checkpoint), "report": str(path / "report.html"), **metrics}
     run.finish(result)
     run.close()
     emit(result, as_json, lambda: figures("ensemble", result))
 
 
-def play(players: dict[str, Any], policy: Path, world: str | None, windows: int, seed: int) -> dict[str, Any]:
-    """Play all over the same windows; give returns per unit reserved, and the rule's gain with its paired interval."""
-    import numpy as np
-
+def play(
+    players: Mapping[str, BatchPolicy], policy: Path, world: str | None, windows: int, seed: int
+) -> tuple[dict[str, Returns], str]:
+    """Play all over the same windows; give returns per unit reserved, by player, and the world."""
     from playproof.evaluate.rollout import RolloutOptions, rollout
     from playproof.game import first, load_game
     from playproof.policies.checkpoint import load_checkpoint
@@ -67,13 +81,21 @@ def play(players: dict[str, Any], policy: Path, world: str | None, windows: int,
     card = load_checkpoint(policy).card
     game = load_game(card.game)
     source = world or card.world or first(game.worlds)
+    lookup(game.worlds, source, "world")
     options = RolloutOptions(card.observation, card.actions, card.clock)
-    returns = {
-        name: rollout(game, player, source, windows, seed + 900_001, stake=card.stake, options=options).pnl / card.stake
-        for name, player in players.items()
-    }
+    returns: dict[str, Returns] = {}
+    with progress() as bar:
+        task = bar.add_task("playing", total=len(players))
+        for name, player in players.items():
+            found = rollout(game, player, source, windows, seed + 900_001, stake=card.stake, options=options)
+            returns[name] = found.pnl / card.stake
+            bar.advance(task)
+    return returns, source
+
+
+def gains(returns: Mapping[str, Returns], world: str) -> dict[str, Any]:
+    """Give each player's return, and the rule's gain over the policy with its paired interval."""
     better = returns["rule"] - returns["policy"]
-    width = 1.96 * float(better.std(ddof=1)) / np.sqrt(windows)
+    gain, width = float(better.mean()), 1.96 * float(better.std(ddof=1)) / len(better) ** 0.5
     told: dict[str, Any] = {f"{name}_roi": float(of.mean()) for name, of in returns.items()}
-    gain = float(better.mean())
-    return told | {"world": source, "windows": windows, "gain": gain, "interval": [gain - width, gain + width]}
+    return told | {"world": world, "windows": len(better), "gain": gain, "interval": [gain - width, gain + width]}

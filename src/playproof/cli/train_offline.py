@@ -127,7 +127,7 @@ def learn(method: str, name: str, told: Asked | None, seed: int, option: list[st
         with bar:
             look = watching(run, lessons, told, config.epochs) if lessons.world is not None else None
             made = train(table, lessons.train, config, run, moved, look)
-        metrics = compare(lessons, made.policy, told) if lessons.world is not None else {}
+        metrics = compare(run, lessons, made.policy, told) if lessons.world is not None else {}
         card = card_of(
             table,
             method,
@@ -187,7 +187,7 @@ def played(lessons: Lessons, player: BatchPolicy, told: Asked, windows: int, see
     return rollout(lessons.game, player, lessons.world or "", windows, seed, stake=told.stake, options=options)
 
 
-def compare(lessons: Lessons, policy: Any, told: Asked, windows: int = 2048) -> dict[str, Any]:
+def compare(run: Run, lessons: Lessons, policy: Any, told: Asked, windows: int = 2048) -> dict[str, Any]:
     """Play the policy and its teachers over the same fresh windows; returns are per unit reserved."""
     from playproof.policies.network import BatchPlayer
     from playproof.train.demonstrations import Mixture
@@ -199,6 +199,8 @@ def compare(lessons: Lessons, policy: Any, told: Asked, windows: int = 2048) -> 
         played(lessons, player, told, windows, told.seed + 900_001).pnl / told.stake
         for player in (BatchPlayer(policy), teachers)
     )
+    for number, (name, of) in enumerate({"learned": own, "teachers": theirs}.items()):
+        run.note("player", number, {"name": name, "roi": of.mean(), "se": of.std(ddof=1) / windows**0.5})
     better = own - theirs
     width = 1.96 * float(better.std(ddof=1)) / windows**0.5
     return {

@@ -80,6 +80,9 @@ def sidebet(
             "report": str(path / "report.html"),
             **to_metrics(made),
         }
+        for number, one in enumerate(made.bins):
+            low, high = one.interval
+            run.note("bin", number, {"predicted": one.predicted, "observed": one.observed, "low": low, "high": high})
         run.finish(result)
     emit(result, as_json, lambda: figures("sidebet predictor", _shown(result)))
 

@@ -5,17 +5,25 @@ Leaves out: the search (playproof.train.tune).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from playproof.cli.lessons import Players, Stake
-from playproof.cli.output import AsJson, emit
+from playproof.cli.output import AsJson, emit, note
 from playproof.errors import ConfigError
+from playproof.game import lookup
 from playproof.money import to_units
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
+
+    from playproof.train.tune import Search
 
 app = typer.Typer()
 
@@ -79,8 +87,66 @@ def tune(
         options=told,
         seed=seed,
     )
-    found = search(asked, Ray(workers=workers) if engine == "ray" else Local(workers, processes=workers > 1), workers)
-    emit({"study": str(asked.storage), "trials": found}, as_json, lambda: _table(found))
+    lookup(choose_game(game).worlds, world, "world")
+    begun = asked.storage.exists()
+    note(f"{'going on with' if begun else 'beginning'} study {name}: {trials} trials wanted; Ctrl-C keeps the finished")
+    with _counting(asked, trials):
+        found = search(
+            asked, Ray(workers=workers) if engine == "ray" else Local(workers, processes=workers > 1), workers
+        )
+    result = {"study": str(asked.storage), "report": str(_write_page(run_folder(name), told, found)), "trials": found}
+    emit(result, as_json, lambda: _table(found))
+
+
+@contextmanager
+def _counting(search: Search, wanted: int) -> Iterator[None]:
+    """Show how many trials are finished while the search goes on, and how long the rest may take."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from playproof.train.tune import results
+
+    console, over = Console(stderr=True), Event()
+    if not console.is_terminal:
+        yield
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("trials"), *columns, console=console) as bar:
+        task = bar.add_task("trials", total=wanted)
+
+        def watch() -> None:
+            while not over.wait(1.0):
+                if search.storage.exists():
+                    bar.update(task, completed=len(results(search)))
+
+        watcher = Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+
+def _write_page(path: Path, told: Mapping[str, Any], found: list[dict[str, Any]]) -> Path:
+    """Write the study's page: configuration, every trial, and the best so far."""
+    from playproof.train.run import CONFIG, LOG, REPORT, Run
+
+    for file in (CONFIG, LOG):
+        (path / file).unlink(missing_ok=True)
+    run = Run.create(path, "tune", dict(told))
+    for trial in found:
+        run.note("trial", trial["number"], {"worth": trial["worth"], "state": trial["state"], **trial["settings"]})
+    run.finish({"trials": len(found), "best": found[0] if found else None})
+    run.close()
+    return path / REPORT
 
 
 def _fixed(options: list[str] | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from playproof.datasets import Transitions
 from playproof.errors import ConfigError, ContractError, InputError
-from playproof.evaluate.calibration import Calibration, calibrate
+from playproof.evaluate.calibration import Bin, Calibration, calibrate, reliability
 from playproof.evaluate.hazards import constant_hazard, lives
 from playproof.game import Game, lookup, resolve
 from playproof.game.predicting import Predicting
@@ -167,6 +167,8 @@ class Grown:
     config: HazardConfig
     importance: Mapping[str, float]
     """Share of the gain by input."""
+    bins: tuple[Bin, ...] = ()
+    """Reliability on the test windows."""
 
     @property
     def share_of_best(self) -> float | None:
@@ -197,7 +199,8 @@ def grow(
     if tested_on.chance is not None:
         best = calibrate(tested_on.chance, tested_on.happened, tested_on.windows, constant, rng)
     final = Predictor(trees, slope, offset, constant, horizon, predicting.mean_life, judged.skilled)
-    return Grown(final, model, inputs, names, judged, tested, best, config, importance)
+    bins = reliability(predictor.calibrated(tested_on.inputs), tested_on.happened, tested_on.windows, rng)
+    return Grown(final, model, inputs, names, judged, tested, best, config, importance, bins)
 
 
 def _judge(predictor: Predictor, ticks: Ticks, constant: float, rng: np.random.Generator) -> Calibration:

@@ -37,7 +37,8 @@ RESIZE = "addEventListener('load', () => document.querySelectorAll('.js-plotly-p
 Note = dict[str, Any]
 
 
-def _figure(title: str, y: str, **layout: Any) -> Figure:
+def empty_figure(title: str, y: str, **layout: Any) -> Figure:
+    """Give a figure in the page's colours, without its lines."""
     from plotly.graph_objects import Figure
 
     figure = Figure()
@@ -58,7 +59,7 @@ def _figure(title: str, y: str, **layout: Any) -> Figure:
 
 def money_figure(notes: Sequence[Note]) -> Figure:
     """Draw the profit per window on the validation windows, with its 95 % interval."""
-    figure = _figure("Money: profit per validation window", "coins per window", height=380)
+    figure = empty_figure("Money: profit per validation window", "coins per window", height=380)
     steps = [note["step"] for note in notes]
     pnl = [note["pnl"] / UNIT for note in notes]
     errors = [1.96 * (note["pnl_se"] or 0.0) / UNIT for note in notes]
@@ -77,7 +78,7 @@ def money_figure(notes: Sequence[Note]) -> Figure:
 
 def mix_figure(notes: Sequence[Note]) -> Figure:
     """Draw the share of each action among all steps; WAIT is left out of the stack, since it dwarfs the others."""
-    figure = _figure("What is done: action mix over training", "share of steps", yaxis_tickformat=".1%")
+    figure = empty_figure("What is done: action mix over training", "share of steps", yaxis_tickformat=".1%")
     names = [name for name in notes[0].get("mix", {}) if name != "WAIT"]
     for name, colour in zip(names, COLOURS, strict=False):
         figure.add_scatter(x=[note["step"] for note in notes], y=[note["mix"][name] for note in notes], name=name,
@@ -87,7 +88,7 @@ def mix_figure(notes: Sequence[Note]) -> Figure:
 
 def divergence_figure(notes: Sequence[Note]) -> Figure:
     """Draw reward against money, one point an evaluation: they must rise together."""
-    figure = _figure("Reward against money", "reward per window", xaxis_title="coins per window")
+    figure = empty_figure("Reward against money", "reward per window", xaxis_title="coins per window")
     figure.add_scatter(
         x=[note["pnl"] / UNIT for note in notes],
         y=[note["reward"] for note in notes],
@@ -102,7 +103,7 @@ def divergence_figure(notes: Sequence[Note]) -> Figure:
 
 def components_figure(notes: Sequence[Note]) -> Figure:
     """Draw the reward by component."""
-    figure = _figure("Reward by component", "reward per window")
+    figure = empty_figure("Reward by component", "reward per window")
     for name, colour in zip(notes[-1].get("components", {}), COLOURS, strict=False):
         figure.add_scatter(x=[note["step"] for note in notes], line={"color": colour}, name=name,
                            y=[note.get("components", {}).get(name) for note in notes])  # fmt: skip
@@ -111,7 +112,7 @@ def components_figure(notes: Sequence[Note]) -> Figure:
 
 def learning_figure(notes: Sequence[Note], names: Sequence[str], title: str) -> Figure:
     """Draw some numbers of the updates."""
-    figure = _figure(title, "")
+    figure = empty_figure(title, "")
     for name, colour in zip(names, COLOURS, strict=False):
         if any(name in note for note in notes):
             figure.add_scatter(x=[note["step"] for note in notes], y=[note.get(name) for note in notes], name=name,
@@ -121,6 +122,8 @@ def learning_figure(notes: Sequence[Note], names: Sequence[str], title: str) -> 
 
 def figures(notes: Sequence[Note]) -> list[tuple[str, Figure]]:
     """Give the plots that a run's notes allow, each with its width."""
+    from playproof.train.lesson_figures import lesson_figures
+
     evaluations = [note for note in notes if note["kind"] == "evaluation"]
     updates = [note for note in notes if note["kind"] == "train"]
     found: list[tuple[str, Figure]] = []
@@ -134,8 +137,10 @@ def figures(notes: Sequence[Note]) -> list[tuple[str, Figure]]:
             found.append(("wide", components_figure(evaluations)))
     if updates:
         found.append(("", learning_figure(updates, ("loss", "policy_loss", "value_loss", "anchor"), "Losses")))
-        found.append(("", learning_figure(updates, ("entropy", "approx_kl", "clip_fraction"), "How the policy moves")))
-    return found
+        moves = ("entropy", "approx_kl", "clip_fraction")
+        if any(name in update for update in updates for name in moves):
+            found.append(("", learning_figure(updates, moves, "How the policy moves")))
+    return found + lesson_figures(notes)
 
 
 def page(path: Path) -> str:

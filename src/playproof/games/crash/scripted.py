@@ -88,6 +88,8 @@ class Scripted:
 
     game, player, world, actions, clock = "crash", "human", "published", "buttons", "press"
     """`player` is the baseline that plays many lanes as he does."""
+    watched = ("price", "bet_amount", "position_qty")
+    """What a person at the page sees move: worth remembering for some rows."""
 
     def sessions(self, seed: int, count: int) -> Iterator[tuple[Frame, ...]]:
         """Give the frames of sessions of one round each."""
