@@ -56,7 +56,7 @@ STAKE = UNIT // 2
 """Reserved for a window: well above the cap on open cost, so that only blunders touch it."""
 TARGET = 0.02
 """Coins a window to which the race is run: a bit more than half of the best."""
-STEPS = 2_000_000
+STEPS = 4_000_000
 NULL_STEPS = 1_000_000
 EVERY = 15
 """Rollouts between evaluations."""

@@ -3,7 +3,8 @@
 A section is a function `run(quick) -> (results, goals)` of the list SECTIONS or of the entry-point group
 "playproof.train_benches", by which other methods and games bring theirs. Each section's outcome is kept
 in the folder `$PLAYPROOF_HOME/runs/bench-train`, so that an interrupted bench goes on where it stopped;
-PLAYPROOF_BENCH_QUICK=1 runs every section small, to see that it runs, and its goals are then not to be quoted.
+PLAYPROOF_BENCH_QUICK=1 runs every section small, to see that it runs, and its goals are then not to be quoted;
+PLAYPROOF_BENCH_ONLY=ppo-edge,ppo-null runs and reports these sections alone.
 Leaves out: the sections.
 """
 
@@ -21,16 +22,19 @@ from typing import Any
 from playproof.bench.report import Goal, Report, Result, commit
 from playproof.cli.output import note
 from playproof.errors import ContractError
+from playproof.game import lookup
 from playproof.home import folder
 
 GROUP = "playproof.train_benches"
-QUICK = "PLAYPROOF_BENCH_QUICK"
+QUICK, ONLY = "PLAYPROOF_BENCH_QUICK", "PLAYPROOF_BENCH_ONLY"
 Section = Callable[[bool], tuple[list[Result], list[Goal]]]
 
 
 def sections() -> dict[str, str]:
-    """Give every section by name, sorted, as "module:function"."""
-    return dict(sorted((point.name, point.value) for point in entry_points(group=GROUP)))
+    """Give every section by name, sorted, as "module:function"; or those that are asked for."""
+    found = dict(sorted((point.name, point.value) for point in entry_points(group=GROUP)))
+    only = [name for name in os.environ.get(ONLY, "").split(",") if name]
+    return {name: lookup(found, name, "section of the bench") for name in only} or found
 
 
 def run() -> dict[str, Any]:
