@@ -6,7 +6,7 @@ Leaves out: the runs (validate.study) and the page (validate.study_page).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from playproof.validate.study import Share
+    from playproof.validate.study import Notes, Share, Task
 
 app = typer.Typer()
 NOT_AS_WANTED = 2
-EVERY = 8
-"""Runs that are written down together."""
+KEPT = 2.0
+"""Seconds of work that are written down together."""
 
 
 @app.command()
@@ -73,24 +73,23 @@ def study(
         raise typer.Exit(NOT_AS_WANTED)
 
 
-def _work(tasks: list, notes: object, engine: str, workers: int, seconds: float | None) -> None:  # type: ignore[type-arg]
+def _work(tasks: list[Task], notes: Notes, engine: str, workers: int, seconds: float | None) -> None:
     """Do runs and write them down, some at a time, until all are done or time is up."""
     import time
 
     from playproof.engine import Local, make_engine
-    from playproof.validate.study import Notes, run_unit
+    from playproof.validate.study import run_unit
 
-    assert isinstance(notes, Notes)
-    start = told = time.monotonic()
+    start = told = kept = time.monotonic()
     where = make_engine("ray", workers) if engine == "ray" else Local(workers, processes=True)
-    waiting = []
+    waiting: list[dict[str, Any]] = []
     for number, found in enumerate(where.map(run_unit, tasks), start=1):
         waiting.append(found)
         now = time.monotonic()
         over = seconds is not None and now - start > seconds
-        if len(waiting) >= EVERY or number == len(tasks) or over:
+        if now - kept > KEPT or number == len(tasks) or over:
             notes.write(waiting)
-            waiting = []
+            waiting, kept = [], now
         if now - told > 20:
             told = now
             note(f"{number:,} of {len(tasks):,} runs, {now - start:.0f} s")
