@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import threading
 import time
@@ -244,13 +245,26 @@ def test_a_cancelled_stream_stops_computing(client: openai.OpenAI, server: tuple
     assert again.usage is not None
 
 
-def test_a_client_that_goes_away_is_given_up(server: tuple[str, Worker]) -> None:
+def test_a_client_that_goes_away_is_given_up(server: tuple[str, Worker], monkeypatch: pytest.MonkeyPatch) -> None:
     url, worker = server
+    gone = threading.Event()
+    plain = worker.model._read
+
+    def patient() -> Any:
+        gone.wait(60)
+        return plain()
+
+    monkeypatch.setattr(worker.model, "_read", patient)
     asked = {"model": "tiny", "messages": CHAT, "max_tokens": 300, "seed": 2, "n": 8}
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{url}/chat/completions", json=asked, timeout=0.05)
+    connection = http.client.HTTPConnection(url.removeprefix("http://").partition("/")[0])
+    connection.request("POST", "/v1/chat/completions", json.dumps(asked), {"Content-Type": "application/json"})
+    _until(lambda: worker.load["running"] + worker.load["waiting"] == 8)
+    connection.close()
+    time.sleep(0.6)
+    gone.set()
     _until(lambda: worker.load["running"] == worker.load["waiting"] == 0)
     assert worker.load["cancelled"] + worker.load["served"] == 8
+    assert worker.load["steps"] < 300
 
 
 def test_fifty_clients_at_once_get_their_own_answers(server: tuple[str, Worker], local: LocalModel) -> None:
@@ -258,7 +272,7 @@ def test_fifty_clients_at_once_get_their_own_answers(server: tuple[str, Worker],
 
     async def one(client: openai.AsyncOpenAI, number: int) -> str:
         messages: Any = [{"role": "user", "content": f"I am client {number}"}]
-        asked: dict[str, Any] = {"model": "tiny", "messages": messages, "max_tokens": 16, "temperature": 0}
+        asked: dict[str, Any] = {"model": "tiny", "messages": messages, "max_tokens": 16, "seed": number}
         if number % 2:
             return (await client.chat.completions.create(**asked)).choices[0].message.content or ""
         stream = await client.chat.completions.create(**asked, stream=True)
@@ -270,7 +284,7 @@ def test_fifty_clients_at_once_get_their_own_answers(server: tuple[str, Worker],
 
     texts = asyncio.run(all_of_them())
     for number in (0, 1, 24, 49):
-        alone = local.answer([{"role": "user", "content": f"I am client {number}"}], Sampling(16, 0.0))
+        alone = local.answer([{"role": "user", "content": f"I am client {number}"}], Sampling(16, seed=number))
         assert texts[number] == alone.text
     assert len(set(texts)) > 40
     load = worker.load
@@ -333,16 +347,15 @@ def test_a_key_is_asked_for_and_needed_beyond_this_machine(local: LocalModel) ->
 
 def test_the_arenas_language_agents_play_against_it(local: LocalModel, capsys: pytest.CaptureFixture[str]) -> None:
     worker = Worker(BatchedModel("tiny", local.model, local.tokenizer, frozenset({1}), 4_096))
-    command = ["arena", "run", "--agents", "2", "--windows", "1", "--decisions", "2", "--llm-agents", "3"]
+    command = ["arena", "run", "--agents", "2", "--windows", "1", "--decisions", "1", "--llm-agents", "2"]
     with serving(Served("tiny", "chat", create_app(worker), worker.close)) as url:
         assert main([*command, "--llm", f"{url}/v1", "--model", "tiny", "--max-tokens", "8", "--json"]) == 0
-    assert {it["agent"] for it in json.loads(capsys.readouterr().out)["agents"]} >= {"llm-1", "llm-2", "llm-3"}
-    assert worker.load["served"] == 6
-    assert worker.load["largest_batch"] == 3
+    assert {it["agent"] for it in json.loads(capsys.readouterr().out)["agents"]} >= {"llm-1", "llm-2"}
+    assert worker.load["served"] == worker.load["largest_batch"] == 2
     with opened() as engine:
         calls = [call for it in list_trajectories(engine) for call in read_trajectory(engine, it.trajectory_id).calls]
     sampled = [call for call in calls if call.model == "tiny"]
-    assert len(sampled) == 6
+    assert len(sampled) == 2
     assert all(call.trainable and call.error is None and call.prompt_token_ids for call in sampled)
 
 

@@ -35,6 +35,7 @@ Usd = Annotated[float, typer.Option(help="Hard budget in USD; needs the prices; 
 PriceIn = Annotated[float, typer.Option(help="USD for a million tokens of questions.")]
 PriceOut = Annotated[float, typer.Option(help="USD for a million tokens of answers.")]
 MaxTokens = Annotated[int, typer.Option(help="Longest answer in tokens.")]
+Attempts = Annotated[int, typer.Option(help="How often a question is asked before it counts as refused.")]
 Parallel = Annotated[int, typer.Option(help="Questions at a time.")]
 
 
@@ -59,6 +60,7 @@ def check_(
     price_in: PriceIn = 0.0,
     price_out: PriceOut = 0.0,
     max_tokens: MaxTokens = 1_500,
+    attempts: Attempts = 2,
     as_json: AsJson = False,
 ) -> None:
     """Run the judge gates on the computed reward and, if one is named, on a judge (exit code 2 if one is not passed).
@@ -74,7 +76,8 @@ def check_(
     told: dict[str, Any] = {}
     limits = _budget(max_calls, max_tokens_total, max_usd)
     if model or os.environ.get("JUDGE_MODEL"):
-        with _judge(model, base_url, limits, (price_in, price_out), max_tokens, 1) as judge:
+        prices = (price_in, price_out)
+        with _judge(model, base_url, limits, prices, max_tokens, 1, attempts=attempts) as judge:
             checks.append(check(judge.settings.model, judge_scorer(judge), golden, seed))
             told = _spent(judge)
     emit(
@@ -151,6 +154,7 @@ def _judge(
     max_tokens: int,
     parallel: int,
     permutations: int = 2,
+    attempts: int = 2,
 ) -> Iterator[Judge]:
     """Make the judge that was asked for, with its answers kept in the home's tables."""
     from playproof.judge.asking import JudgeSettings
@@ -168,6 +172,7 @@ def _judge(
             url,
             key,
             permutations=permutations,
+            attempts=attempts,
             max_tokens=max_tokens,
             parallel=parallel,
             price_in=prices[0],

@@ -55,6 +55,8 @@ class LanguageAgent:
     clock: Callable[[], float] = time.monotonic
     calls: int = 0
     tokens: int = 0
+    close: Callable[[], Awaitable[None]] | None = None
+    """Lets the client's connections go, when a run has ended."""
     _extra: dict[str, Any] = field(default_factory=lambda: {"return_token_ids": True})
 
     @property
@@ -146,4 +148,4 @@ def language_agent(name: str, settings: ModelSettings) -> LanguageAgent:
     client = AsyncOpenAI(
         base_url=settings.base_url, api_key=settings.api_key, timeout=settings.timeout, max_retries=settings.retries
     )
-    return LanguageAgent(name, settings, client.chat.completions.create)
+    return LanguageAgent(name, settings, client.chat.completions.create, close=client.close)

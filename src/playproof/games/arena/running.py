@@ -262,8 +262,11 @@ class Run:
     def windows(self, sleep: Callable[[float], None] = time.sleep) -> Iterator[Closed]:
         """Run window after window; give each when it has closed."""
         with asyncio.Runner() as runner:
-            for _ in range(self.plan.windows):
-                yield self._window(runner, sleep)
+            try:
+                for _ in range(self.plan.windows):
+                    yield self._window(runner, sleep)
+            finally:
+                runner.run(_close(list(self.agents.values())))
 
     def _window(self, runner: asyncio.Runner, sleep: Callable[[float], None]) -> Closed:
         world, start, name = self.world, self.world.now, self.world.window
@@ -321,6 +324,15 @@ class Run:
 
     def _equity(self, agent: str) -> int:
         return self.world.exchange.equity(agent)
+
+
+async def _close(agents: Sequence[Agent]) -> None:
+    """Let the connections of agents go that have some."""
+    for agent in agents:
+        close = getattr(agent, "close", None)
+        if close is not None:
+            await close()
+    await asyncio.sleep(0)
 
 
 def _gather(waiting: Sequence[Awaitable[Reply]]) -> Coroutine[Any, Any, list[Reply]]:
