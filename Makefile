@@ -38,6 +38,7 @@ demo: setup ## show what the product does, into demo-output/
 	$(DEMO) dataset build demo --split train=1 --gap 0
 	$(DEMO) dataset show demo
 	$(BIN)/playproof crash demo --output demo-output
+	$(DEMO) train ppo --game crash --world drift --name learner --steps 1000000
 	$(DEMO) arena run --agents 8 --windows 6 --seed 7
 	$(DEMO) validate human --world published --rounds 500 --output demo-output/verdict || test $$? -eq 2
 
