@@ -97,6 +97,7 @@ def test_knowledge_has_the_bits_of_the_fold() -> None:
         fold.K_VELOCITY,
         fold.K_ACCELERATION,
         fold.K_BET,
+        fold.K_TIMER,
     ]
     assert [1 << i for i in range(len(features.KNOWLEDGE))][: len(fold_bits)] == fold_bits
     assert features.KNOWLEDGE[len(fold_bits) :] == (

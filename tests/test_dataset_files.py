@@ -13,9 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from playproof.datasets import parquet
+import recordings as r
+from playproof.datasets import DatasetConfig, build, open_dataset, parquet
 from playproof.datasets.runs import Coded, Column, Texts, code, code_table, digest_columns, from_arrow
 from playproof.errors import DecodeError
+from playproof.games.crash.batch_peers import PEERS
+from playproof.store import EventStore
 
 KINDS = ("bool", "int16", "int32", "int64", "float32", "float64")
 
@@ -116,3 +119,21 @@ def test_a_changed_byte_of_a_page_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(raw)
     with pytest.raises(OSError, match=r"(?i)crc"):
         pq.ParquetFile(path, page_checksum_verification=True).read()
+
+
+def test_the_peers_of_the_bench_make_the_same_values(tmp_path: Path) -> None:
+    """All of them write the four tables of a spectator's session, bit for bit as a data set holds them."""
+    tables = r.dealt("watch", 5, 8)
+    r.store(tmp_path, r.dealt_events(tables))
+    config = DatasetConfig("it", "policy", "buttons", "minimal")
+    game = r.crash()
+    (ours,) = open_dataset(build(game, EventStore(tmp_path, game.columns), config, tmp_path)).sessions.values()
+    pq.write_table(tables["game_tick"], tmp_path / "ticks.parquet")
+    for name, peer in PEERS.items():
+        target = tmp_path / f"{name}.parquet"
+        assert peer(tmp_path / "ticks.parquet", target) == len(ours["observations"])
+        for table in ours:
+            theirs = pl.read_parquet(target if table == "observations" else target.with_suffix(f".{table}"))
+            mine = ours[table]
+            assert set(theirs.columns) == set(mine.columns), (name, table)
+            assert theirs.select(mine.columns).cast(mine.schema).equals(mine), (name, table)

@@ -282,6 +282,28 @@ def test_damaged_recordings_are_read_alike() -> None:
         assert not r.unlike(*r.both_ways(given, replace(ASK, include_incomplete=True)))
 
 
+def test_a_tick_that_does_not_tell_its_timer_lacks_that_alone() -> None:
+    """Unknown is marked and filled by its declared value; everything else that the tick told is known."""
+    told = r.dealt_events(r.dealt("watch", 5, 3))
+    events = [
+        event
+        if event.seq % 2
+        else replace(event, columns={name: of for name, of in event.columns.items() if name != "cooldown_timer_ms"})
+        for event in told
+    ]
+    slow, fast = r.both_ways(events, ASK)
+    assert r.unlike(slow, fast) == []
+    whole, timer = r.both_ways(told, ASK)[1], RECORDED.index("cooldown_timer_ms")
+    others = [place for place in range(len(RECORDED)) if place != timer]
+    assert fast.observations[others].tobytes() == whole.observations[others].tobytes()
+    assert fast.missing[others].tobytes() == whole.missing[others].tobytes()
+    assert not whole.missing[timer].any()
+    silent = fast.missing[timer]
+    assert silent.any()
+    assert (fast.observations[timer][silent] == 0).all()
+    assert (fast.observations[timer][~silent] == whole.observations[timer][~silent]).all()
+
+
 def test_rewards_at_once_are_those_of_the_steps() -> None:
     _, events = r.played(17, 5)
     slow, fast = r.both_ways(events, ASK)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import recordings as r
@@ -14,97 +17,101 @@ from playproof.events import Event
 from playproof.game import resolve
 from playproof.game.laid import Ask, Laid
 from playproof.game.play import View
-from playproof.games.crash import columns as c
 
 PAIRS = 2_000
-CUTS = 5
-"""Cuts of each session; every step before a cut is compared with three other futures."""
 ASK = Ask("recorded", "buttons-share", include_incomplete=True)
 SIMULATED = 1_000
+AGAIN = 300
+"""Events that are told once more in an extended future."""
+Tables = Mapping[str, pa.Table]
 
 
-def sessions() -> list[tuple[Event, ...]]:
-    """Give sessions of players and of a spectator."""
-    return [r.played(31, 4)[1], r.played(33, 4, 0.4)[1], tuple(r.dealt_events(r.dealt("watch", 5, 8)))]
+@dataclass(frozen=True)
+class Recorded:
+    """A session, and the places at which it may be cut: none parts a tick from what it settled."""
+
+    tables: Tables
+    whole: Laid
+    cuts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, events: Sequence[Event], ask: Ask = ASK) -> Recorded:
+        settles = resolve(r.crash().recordings).settles  # type: ignore[union-attr, arg-type]
+        cuts = tuple(event.seq for before, event in pairwise(events) if not settles(before, event))
+        tables = r.to_tables(events)
+        return cls(tables, r.batch().lay(tables, ask), cuts[1:])
 
 
-def laid(events: Sequence[Event], ask: Ask = ASK) -> Laid:
-    return r.batch().lay(r.to_tables(events), ask)
+def sessions() -> list[Recorded]:
+    """Give sessions of players and of spectators."""
+    played = [r.played(31, 2)[1], r.played(33, 2, 0.4)[1], r.played(35, 1, 0.2)[1]]
+    return [*map(Recorded.of, played), *(Recorded.of(r.dealt_events(r.dealt("watch", seed, 4))) for seed in (5, 6))]
 
 
-def steps_until(events: Sequence[Event], end: int, ask: Ask) -> list[tuple[Any, ...]]:
-    """Give what each step before an event shows, with its action; the step at the cut may still be chosen for."""
-    made = laid(events, ask)
-    final = made.is_final()
-    rows = np.flatnonzero(~final)
-    found = []
-    for step, row in enumerate(rows):
-        shown = (made.observations[:, row].tobytes(), made.missing[:, row].tobytes())
-        ages = (int(made.age_ticks[step]), int(made.age_us[step]))
-        money = tuple(float(made.standings[name][row]) for name in ("cash", "equity", "sidebet_stake"))
-        found.append((*shown, ages, money, int(made.substeps[step]), tuple(made.actions[:, step].tolist())))
-    return found
+def until(tables: Tables, cut: int) -> dict[str, pa.Table]:
+    """Leave out what comes from a place on."""
+    found = {kind: table.filter(pc.less(table["seq"], cut)) for kind, table in tables.items()}
+    return {kind: table for kind, table in found.items() if table.num_rows}
 
 
-def next_cut(events: Sequence[Event], end: int) -> int:
-    """Give the next place at which a cut does not part a tick from what it settled."""
-    settles = resolve(r.crash().recordings).settles  # type: ignore[union-attr, arg-type]
-    while end < len(events) and settles(events[end - 1], events[end]):
-        end += 1
-    return end
+def another(tables: Tables, cut: int, rng: np.random.Generator) -> dict[str, pa.Table]:
+    """Change every number that comes from a place on, and let the end come once more."""
+    factor, last = float(rng.uniform(0.2, 3.0)), max(pc.max(table["seq"]).as_py() for table in tables.values())
+    return {kind: _extended(_altered(table, cut, factor), last) for kind, table in tables.items()}
 
 
-def altered(events: Sequence[Event], end: int, rng: np.random.Generator) -> list[Event]:
-    """Change every number that comes after a place."""
-    factor = float(rng.uniform(0.2, 3.0))
-
-    def change(event: Event) -> Event:
-        told = {
-            name: value * factor
-            if type(value) is float
-            else value + 7
-            if name in ("cash", "connected_players")
-            else value
-            for name, value in event.columns.items()
-        }
-        return replace(event, columns=told)
-
-    return [*events[:end], *map(change, events[end:])]
+def _altered(table: pa.Table, cut: int, factor: float) -> pa.Table:
+    later = pc.greater_equal(table["seq"], cut)
+    for place, name in enumerate(table.schema.names):
+        kind = table.schema.field(name).type
+        if pa.types.is_floating(kind):
+            table = table.set_column(place, name, pc.if_else(later, pc.multiply(table[name], factor), table[name]))
+        elif name in ("cash", "connected_players", "count_2x", "cooldown_timer_ms"):
+            table = table.set_column(place, name, pc.if_else(later, pc.add(table[name], 7), table[name]))
+    return table
 
 
-def compare(events: Sequence[Event], end: int, ask: Ask, rng: np.random.Generator) -> int:
-    """Hold the steps before a cut against three other futures; give how many were compared."""
-    known = steps_until(events[:end], end, ask)
-    futures = (
-        events,
-        altered(events, end, rng),
-        [*events, *(replace(event, seq=event.seq + len(events)) for event in events[-300:])],
-    )
-    for future in futures:
-        whole = steps_until(future, end, ask)
-        assert len(whole) >= len(known)
-        assert whole[: max(0, len(known) - 1)] == known[:-1]
-        if known:  # what was chosen at the last of them may come after the cut
-            assert whole[len(known) - 1][:-1] == known[-1][:-1]
-    return len(known) * len(futures)
+def _extended(table: pa.Table, last: int) -> pa.Table:
+    again = table.filter(pc.greater(table["seq"], last - AGAIN))
+    moved = again.set_column(again.schema.get_field_index("seq"), "seq", pc.add(again["seq"], last + 1))
+    return pa.concat_tables([table, moved])
+
+
+def shown(laid: Laid, steps: int) -> tuple[bytes, ...]:
+    """Give what the first steps show: what was seen, how old it is, the money, and all choices but the last."""
+    rows = np.flatnonzero(~laid.is_final())[:steps]
+    money = (laid.standings[name][rows].astype(np.float64) for name in ("cash", "equity", "sidebet_stake"))
+    seen = (laid.observations[:, rows], laid.missing[:, rows], *money)
+    ages = (laid.age_ticks[:steps], laid.age_us[:steps], laid.substeps[:steps])
+    return tuple(np.ascontiguousarray(it).tobytes() for it in (*seen, *ages, laid.actions[:, : max(0, steps - 1)]))
+
+
+def compare(found: Recorded, cut: int, rng: np.random.Generator, ask: Ask = ASK) -> int:
+    """Hold the steps before a cut against two futures, the real one and another; give how many there are."""
+    known = r.batch().lay(until(found.tables, cut), ask)
+    steps = int(known.lengths.sum())
+    expected = shown(known, steps)
+    assert shown(found.whole, steps) == expected, f"cut at {cut}"
+    assert shown(r.batch().lay(another(found.tables, cut, rng), ask), steps) == expected, f"changed from {cut} on"
+    return steps
+
+
+def compare_pairs(found: Sequence[Recorded], pairs: int, rng: np.random.Generator, ask: Ask = ASK) -> None:
+    """Cut recordings at so many random places, each after some step of some episode."""
+    done = 0
+    while done < pairs:
+        it = found[int(rng.integers(len(found)))]
+        done += compare(it, it.cuts[int(rng.integers(len(it.cuts)))], rng, ask) > 0
 
 
 def test_no_step_depends_on_what_comes_after_it() -> None:
-    rng = np.random.default_rng(8)
-    pairs = 0
-    for events in sessions():
-        for _ in range(CUTS):
-            end = next_cut(events, int(rng.integers(2, len(events))))
-            pairs += compare(events[: min(len(events), end + 400)], end, ASK, rng)
-    assert pairs > PAIRS
+    compare_pairs(sessions(), PAIRS, np.random.default_rng(8))
 
 
 @pytest.mark.parametrize("observation", ["market", "trader"])
 def test_the_longer_memories_do_not_either(observation: str) -> None:
-    rng = np.random.default_rng(9)
-    events = r.played(31, 4)[1]
-    for end in (next_cut(events, 300), next_cut(events, 700)):
-        assert compare(events, end, replace(ASK, observation=observation), rng) > 50
+    ask = replace(ASK, observation=observation)
+    compare_pairs([Recorded.of(r.played(31, 2)[1], ask)], 40, np.random.default_rng(9), ask)
 
 
 def test_a_leak_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,10 +127,8 @@ def test_a_leak_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     monkeypatch.setattr(module.Walked, "laid", leaking)
-    events = r.played(31, 4)[1]
-    end = next(n for n, e in enumerate(events) if e.event_name == c.TICK and e.columns["tick"] == 8)
     with pytest.raises(AssertionError):
-        compare(events, end, ASK, np.random.default_rng(1))
+        compare_pairs([Recorded.of(r.played(31, 2)[1])], 5, np.random.default_rng(1))
 
 
 def test_streaming_is_the_batch_over_simulated_rounds() -> None:

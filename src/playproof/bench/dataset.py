@@ -2,7 +2,9 @@
 
 Simulated rounds are laid into parts of a store, and the same ticks into bare Parquet files. Each contestant runs in a
 process of its own and is measured in rows per second of processor time, all threads together; all of them write what
-they make. Our build stores more than the peers do: ages, money, labels, hashes of every value, statistics.
+they make: the same four tables, value for value. Our build alone also reads events through the store's manifest,
+finds episodes and their outcomes, hashes every value, splits, sums up the train split, and brings files to the disk.
+The bare scan reads every column of the bare files and takes its largest value.
 Leaves out: recorded players, whose presses are few beside the ticks.
 """
 
@@ -42,6 +44,8 @@ SESSION_ROUNDS = 250
 PART_SESSIONS = 20
 SAMPLES = {"per event": 1, "pandas": 5}
 """Files that slower contestants take, of those of the smaller build."""
+POLARS = ("Polars", "Polars, written lightly")
+"""With its own settings, and with those that let it write quickest; ours is held against the better of the two."""
 MOMENT = datetime(2025, 1, 15, tzinfo=UTC)
 EVENT_GOAL, POLARS_GOAL, SCAN_GOAL, MEMORY_GOAL, LINEAR_GOAL = 15.0, 1.7, 0.12, 1.5, 0.15
 
@@ -170,7 +174,7 @@ def _measure(root: Path) -> dict[str, dict[str, float]]:
     home, bare, warm = str(root / "small"), str(root / "small-bare"), str(root / "warm-bare")
     found = {"scan": measure("scan", bare, warm=(warm,))}
     found["build"] = measure("build", home, warm=(str(root / "warm"),))
-    for name in ("Polars", *SAMPLES):
+    for name in (*POLARS, *SAMPLES):
         found[name] = measure("peer", bare, name, SAMPLES.get(name), warm=(warm, name, 1))
     found["large"] = measure("build", str(root / "large"), warm=(str(root / "warm"),))
     return found
@@ -185,7 +189,7 @@ def _report(found: Mapping[str, Mapping[str, float]]) -> Report:
     results += [Result(f"{titles.get(name, name)}: wall", found[name]["wall"], "s") for name in rates]
     goals = (
         Goal.at_least("our build over the per-event builder", rates["build"] / rates["per event"], EVENT_GOAL),
-        Goal.at_least("our build over Polars", rates["build"] / rates["Polars"], POLARS_GOAL),
+        Goal.at_least("our build over Polars", rates["build"] / max(map(rates.__getitem__, POLARS)), POLARS_GOAL),
         Goal.at_least("our build over the bare scan", rates["build"] / rates["scan"], SCAN_GOAL),
         Goal.at_most("peak memory, GB", found["build"]["peak"], MEMORY_GOAL),
         Goal.at_most("peak memory at four times the ticks, GB", found["large"]["peak"], MEMORY_GOAL),

@@ -106,6 +106,7 @@ def _packed(places: Array, column: Coded, width: int) -> bytes:
     """Give a column's runs as places in a dictionary, or as flags."""
     if len(places) == 1:
         return varint(column.rows << 1) + int(places[0]).to_bytes(width, "little")
+    assert column.starts is not None
     out = np.empty(len(places) * (width + 10), np.uint8)
     return out[: pack_runs(places, column.starts, column.rows, width, out)].tobytes()
 

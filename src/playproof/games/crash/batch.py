@@ -97,7 +97,9 @@ class Columns:
     def __init__(self, table: pa.Table) -> None:
         self.table = table
         self.rows: int = table.num_rows
-        self._nulls = {name: column.null_count for name, column in zip(table.schema.names, table.columns, strict=True)}
+        self._nulls: dict[str, int] = {
+            name: column.null_count for name, column in zip(table.schema.names, table.columns, strict=True)
+        }
         self._codes: dict[str, tuple[Array, list[str]]] = {}
 
     def __len__(self) -> int:
@@ -105,7 +107,7 @@ class Columns:
 
     def has(self, name: str) -> bool:
         """Tell whether a column holds anything."""
-        return self._nulls.get(name, self.rows) < self.rows
+        return bool(self._nulls.get(name, self.rows) < self.rows)
 
     def is_full(self, name: str) -> bool:
         """Tell whether a column holds a value in every row."""
@@ -162,6 +164,14 @@ class Columns:
             return np.full(self.rows, table.get(texts[0], missing), np.int64)
         of = np.array([*(table.get(text, missing) for text in texts), missing], np.int64)
         return of[places]
+
+
+def read_only(*columns: Array) -> tuple[Array, ...]:
+    """Give columns that cannot be written, as those that Arrow lends are: one type for each, so one compilation."""
+    seen = tuple(column.view() for column in columns)
+    for column in seen:
+        column.flags.writeable = False
+    return seen
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
@@ -352,7 +362,7 @@ def survey_windows(session: Session) -> Whole:
     values = (ticks.numbers("tick"), ticks.numbers("price", np.float64), ticks.numbers("game_phase", fill=-1))
     priced = known_tick & ticks.valid("price")
     out = np.zeros(count, WINDOW)
-    survey(session.tick_windows, known_tick, priced, *values, out)
+    survey(*read_only(session.tick_windows, known_tick, priced, *values), out)
     whole = (out["rug_tick"] >= 0) & (out["expected"] == out["rug_tick"]) & (out["odd"] == 0)
     for window in np.flatnonzero((out["odd"] != 0) & (out["rug_tick"] >= 0)).tolist():
         mine = (session.tick_windows == window) & priced & (values[2] == ACTIVE)
@@ -399,7 +409,7 @@ class Walked:
         actions = read_actions(others, ask.actions)
         actions[~own, 0] = -1
         decisions = int(((is_tick == 1) & ((phases == PRESALE) | (phases == ACTIVE))).sum())
-        steps = decisions + int((actions[:, 0] >= 0).sum())
+        steps = 2 + decisions + int((actions[:, 0] >= 0).sum())  # two more: one row alone has another type
         rows = steps + count
         width = len(features.OBSERVATIONS[ask.observation].features)
         heads = len(ACTIONS[ask.actions].heads)
@@ -467,7 +477,7 @@ class Walked:
             walked,
             self.windows,
             hashes,
-            (
+            read_only(
                 *(ticks.numbers("seq"), ticks.times("ts"), session.tick_windows, is_tick, kinds, priced),
                 *(ticks.numbers("tick"), ticks.numbers("price", np.float64), phases),
                 *(shown("cooldown_timer_ms"), read_told(ticks, kinds), shown("connected_players")),
@@ -476,7 +486,7 @@ class Walked:
                 *(shown("count_100x"), shown("highest_today", np.float64), shown("players_in_game")),
                 *(shown("players_with_positions"), shown("total_market_capital")),
             ),
-            (
+            read_only(
                 *(others.numbers("seq"), others.times("ts"), session.other_windows, own),
                 *(others.mapped("event_name", _NAMES), read_rows(others, hashes[session.other_windows])),
                 *(actions, told),

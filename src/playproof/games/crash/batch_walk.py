@@ -277,7 +277,7 @@ def take_light(s: Any, e: Any) -> None:
         )
     if (e.told & known.T_HIGHEST) != 0:
         fold.apply_highest(s, e.highest_today)
-    fold.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms, e.game_phase)
+    fold.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms if (e.told & known.T_TIMER) != 0 else -1, e.game_phase)
 
 
 @inlined
@@ -430,7 +430,8 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions
                 e.tick = t_tick[i]
                 e.price = t_price[i]
                 e.game_phase = t_phase[i]
-                e.cooldown_timer_ms = t_timer[i]
+                if (e.told & known.T_TIMER) != 0:
+                    e.cooldown_timer_ms = t_timer[i]
                 if (e.told & known.T_CONNECTED) != 0:
                     e.connected_players = t_connected[i]
                 if (e.told & known.T_RUGPOOL) != 0:

@@ -35,11 +35,12 @@ KNOWLEDGE = (
     "velocity",
     "acceleration",
     "bet",
+    "timer",
     "leaderboard",
     "lots",
     *(f"past_{back}" for back in range(1, PAST_ROUNDS + 1)),
 )
-"""What a feed may have told; place i is bit i of `known`. The first eleven are the fold's, the others history's."""
+"""What a feed may have told; place i is bit i of `known`. The first twelve are the fold's, the others history's."""
 
 STATE, TRADE, OWN = "gameStateUpdate", "standard/newTrade", "playerUpdate"
 FILLS_OWN = "own fills: order acks, playerUpdate"
@@ -155,7 +156,7 @@ SERVER = (
         "cooldown_timer_ms",
         "ms",
         STATE,
-        "tick",
+        "timer",
         "cooldownTimer; while the round is active 0, but in world `drift` 250 for each tick left of a countdown",
     ),
     Entry("allow_pre_round_buys", "flag", STATE, "tick", "1 in the presale"),

@@ -55,9 +55,10 @@ STATE = np.dtype(
 CONNECTED, ID_HASH, RUGPOOL, RATIO, SESSION = 0, 1, 2, 5, 6
 """Places in `context`: rugpool is amount, threshold, count; session is the mean, four counts, the day's highest."""
 
-K_TICK, K_PLAYER, K_ROUND, K_RUGPOOL, K_SESSION, K_HIGHEST, K_EXECUTION, K_CLIENT, K_VELOCITY, K_ACCELERATION, K_BET = (
-    1 << bit for bit in range(11)
+K_TICK, K_PLAYER, K_ROUND, K_RUGPOOL, K_SESSION, K_HIGHEST, K_EXECUTION, K_CLIENT, K_VELOCITY, K_ACCELERATION = (
+    1 << bit for bit in range(10)
 )
+K_BET, K_TIMER = 1 << 10, 1 << 11
 """Bits of `known`."""
 
 FEATURE_COUNT = 37
@@ -99,7 +100,7 @@ def apply_round(s: Any, id_hash: float) -> None:
     s.entry_tick = 0
     s.action_tick = 0
     s.context[ID_HASH] = id_hash
-    s.known = (s.known | K_ROUND | K_VELOCITY | K_ACCELERATION) & ~K_TICK
+    s.known = (s.known | K_ROUND | K_VELOCITY | K_ACCELERATION) & ~(K_TICK | K_TIMER)
 
 
 @inlined
@@ -138,7 +139,7 @@ def apply_highest(s: Any, highest: float) -> None:
 
 @inlined
 def apply_tick(s: Any, tick: int, price: float, timer_ms: int, phase: int) -> None:
-    """Take a tick; a repeated one changes nothing that depends on time."""
+    """Take a tick, its timer below 0 where it was not told; a repeated one changes nothing that depends on time."""
     if phase == ACTIVE or phase == RUGGED:
         if tick == s.tick + 1:
             velocity = price - s.price
@@ -153,12 +154,12 @@ def apply_tick(s: Any, tick: int, price: float, timer_ms: int, phase: int) -> No
             s.known &= ~(K_VELOCITY | K_ACCELERATION)
     s.tick = tick
     s.price = price
-    s.timer_ms = timer_ms
+    s.timer_ms = max(0, timer_ms)
     s.phase = phase
     s.presale = phase == PRESALE
     s.active = phase >= ACTIVE
     s.rugged = phase == RUGGED
-    s.known |= K_TICK
+    s.known = (s.known | K_TICK | K_TIMER) if timer_ms >= 0 else (s.known | K_TICK) & ~K_TIMER
 
 
 @inlined

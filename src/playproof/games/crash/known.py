@@ -46,12 +46,13 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "bet": ("bet_amount",),
     "execution": ("execution_tick", "execution_price"),
     "client": ("client_timestamp", "latency_ms", "trade_id"),
+    "timer": ("cooldown_timer_ms",),
 }
 """Columns that are known together or not at all."""
-T_CONNECTED, T_RUGPOOL, T_SESSION, T_HIGHEST, T_LEADERBOARD, T_SIDEBET, T_BET, T_EXECUTION, T_CLIENT = (
+T_CONNECTED, T_RUGPOOL, T_SESSION, T_HIGHEST, T_LEADERBOARD, T_SIDEBET, T_BET, T_EXECUTION, T_CLIENT, T_TIMER = (
     1 << bit for bit in range(len(_GROUPS))
 )
-_SHOWN = ("connected", "rugpool", "session", "highest", "leaderboard")
+_SHOWN = ("connected", "rugpool", "session", "highest", "leaderboard", "timer")
 
 _OWN_MONEY = ("cash", "position_qty", "avg_cost", "cumulative_pnl", "total_invested")
 
@@ -69,8 +70,8 @@ class Shape:
 
 SHAPES: Mapping[str, Shape] = {
     c.ROUND: Shape(ROUND),
-    c.TICK: Shape(TICK, ("tick", "price", "game_phase", "cooldown_timer_ms"), _SHOWN),
-    c.COUNTDOWN: Shape(TICK, ("tick", "price", "game_phase", "cooldown_timer_ms"), _SHOWN),
+    c.TICK: Shape(TICK, ("tick", "price", "game_phase"), _SHOWN),
+    c.COUNTDOWN: Shape(TICK, ("tick", "price", "game_phase"), _SHOWN),
     c.RUGPOOL: Shape(RUGPOOL, _GROUPS["rugpool"]),
     c.TRADE: Shape(TRADE, ("tick", "trade_amount")),
     c.COMPLETE: Shape(PAST, ("rug_tick", "rug_price", "peak", "rug_seen")),
@@ -265,7 +266,7 @@ def take_shown(s: Any, h: Any, e: Any) -> None:
 def take_tick(s: Any, h: Any, b: Any, e: Any) -> None:
     """Take a tick; at the rug the result is known at once to one who holds nothing."""
     take_shown(s, h, e)
-    fold.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms, e.game_phase)
+    fold.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms if (e.told & T_TIMER) != 0 else -1, e.game_phase)
     history.apply_tick(h, s)
     if e.game_phase == RUGGED:
         history.apply_rug(h, s, h.peak)
