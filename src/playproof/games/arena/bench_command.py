@@ -25,7 +25,7 @@ def bench(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MODEL]...",
+            metavar="MODEL",
             help="Checkpoints, models by name, addresses as http://host/v1#model, or scripted players.",
         ),
     ] = None,

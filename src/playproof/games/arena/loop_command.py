@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def loop(
     model: Annotated[
-        str, typer.Argument(metavar="[MODEL]", help="Model to begin with; not needed to go on with a loop.")
+        str, typer.Argument(metavar="MODEL", help="Model to begin with; not needed to go on with a loop.")
     ] = "",
     *,
     name: Annotated[str, typer.Option(help="Name of the loop; its folder in runs.")] = "loop",
@@ -78,7 +78,7 @@ def loop(
             return
         going = Loop(path, _joints(noted, track, name), plan if model else None)
         wanted = 1 if once else cycles
-        ended = []
+        ended: list[dict[str, Any]] = []
         while not wanted or len(ended) < wanted:
             if ended:
                 time.sleep(pause)
