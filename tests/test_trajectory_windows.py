@@ -311,9 +311,13 @@ def test_the_example_environment_names_everything(project: Path) -> None:
     assert not re.findall(r"^[A-Z_]+=.+$", (project / ".env.example").read_text(), re.M)
 
 
-def test_the_bench_runs_small() -> None:
+def test_the_bench_runs_small(monkeypatch: pytest.MonkeyPatch) -> None:
     from playproof.bench import trajectories as bench
+    from playproof.bench.report import Report
 
+    some = Report("trajectories", ())
+    monkeypatch.setattr(bench, "measure", lambda: some)
+    assert Report.from_json(bench.run()) == some
     engine = connect(url=f"sqlite:///{Path(os.environ['PLAYPROOF_HOME']) / 'bench.db'}")
     upgrade(engine)
     ours, bare = bench._bulk(engine, 2, 10)
