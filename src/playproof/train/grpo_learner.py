@@ -149,11 +149,11 @@ class Learner:
         told.norm = max(told.norm, norm)
 
     def moved(self, batch: Sequence[Lesson]) -> float:
-        """Give the mean distance of a token from the policy that drew it."""
+        """Give the mean distance of the policy that drew a token from this one."""
         self.found.model.eval()
         now = fixed_answers(self.found.model, [it.tokens for it in batch])
         gaps = np.concatenate(
-            [np.subtract(it.tokens.logprobs or (), values) for it, values in zip(batch, now, strict=True)]
+            [np.subtract(values, it.tokens.logprobs or ()) for it, values in zip(batch, now, strict=True)]
         )
         return float(np.mean(np.exp(gaps) - gaps - 1))
 

@@ -44,7 +44,7 @@ class Loss:
     clipped: float
     """Tokens whose ratio is cut."""
     kl_old: float
-    """Distance of the policy from the one that drew the tokens."""
+    """Distance of the one that drew the tokens from the policy."""
     kl_reference: float
 
 
@@ -63,7 +63,7 @@ def advantages(rewards: Sequence[float]) -> tuple[float, ...] | None:
 
 
 def distance(logprobs: Tensor, others: Tensor) -> Tensor:
-    """Estimate each token's distance of a policy from another one; never negative, (t,)."""
+    """Estimate KL(policy, other) of each token that the policy itself drew; never negative, (t,)."""
     gap = others - logprobs
     return torch.exp(gap) - gap - 1
 
@@ -100,6 +100,6 @@ def grpo_loss(
         value,
         len(per_token),
         float(outside.sum()),
-        float(distance(logprobs.detach(), old).sum()),
+        float(distance(old, logprobs.detach()).sum()),
         kl_reference,
     )
