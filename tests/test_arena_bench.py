@@ -30,7 +30,7 @@ from playproof.games.arena.bench_page import page
 from playproof.games.arena.forks import ArenaForks
 from playproof.games.arena.lanes import PLAYER
 from playproof.games.arena.prompts import state_text
-from playproof.games.arena.scenarios import SCENARIOS, SEED, STAKE, check_unseen, chosen
+from playproof.games.arena.scenarios import SCENARIOS, STAKE, check_unseen, chosen
 from playproof.money import UNIT
 
 CANARY = "CANARY-7f3a"
@@ -63,7 +63,8 @@ def test_no_future_state_is_in_a_scenarios_start(name: str) -> None:
 def test_a_scenario_is_a_world_a_seed_and_a_number(name: str) -> None:
     """A start that is made from these alone cannot hold what comes after it."""
     terms = SCENARIOS[name].terms(6)
-    assert (terms.world, terms.seed, set(terms.options)) == (SCENARIOS[name].world, SEED, {"stake"})
+    assert (terms.world, terms.seed, set(terms.options)) == (SCENARIOS[name].world, SCENARIOS[name].seed, {"stake"})
+    assert len({it.seed for it in SCENARIOS.values()}) == len(SCENARIOS)
     alone = ArenaForks(ForkTerms(terms.world, terms.seed, 6, "full", {"stake": STAKE}), 3, 1)
     assert alone.prompts()[0] == ArenaForks(terms, 3, 4).prompts()[2]
 

@@ -25,7 +25,7 @@ from playproof.game import resolve
 from playproof.game.forks import Prompt
 from playproof.games.arena.actions import read_decision
 from playproof.games.arena.forks import ArenaForks
-from playproof.games.arena.scenarios import SEED, STAKE, BenchScenario
+from playproof.games.arena.scenarios import STAKE, BenchScenario
 from playproof.money import UNIT
 
 BASELINES = ("random", "hold", "momentum", "informed")
@@ -166,7 +166,7 @@ class BenchPlan:
     @property
     def hash(self) -> str:
         """Give one hash over everything that decides what is played, the number of windows left out."""
-        told = [SEED, STAKE, self.decisions, self.prompt, sorted(self.options.items())]
+        told = [STAKE, self.decisions, self.prompt, sorted(self.options.items())]
         return hashlib.sha256(json.dumps(told, default=str).encode()).hexdigest()[:12]
 
 
@@ -261,7 +261,7 @@ def play(
     """Play all windows of a scenario, those that are kept from before left out; `kept` is a folder."""
     kept.mkdir(parents=True, exist_ok=True)
     name = f"{_ODD.sub('-', who.name)[:60]}-{hashlib.sha256(who.version.encode()).hexdigest()[:12]}"
-    file = kept / f"{name}-{scenario.name}-{plan.hash}.jsonl"
+    file = kept / f"{name}-{scenario.name}-{scenario.seed}-{plan.hash}.jsonl"
     found = {it.number: it for it in _read(file)}
     missing = [number for number in range(plan.windows) if number not in found]
     show(plan.windows - len(missing))

@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -180,7 +180,7 @@ class Loop:
     def _fresh(self, number: int) -> tuple[BenchScenario, BenchPlan]:
         """Give this cycle's own windows: a scenario whose seed no other cycle has."""
         known = next(it for it in SCENARIOS.values() if it.world == self.plan.world)
-        fresh = _FreshScenario(f"cycle-{number}", known.world, known.doc, draw(self.plan.seed, number, 77) % 2**31)
+        fresh = BenchScenario(f"cycle-{number}", known.world, known.doc, draw(self.plan.seed, number, 77) % 2**31)
         return fresh, BenchPlan((fresh,), self.plan.bench_windows, self.plan.decisions, self.plan.prompt)
 
     def _decide(self, number: int) -> Mapping[str, Any]:  # noqa: ARG002
@@ -196,17 +196,6 @@ class Loop:
         shown = f"{gain['difference']:+.2f} USD a window against the model in use ({span})"
         why = shown if not lost else f"{shown}; not shown to be better than {', '.join(lost)}"
         return {"kept": not lost, "candidate": candidate, "why": why, "gain": gain["difference"]}
-
-
-@dataclass(frozen=True)
-class _FreshScenario(BenchScenario):
-    """A scenario of one cycle, with a seed of its own."""
-
-    seed: int = 0
-
-    def terms(self, decisions: int, prompt: str = "full", options: Mapping[str, Any] | None = None) -> Any:
-        """Give the terms with this cycle's seed."""
-        return replace(super().terms(decisions, prompt, options), seed=self.seed)
 
 
 class _Kept:

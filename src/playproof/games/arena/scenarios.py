@@ -1,7 +1,8 @@
 """The windows that models are benchmarked on: fixed, held out, the same for everybody.
 
-A scenario is a world, one seed that nothing is trained on, and the numbers of its windows; a window's start follows
-from these alone. Leaves out: playing them (bench).
+A scenario is a world, a seed that nothing is trained on, and the numbers of its windows; a window's start follows from
+these alone. Every scenario has a seed of its own: worlds of one seed tell the same news, and their windows would count
+as independent without being so. Leaves out: playing them (bench).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from playproof.game.forks import ForkTerms
 from playproof.money import UNIT
 
 SEED = 20_250_115
-"""Of every benchmarked window; a benchmark refuses windows that a model of the home has learned from."""
+"""Of the first scenario, the others following; windows that a model of the home has learned from are refused."""
 STAKE = 3_500 * UNIT
 """Reserved for each window before it begins; the market refuses orders beyond it."""
 
@@ -28,20 +29,21 @@ class BenchScenario:
     name: str
     world: str
     doc: str
+    seed: int = SEED
 
     def terms(self, decisions: int, prompt: str = "full", options: Mapping[str, Any] | None = None) -> ForkTerms:
         """Give the terms on which its windows are forked."""
-        return ForkTerms(self.world, SEED, decisions, prompt, {"stake": STAKE, **(options or {})})
+        return ForkTerms(self.world, self.seed, decisions, prompt, {"stake": STAKE, **(options or {})})
 
 
 SCENARIOS: Mapping[str, BenchScenario] = {
     it.name: it
     for it in (
         BenchScenario("held-out", "news", "ordinary hours: headlines come before moves, right four times out of five"),
-        BenchScenario("bull", "bull", "every company rises by about 0.5 % an hour"),
-        BenchScenario("bear", "bear", "every company falls by about 0.5 % an hour"),
-        BenchScenario("scandal", "scandal", "now and then a company falls by 4 to 8 %"),
-        BenchScenario("pump-and-dump", "pump", "the smallest company is pumped with loud posts and dumped"),
+        BenchScenario("bull", "bull", "every company rises by about 0.5 % an hour", SEED + 1),
+        BenchScenario("bear", "bear", "every company falls by about 0.5 % an hour", SEED + 2),
+        BenchScenario("scandal", "scandal", "now and then a company falls by 4 to 8 %", SEED + 3),
+        BenchScenario("pump-and-dump", "pump", "the smallest company is pumped with loud posts and dumped", SEED + 4),
     )
 }
 
@@ -57,5 +59,5 @@ def check_unseen(used: Sequence[str], terms: ForkTerms, windows: int) -> None:
     if seen:
         raise InputError(
             f"expected benchmarked windows that nothing was trained on, found {len(seen)}, such as {min(seen)}; "
-            f"train with another seed than {SEED}"
+            f"train with another seed than {terms.seed}"
         )
