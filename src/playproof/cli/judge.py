@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help=__doc__.partition("\n")[0])
 
+LOCAL_SECONDS = 1_800.0
+"""For one answer of a model on this machine, which may be busy."""
 Model = Annotated[str, typer.Option(help="Model that judges; else $JUDGE_MODEL. local: the packaged model.")]
 BaseUrl = Annotated[str, typer.Option(help="OpenAI-compatible address; else $OPENAI_BASE_URL.")]
 Calls = Annotated[int, typer.Option(help="Hard budget: the most calls.")]
@@ -173,6 +175,8 @@ def _judge(
             key,
             permutations=permutations,
             attempts=attempts,
+            timeout=LOCAL_SECONDS if name == "local" else JudgeSettings.timeout,
+            retries=0 if name == "local" else JudgeSettings.retries,
             max_tokens=max_tokens,
             parallel=parallel,
             price_in=prices[0],
