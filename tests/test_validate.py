@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from playproof.games.crash.optimum import best_policy
 from playproof.games.crash.targets import Noting
 from playproof.store.tables import connect, ready
 from playproof.validate import gates
-from playproof.validate.examine import Examination, Plan, examine
+from playproof.validate.examine import Examination, Plan, calibrated, examine
 from playproof.validate.gates import Gate
 from playproof.validate.report import to_json, write_report
 from playproof.validate.subject import Subject, load_subject
@@ -88,6 +89,17 @@ def test_robust_keeps_the_sign_without_the_best_windows() -> None:
     assert not gates.robust(steady, {"late": steady - 0.2})[0].passed
     falling = np.concatenate([np.full(800, 0.3) + RNG.normal(0, 0.1, 800), RNG.normal(-0.3, 0.1, 200)])
     assert not gates.robust(falling, {})[1].passed
+
+
+@pytest.mark.parametrize(
+    ("low", "skilled", "passed"), [(0.01, True, True), (-0.01, False, False), (0.01, False, False)]
+)
+def test_a_predictor_is_held_to_its_brier_skill(low: float, skilled: bool, passed: bool) -> None:
+    told = SimpleNamespace(metrics={"tested": {"skill": 0.02, "interval": [low, 0.03]}, "skilled": skilled})
+    gate = calibrated(replace(subject("predicting", None), card=told))  # type: ignore[arg-type]
+    assert gate.passed == passed
+    assert ("switched off" in gate.found) != skilled
+    assert calibrated(subject("other", None)).skipped
 
 
 def test_divergence_counts_alarms() -> None:

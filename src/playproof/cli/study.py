@@ -30,7 +30,9 @@ def study(
     *,
     small: Annotated[bool, typer.Option(help="A study of less than two minutes.")] = False,
     part: Annotated[list[str] | None, typer.Option(help="Only these parts: null, edge, leak, mutant ...")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so long; run it again to go on.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so long, 0 at once; run it again to go on.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of all runs: same seed, same study.")] = 1,
     game: Annotated[str | None, typer.Option(help="The game to study with; default: the first that can be.")] = None,
     engine: Annotated[str, typer.Option(help="Where runs are done: local or ray.")] = "local",
@@ -57,7 +59,8 @@ def study(
     done = notes.read()
     tasks = list(left(config, done, tuple(part or ())))
     note(f"{len(done):,} runs done, {len(tasks):,} to do: {notes.path}")
-    _work(tasks, notes, engine, workers, seconds)
+    if seconds != 0:
+        _work(tasks, notes, engine, workers, seconds)
     done = notes.read()
     shares = summarise(done)
     if page is not None:
