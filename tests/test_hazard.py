@@ -117,7 +117,7 @@ class TestPredictor:
 
     def test_bets_earn_most_of_what_can_be_earned(self, made: Any) -> None:
         own, best = (
-            rollout(CRASH, player, "hazard", 600, 3, stake=10**8).pnl.sum()
+            rollout(CRASH, player, "hazard", 300, 3, stake=10**8).pnl.sum()
             for player in (sidebet_policy(CRASH, made, "hazard"), best_policy("hazard"))
         )
         assert own > 0.7 * best > 0
@@ -235,10 +235,10 @@ class TestEnsemble:
     def test_the_rule_takes_over_in_its_order(self, made: Any) -> None:
         bets = sidebet_policy(CRASH, made, "hazard").foresight
         rule = EnsemblePolicy(Hold(k=500), bets, (0, 0))
-        own, alone = (rollout(CRASH, player, "hazard", 600, 6, stake=10**8) for player in (rule, Hold(k=500)))
+        own, alone = (rollout(CRASH, player, "hazard", 300, 6, stake=10**8) for player in (rule, Hold(k=500)))
         critical = own.decisions[:, 2] > 0
-        assert critical.sum() > 50
-        assert own.decisions[:, 3].sum() > 100
+        assert critical.sum() > 25
+        assert own.decisions[:, 3].sum() > 50
         assert own.pnl.sum() > alone.pnl.sum()
 
     def test_checkpoint_names_its_parts_and_refuses_others(self, parts: tuple[Path, Path], tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ class TestLearners:
         """A small crash world: noisy play of the best policy, and somebody who holds too long."""
         best = best_policy("drift")
         players = Mixture([Noisy(best, 0.05, (4, 1)), Noisy(best, 0.5, (4, 1)), Hold(bet=0.1, k=40)])
-        steps = demonstrate(CRASH, players, "drift", 90, 1, Asked(stake=STAKE))
+        steps = demonstrate(CRASH, players, "drift", 60, 1, Asked(stake=STAKE))
         train, _ = LEARNERS[method]
         config = (
             CqlConfig(alpha=0.3, gamma=0.9, epochs=3, batch=256, reward_scale=30, learning_rate=2e-3)
@@ -198,9 +198,44 @@ class TestLearners:
         )
         made = train(Table.lay(CRASH), steps, config)
         own, its = (
-            rollout(CRASH, player, "drift", 512, 3, stake=STAKE).pnl for player in (BatchPlayer(made.policy), players)
+            rollout(CRASH, player, "drift", 128, 3, stake=STAKE).pnl for player in (BatchPlayer(made.policy), players)
         )
         assert own.mean() > its.mean()
+
+
+class TestStitching:
+    """The toy of the paper: the best way is made of pieces of ways that nobody went as a whole.
+
+    From 0 one can leave for 0.3, or go by 1 to 2, where 9 in 10 left for nothing and 1 in 10 for 1. Towards
+    expectile 1 values are those of the best that was played, at 0.5 those of the player (Kostrikov et al. 2021,
+    section 4); with one action played at a time the expectiles of two values are known.
+    """
+
+    WAYS = ((0, 0, 0.0, 1), (0, 1, 0.3, 3), (1, 0, 0.0, 2), *[(2, 0, 0.0, 3)] * 9, (2, 1, 1.0, 3))
+
+    def learned(self, expectile: float) -> Iql:
+        place, action, reward, after = (torch.tensor(of) for of in zip(*self.WAYS, strict=True))
+        eye = torch.eye(4)
+        steps = Steps(eye[place], action[:, None], reward, eye[after], (after < 3).float(), None)
+        config = IqlConfig(expectile, beta=5.0, gamma=0.9, hidden=(), learning_rate=0.02, follow=0.1)
+        with seeded(0):
+            learner = Iql(steps, (2,), config)
+            for _ in range(900):
+                learner.update(torch.arange(len(self.WAYS)), 0.0)
+        return learner
+
+    @pytest.mark.parametrize(("expectile", "chosen"), [(0.5, 1), (0.98, 0)])
+    def test_values_are_the_expectiles_and_the_best_way_is_found(self, expectile: float, chosen: int) -> None:
+        learner = self.learned(expectile)
+        above, below = 0.1 * expectile, 0.9 * (1 - expectile)
+        at_two = above / (above + below)
+        with torch.no_grad():
+            values = learner.critics[0](torch.eye(4))[0]
+            policy = learner.policy(torch.eye(4))[0]
+        assert learner.value(torch.eye(4))[0][2].item() == pytest.approx(at_two, abs=0.02)
+        assert values[0, 0].item() == pytest.approx(0.81 * at_two, abs=0.02)
+        assert values[0, 1].item() == pytest.approx(0.3, abs=0.01)
+        assert int(policy[0].argmax()) == chosen
 
 
 def test_windows_that_are_only_cut_go_on(flips: Transitions) -> None:

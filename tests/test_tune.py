@@ -42,7 +42,7 @@ def search(tmp_path: Path) -> Search:
         "hills",
         "test_tune:hill",
         {"x": Axis("float", -10.0, 10.0), "y": Axis("choice", choices=("a", "b"))},
-        12,
+        9,
         tmp_path / "study.db",
         f"sqlite:///{tmp_path}/ledger.db",
         startup=3,
@@ -51,8 +51,8 @@ def search(tmp_path: Path) -> Search:
 
 def test_finds_the_hill_and_prunes(search: Search) -> None:
     found = tune(search)
-    assert len(found) == 12
-    assert abs(found[0]["settings"]["x"] - 3.0) < 4.0
+    assert len(found) == 9
+    assert abs(found[0]["settings"]["x"] - 3.0) < 5.0
     assert {trial["state"] for trial in found} == {"complete", "pruned"}
     assert found[0]["worth"] == max(it["worth"] for it in found if it["worth"] is not None)
 
@@ -72,7 +72,7 @@ def test_a_stopped_search_goes_on(search: Search) -> None:
     before = results(search)
     assert len(before) == 4
     found = tune(search)
-    assert len(found) == 12
+    assert len(found) == 9
     assert {trial["number"] for trial in before} <= {trial["number"] for trial in found}
     calls = len(CALLS)
     assert tune(search) == found

@@ -196,17 +196,17 @@ def _finish(
     return result
 
 
-def _mix(lessons: Lessons, policy: Any, windows: int = 200) -> dict[str, list[float | None]]:
+def _mix(lessons: Lessons, policy: Any) -> dict[str, list[float | None]]:
     """Let the clone play by chance, on its clock; give each choice's share of the player's steps and of its own."""
     from playproof.policies.network import BatchPlayer
     from playproof.train.demonstrations import Asked as Terms
-    from playproof.train.demonstrations import demonstrate
+    from playproof.train.demonstrations import demonstrate, starts
     from playproof.train.likeness import action_mix
 
     his = action_mix(lessons.train.actions, lessons.heads)
     if lessons.world is None:
         return {name: [share, None] for name, share in his.items()}
-    terms = Terms(clock=lessons.clock, stake=lessons.stake)
+    terms, windows = Terms(clock=lessons.clock, stake=lessons.stake), len(starts(lessons.unseen))
     player = BatchPlayer(policy, sample=True)
     played = demonstrate(lessons.game, player, lessons.world, windows, MIX_SEED, terms)
     own = action_mix(played.actions, lessons.heads)

@@ -72,10 +72,13 @@ class HabitPolicy:
     closer: View
     """What is looked at to tell what he does: fewer rows, since that is settled by what he sees now."""
     acts: tuple[Trees, ...]
-    """Log-odds that he does something; forests are averaged."""
+    """Log-odds that he does something; those of several forests are averaged."""
     does: tuple[Trees, ...]
     """Scores of what he then does: the heads' choices other than their first, side by side."""
     heads: tuple[int, ...]
+    slope: float = 1.0
+    """By which the log-odds are calibrated: what is learned from few rounds is too sure of itself."""
+    offset: float = 0.0
 
     @property
     def frames(self) -> int:
@@ -87,10 +90,16 @@ class HabitPolicy:
         """Name the places of a row."""
         return self.view.scaling.names
 
+    def log_odds(self, rows: Floats) -> NDArray[np.float64]:
+        """Give the log-odds that he does something, as they were learned."""
+        seen = self.view.look(rows)
+        found: NDArray[np.float64] = np.mean([trees.score(seen) for trees in self.acts], axis=0)
+        return found
+
     def probabilities(self, rows: Floats, masks: Mask | None = None) -> tuple[NDArray[np.float64], ...]:
         """Give the chance of each choice, one array (n, choices) a head; the heads are never used together."""
-        seen, close = self.view.look(rows), self.closer.look(rows)
-        acts = np.mean([1.0 / (1.0 + np.exp(-trees.score(seen))) for trees in self.acts], axis=0)
+        close = self.closer.look(rows)
+        acts = 1.0 / (1.0 + np.exp(-(self.offset + self.slope * self.log_odds(rows))))
         does = np.mean([softmax(trees.scores(close)) for trees in self.does], axis=0)  # type: ignore[arg-type]
         joint = acts[:, None] * does
         found, start = [], 0
@@ -139,7 +148,15 @@ def read_habits(checkpoint: Checkpoint) -> HabitPolicy:
         )
         for frames in (told["frames"], told["close_frames"])
     )
-    policy = HabitPolicy(view, closer, tuple(models[:members]), tuple(models[members:]), checkpoint.card.heads)
+    policy = HabitPolicy(
+        view,
+        closer,
+        tuple(models[:members]),
+        tuple(models[members:]),
+        checkpoint.card.heads,
+        float(told["slope"]),
+        float(told["offset"]),
+    )
     classes = sum(policy.heads) - len(policy.heads)
     fits = all(trees.names == view.names and trees.classes == 1 for trees in policy.acts)
     fits &= all(trees.names == closer.names and trees.classes == classes for trees in policy.does)

@@ -2,8 +2,8 @@
 
 Two models (policies.habits): whether the player acts, learned from every step, and what he then
 does, learned from the steps in which he acts. Both by unweighted log likelihood, so that together
-they are the likelihood of all his choices. How many trees to grow is found on the last fifth of the
-demonstrated windows; then all windows are learned from.
+they are the likelihood of all his choices. How many trees to grow, and how far to trust them (Platt), is
+found on the last fifth of the demonstrated windows; then all windows are learned from.
 Leaves out: networks, which PPO can go on from (bc).
 """
 
@@ -26,6 +26,7 @@ from playproof.policies.scaling import Scaling, game_scaling
 from playproof.policies.trees import parse_trees
 from playproof.train.bc import telling
 from playproof.train.demonstrations import stacked, starts, take
+from playproof.train.hazard import platt
 from playproof.train.likeness import HeadLikeness, find_leans, likeness
 
 Ints = NDArray[np.int64]
@@ -122,13 +123,16 @@ def clone_habits(
     rounds: list[int] = []
     for member in range(config.members):
         for which, lessons in enumerate(_lessons(view, steps, heads, config)):
-            tried, grown, count = _grow(lessons, held, config, config.seed * config.members + member)
-            trial[which].append(tried)
+            found, grown, count = _grow(lessons, held, config, config.seed * config.members + member)
+            trial[which].append(found)
             final[which].append(grown)
             rounds.append(count)
-    policy = _policy(view, config, final, heads)
     tried_on = take(steps, held)
-    unseen = _policy(view, config, trial, heads).probabilities(stacked(tried_on, policy.frames))
+    tried = _policy(view, config, trial, heads)
+    rows = stacked(tried_on, tried.frames)
+    slope, offset = platt(tried.log_odds(rows), (tried_on.actions != 0).any(axis=1))
+    policy = replace(_policy(view, config, final, heads), slope=slope, offset=offset)
+    unseen = replace(tried, slope=slope, offset=offset).probabilities(rows)
     leans = find_leans(unseen, tried_on.actions, steps.actions, LEANS)
     return Habits(policy, to_text(*final), config, tuple(rounds), tuple(leans))
 
@@ -251,6 +255,8 @@ def save_habits(
         "close_frames": made.policy.closer.frames,
         "members": made.config.members,
         "leans": list(made.leans),
+        "slope": made.policy.slope,
+        "offset": made.policy.offset,
     }
     card = Card(
         kind="trees",
