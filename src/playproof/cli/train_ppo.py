@@ -38,7 +38,9 @@ def ppo(
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps of all lanes together.")] = 4_000_000,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 1,
-    stake: Annotated[float, typer.Option(help="Coins reserved for each window.")] = 0.1,
+    stake: Annotated[
+        float | None, typer.Option(help="Money reserved for each window; default: what the game validates with.")
+    ] = None,
     reward: Annotated[str | None, typer.Option(help="A reward's name, a file, or module:attribute.")] = None,
     source: Annotated[
         Path | None, typer.Option("--from", help="Policy to start from, such as a clone: a checkpoint or a run.")
@@ -124,7 +126,7 @@ def _config(
     worlds: list[str] | None,
     steps: int,
     seed: int,
-    stake: float,
+    stake: float | None,
     reward: str | None,
     source: Path | None,
     preset: str,
@@ -138,7 +140,7 @@ def _config(
         worlds=_worlds(game, worlds),
         steps=steps,
         seed=seed,
-        stake=to_units(stake),
+        stake=game.validating.stake if stake is None else to_units(stake),
         reward=reward,
         patience=patience,
     )
