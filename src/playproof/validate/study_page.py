@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from playproof.evaluate.evidence import REJECT
-from playproof.validate.study import LEAKS, Share, StudyConfig, summarise
+from playproof.validate.study import LEAKS, Share, StudyConfig, summarise, units
 
 TITLES = {
     "null": "Worlds without an edge: EDGE SHOWN, which would be false",
@@ -43,6 +43,8 @@ def to_markdown(
 ) -> str:
     """Write the page."""
     failed = [share for share in shares if not share.met]
+    planned = len(units(config))
+    whole = "" if len(done) >= planned else f" **Not whole: {len(done):,} of {planned:,} runs; run it again to go on.**"
     answer = (
         "Every figure is as wanted." if not failed else f"{len(failed)} of {len(shares)} figures are not as wanted."
     )
@@ -50,7 +52,7 @@ def to_markdown(
         "# The validator, validated",
         "",
         f"Written by `playproof study` on {now:%Y-%m-%d}, commit {commit}: {len(done):,} runs of game"
-        f" `{config.game}`, seed {config.seed}. {answer}",
+        f" `{config.game}`, seed {config.seed}. {answer}{whole}",
         "",
         "A run goes the whole way: windows are dealt, boosted trees learn from some, a grid of 20 rules and the trees'",
         f"policies are tried on {config.validation} validation windows, the best {config.opened} of them are looked at",
