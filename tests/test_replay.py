@@ -36,6 +36,8 @@ from playproof.games.crash.replay import marks, say
 from playproof.games.crash.twin import PlainEnv
 from playproof.home import home as home_folder
 from playproof.money import UNIT
+from playproof.policies.checkpoint import Card, describe, save_checkpoint
+from playproof.policies.ensemble import save_ensemble
 from playproof.policies.network import BatchPlayer, NetworkPolicy
 from playproof.policies.scaling import game_scaling
 from playproof.policies.trees import Foresight, Predictor, SidebetPolicy, Trees
@@ -74,6 +76,25 @@ def network(hidden: int = 6, memory: int = 0) -> NetworkPolicy:
     assert ACTIONS["buttons"].possible is not None
     possible = resolve(ACTIONS["buttons"].possible)
     return NetworkPolicy(game_scaling(CRASH, names), (4, 9), weights, possible=possible)
+
+
+def card(kind: Any, method: str, config: dict[str, Any] | None = None) -> Card:
+    return Card(
+        kind=kind,
+        method=method,
+        actions="buttons",
+        heads=(4, 9),
+        clock="tick",
+        stake=UNIT // 10,
+        reward={"name": "minimal", "version": "1", "hash": None, "failed_checks": False},
+        data_hash=None,
+        world="published",
+        commit="",
+        seed=0,
+        config=config or {},
+        metrics={},
+        **describe(CRASH, "policy"),
+    )
 
 
 def subject(player: Any, name: str = "own") -> Subject:
@@ -206,6 +227,25 @@ class TestThoughts:
         expected = PREDICTING.chance("hazard", episode.rows[:-1], episode.features)
         assert theory == expected.tolist()  # type: ignore[union-attr]
         assert any(mark.kind == "bet" for mark in episode.marks), "0.25 at 5 : 1 is worth a bet"
+
+    def test_checkpoints_of_predictors_and_ensembles_tell_the_end(self, tmp_path: Path) -> None:
+        network_card, weights = card("network", "ppo"), network().weights
+        save_checkpoint(tmp_path / "policy", network_card, weights)
+        names = [*CRASH.observations["policy"].features, *PREDICTING.inputs]  # type: ignore[union-attr]
+        model = f"objective=binary sigmoid:1\nmax_feature_idx={len(names) - 1}\nfeature_names={' '.join(names)}\n"
+        model += "tree_sizes=1\n\nTree=0\nnum_leaves=1\nleaf_value=0.5\n\nend of trees\n"
+        told = {"inputs": names, "rows": list(CRASH.observations["policy"].features), "slope": 1.0, "offset": 0.0}  # type: ignore[union-attr]
+        told |= {"constant": 0.2, "horizon": 40, "mean_life": 200.0, "skilled": True}
+        save_checkpoint(
+            tmp_path / "rugs", card("trees", "sidebet", {"predictor": told}), files={"model.txt": model.encode()}
+        )
+        save_ensemble(tmp_path / "both", tmp_path / "policy", tmp_path / "rugs", margin=9.0, commit="", metrics={})
+        chance = pytest.approx(1 / (1 + np.exp(-0.5)))
+        for name, thinks in (("rugs", False), ("both", True)):
+            found = load_subject(CRASH, str(tmp_path / name))
+            episode = replay_policy(CRASH, found, Looking("published", "w", 1, 3)).episodes[0]
+            assert list(episode.predictions["rug_within_40"]) == [chance] * len(episode)
+            assert bool(episode.thoughts) == thinks
 
     def test_a_rule_says_that_it_weighs_nothing(self) -> None:
         episode = replay_policy(CRASH, load_subject(CRASH, "hold-40"), Looking("published", "w", 1, 3)).episodes[0]
