@@ -280,8 +280,11 @@ def failing_checks(game: Game, reward: Reward, config: PPOConfig) -> tuple[str, 
     if game.rewards.get(reward.name) is reward or game.reward_components is None:
         return ()
     from playproof.rewards.checks import check_reward
+    from playproof.rewards.plays import Plays
 
-    return check_reward(game, reward, config.seed, gamma=config.gamma).failed
+    plays = Plays(game, config.seed)
+    failed = check_reward(game, reward, config.seed, gamma=config.gamma, plays=plays, zoo_windows=0).failed
+    return failed or check_reward(game, reward, config.seed, gamma=config.gamma, plays=plays).failed
 
 
 @dataclass(frozen=True)
