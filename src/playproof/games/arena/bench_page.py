@@ -24,11 +24,11 @@ th { color: #9fb0c0; font-weight: 500; } th:first-child, td:first-child { text-a
 td:first-child { position: sticky; left: 0; background: #0f141a; }
 tr.model td { color: #7ee0b0; font-weight: 600; }
 .yes { color: #4cc38a; } .no { color: #e5707a; }
-svg { width: 100%; height: auto; display: block; } svg text { fill: #e6edf3; font: 13px system-ui, sans-serif; }
-svg .axis { fill: #9fb0c0; font-size: 11px; }
+svg { width: 100%; max-width: 560px; height: auto; display: block; } svg text { fill: #e6edf3; font: 12px system-ui, sans-serif; }
+svg .axis { fill: #9fb0c0; font-size: 10px; }
 footer { margin: 2rem 0 .5rem; color: #9fb0c0; font-size: .85rem; overflow-wrap: anywhere; }
 """
-ROW, LEFT, WIDTH = 26, 150, 640
+ROW, LEFT, WIDTH = 24, 112, 420
 HEADS = ("", "P&L", "95 % interval", "alpha", "wins", "drawdown", "valid", "errors", "trades", "timing", "e-value")
 
 
@@ -101,7 +101,7 @@ def _plot(rows: Sequence[Figures], models: Sequence[str]) -> str:
     for at, it in enumerate(rows):
         y, colour = ROW * at + 16, "#4cc38a" if it.name in models else "#6ea8fe"
         start, end = it.pnl_interval
-        shown = it.name if len(it.name) <= 18 else it.name[:17] + "…"
+        shown = it.name if len(it.name) <= 16 else it.name[:15] + "…"
         lines.append(f'<text x="0" y="{y + 4}">{html.escape(shown)}</text>')
         lines.append(
             f'<line x1="{x(start):.1f}" x2="{x(end):.1f}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2"/>'
