@@ -176,7 +176,7 @@ def clone(quick: bool) -> Found:
         shares.append(float(fresh(game, done.best, EDGE, windows).pnl.sum() / best.pnl.sum()))
         falls.append(_deepest_fall(done.path))
         whole = _steps_to(trained(tag(scratch, quick), game, scratch).path, game, scratch)
-        halves.append(_steps_to(done.path, game, config) / whole)
+        halves.append(_steps_to(done.path, game, config) / max(whole, 1.0))
         named = f"PPO from a clone in {EDGE}, seed {seed}"
         results += [
             Result(f"{named}: share of the best profit", shares[-1], ""),
