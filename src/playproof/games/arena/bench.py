@@ -34,6 +34,8 @@ DUMMY = "wait"
 ALL = "all"
 CHUNK = 8
 """Windows that are played side by side."""
+VERSION = 2
+"""Of what is noted of a window; results of another one are not used."""
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 _CHANCE = int.from_bytes(b"bench")
 
@@ -166,7 +168,7 @@ class BenchPlan:
     @property
     def hash(self) -> str:
         """Give one hash over everything that decides what is played, the number of windows left out."""
-        told = [STAKE, self.decisions, self.prompt, sorted(self.options.items())]
+        told = [VERSION, STAKE, self.decisions, self.prompt, sorted(self.options.items())]
         return hashlib.sha256(json.dumps(told, default=str).encode()).hexdigest()[:12]
 
 
@@ -188,7 +190,7 @@ class Played:
     opened: int = 0
     """Perps opened, whose timing is measured."""
     hits: int = 0
-    """Of these, how many moved in the position's favour by the end of the window."""
+    """Of these, how many companies' values moved in favour by the end of the window, orders' impact left out."""
     captured: float = 0.0
     """Sum of those moves, in favour positive."""
 
@@ -200,7 +202,7 @@ class _Seat:
     number: int
     table: ArenaForks
     bets: list[tuple[str, int, int]] = field(default_factory=list)
-    """Market, side and price of every perp that was opened."""
+    """Market, side and fundamental value of every perp that was opened: orders move prices, never values."""
     equities: list[int] = field(default_factory=list)
     failed: int = 0
 
@@ -209,21 +211,25 @@ class _Seat:
         lane = self.table._lanes[0]
         if not self.equities:
             self.equities.append(lane.equity)
-        trades, price = lane.trades, None
-        choice = read_decision(answer or "")
+        trades, choice = lane.trades, read_decision(answer or "")
         market = str(choice.arguments.get("market"))
-        price = lane.world.public.price(market) if choice.kind in ("OPEN_LONG", "OPEN_SHORT") else None
+        value = self._values().get(market) if choice.kind in ("OPEN_LONG", "OPEN_SHORT") else None
         self.failed += answer is None
         self.table.act([answer or ""])
-        if price and lane.trades > trades:
-            self.bets.append((market, 1 if choice.kind == "OPEN_LONG" else -1, price))
+        if value and lane.trades > trades:
+            self.bets.append((market, 1 if choice.kind == "OPEN_LONG" else -1, value))
         self.equities.append(lane.equity)
+
+    def _values(self) -> dict[str, int]:
+        """Give what each company is worth by itself."""
+        listings = self.table._lanes[0].world.exchange.listings
+        return {market: it.fundamental for market, it in listings.items()}
 
     def close(self) -> Played:
         """Give how the window went."""
         end = self.table.ends()[0]
-        prices = {market: last for market, (_, last) in self.table._lanes[0].ends.items()}
-        moves = [side * (prices[market] / price - 1) for market, side, price in self.bets]
+        last = self._values()
+        moves = [side * (last[market] / value - 1) for market, side, value in self.bets]
         curve = np.array(self.equities)
         fall = int((np.maximum.accumulate(curve) - curve).max())
         return Played(
@@ -325,7 +331,7 @@ class Figures:
     failed: int
     trades: float
     timing: float | None
-    """Share of opened perps that moved in favour; None without any."""
+    """Share of opened perps whose company's value moved in favour; None without any."""
     captured: float | None
     """Mean of these moves, in favour positive."""
     e_value: float

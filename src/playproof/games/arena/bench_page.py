@@ -24,7 +24,8 @@ th { color: #9fb0c0; font-weight: 500; } th:first-child, td:first-child { text-a
 td:first-child { position: sticky; left: 0; background: #0f141a; }
 tr.model td { color: #7ee0b0; font-weight: 600; }
 .yes { color: #4cc38a; } .no { color: #e5707a; }
-svg { width: 100%; max-width: 560px; height: auto; display: block; } svg text { fill: #e6edf3; font: 12px system-ui, sans-serif; }
+svg { width: 100%; max-width: 560px; height: auto; display: block; }
+svg text { fill: #e6edf3; font: 12px system-ui, sans-serif; }
 svg .axis { fill: #9fb0c0; font-size: 10px; }
 footer { margin: 2rem 0 .5rem; color: #9fb0c0; font-size: .85rem; overflow-wrap: anywhere; }
 """
