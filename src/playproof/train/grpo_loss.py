@@ -87,7 +87,7 @@ def grpo_loss(
     kl_reference = 0.0
     if clipping.beta and reference is not None:
         apart = distance(logprobs, reference)
-        per_token = per_token + clipping.beta * apart
+        per_token = per_token + clipping.beta * ratio * apart  # weighted, since another policy drew the tokens
         kl_reference = float(apart.detach().sum())
     if clipping.averaging == "sequence":
         weights = (1.0 / each.to(logprobs.dtype)).repeat_interleave(each)
