@@ -100,6 +100,7 @@ def test_answers_are_repeatable_by_seed_and_greedy_without_heat(tiny: LocalModel
     one, other = (tiny.answer(CHAT, Sampling(max_tokens=20, seed=5)) for _ in range(2))
     assert one == other
     assert tiny.answer(CHAT, Sampling(max_tokens=20, seed=6)).token_ids != one.token_ids
+    assert len({tiny.answer(CHAT, Sampling(max_tokens=20)).token_ids for _ in range(3)}) == 3, "no seed: anew each time"
     cold = [tiny.answer(CHAT, Sampling(max_tokens=20, temperature=0, seed=seed)) for seed in (1, 2)]
     assert cold[0] == cold[1]
     assert cold[0].finish in ("length", "stop")

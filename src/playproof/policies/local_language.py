@@ -93,8 +93,10 @@ class LocalModel:
         """Draw tokens until the model ends or the limit is reached; give them, their log-probabilities and the end."""
         import torch
 
-        generator = torch.Generator()
-        if sampling.seed is not None:
+        generator = torch.Generator()  # a new one always begins at the same place
+        if sampling.seed is None:
+            generator.seed()
+        else:
             generator.manual_seed(sampling.seed)
         ids: list[int] = []
         logprobs: list[float] = []
