@@ -76,9 +76,6 @@ class HabitPolicy:
     does: tuple[Trees, ...]
     """Scores of what he then does: the heads' choices other than their first, side by side."""
     heads: tuple[int, ...]
-    slope: float = 1.0
-    """By which the log-odds are calibrated: what is learned from few rounds is too sure of itself."""
-    offset: float = 0.0
 
     @property
     def frames(self) -> int:
@@ -91,7 +88,7 @@ class HabitPolicy:
         return self.view.scaling.names
 
     def log_odds(self, rows: Floats) -> NDArray[np.float64]:
-        """Give the log-odds that he does something, as they were learned."""
+        """Give the log-odds that he does something. Their noise, unlike that of chances, averages out."""
         seen = self.view.look(rows)
         found: NDArray[np.float64] = np.mean([trees.score(seen) for trees in self.acts], axis=0)
         return found
@@ -99,7 +96,7 @@ class HabitPolicy:
     def probabilities(self, rows: Floats, masks: Mask | None = None) -> tuple[NDArray[np.float64], ...]:
         """Give the chance of each choice, one array (n, choices) a head; the heads are never used together."""
         close = self.closer.look(rows)
-        acts = 1.0 / (1.0 + np.exp(-(self.offset + self.slope * self.log_odds(rows))))
+        acts = 1.0 / (1.0 + np.exp(-self.log_odds(rows)))
         does = np.mean([softmax(trees.scores(close)) for trees in self.does], axis=0)  # type: ignore[arg-type]
         joint = acts[:, None] * does
         found, start = [], 0
@@ -148,15 +145,7 @@ def read_habits(checkpoint: Checkpoint) -> HabitPolicy:
         )
         for frames in (told["frames"], told["close_frames"])
     )
-    policy = HabitPolicy(
-        view,
-        closer,
-        tuple(models[:members]),
-        tuple(models[members:]),
-        checkpoint.card.heads,
-        float(told["slope"]),
-        float(told["offset"]),
-    )
+    policy = HabitPolicy(view, closer, tuple(models[:members]), tuple(models[members:]), checkpoint.card.heads)
     classes = sum(policy.heads) - len(policy.heads)
     fits = all(trees.names == view.names and trees.classes == 1 for trees in policy.acts)
     fits &= all(trees.names == closer.names and trees.classes == classes for trees in policy.does)

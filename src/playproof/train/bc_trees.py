@@ -2,8 +2,8 @@
 
 Two models (policies.habits): whether the player acts, learned from every step, and what he then
 does, learned from the steps in which he acts. Both by unweighted log likelihood, so that together
-they are the likelihood of all his choices. How many trees to grow, and how far to trust them (Platt), is
-found on the last fifth of the demonstrated windows; then all windows are learned from.
+they are the likelihood of all his choices. How many trees to grow is found on the last fifth of the
+demonstrated windows; then all windows are learned from.
 Leaves out: networks, which PPO can go on from (bc).
 """
 
@@ -26,7 +26,6 @@ from playproof.policies.scaling import Scaling, game_scaling
 from playproof.policies.trees import parse_trees
 from playproof.train.bc import telling
 from playproof.train.demonstrations import stacked, starts, take
-from playproof.train.hazard import platt
 from playproof.train.likeness import HeadLikeness, find_leans, likeness
 
 Ints = NDArray[np.int64]
@@ -127,12 +126,9 @@ def clone_habits(
             trial[which].append(found)
             final[which].append(grown)
             rounds.append(count)
+    policy = _policy(view, config, final, heads)
     tried_on = take(steps, held)
-    tried = _policy(view, config, trial, heads)
-    rows = stacked(tried_on, tried.frames)
-    slope, offset = platt(tried.log_odds(rows), (tried_on.actions != 0).any(axis=1))
-    policy = replace(_policy(view, config, final, heads), slope=slope, offset=offset)
-    unseen = replace(tried, slope=slope, offset=offset).probabilities(rows)
+    unseen = _policy(view, config, trial, heads).probabilities(stacked(tried_on, policy.frames))
     leans = find_leans(unseen, tried_on.actions, steps.actions, LEANS)
     return Habits(policy, to_text(*final), config, tuple(rounds), tuple(leans))
 
@@ -255,8 +251,6 @@ def save_habits(
         "close_frames": made.policy.closer.frames,
         "members": made.config.members,
         "leans": list(made.leans),
-        "slope": made.policy.slope,
-        "offset": made.policy.offset,
     }
     card = Card(
         kind="trees",
