@@ -295,18 +295,22 @@ def test_a_collapse_in_money_stops_too(tmp_path: Path, engine: Engine, monkeypat
     assert not (tmp_path / "line" / "checkpoints" / "0002").exists()
 
 
+@pytest.mark.torture
 def test_a_small_model_learns_to_earn(tmp_path: Path, engine: Engine) -> None:
-    """SFT on play that is right 65 % of the time, then GRPO: more money than its parent on held-out windows."""
+    """SFT on play that is right 65 % of the time, then GRPO: more money than its parent on held-out windows.
+
+    Headlines are right in 80 %, so a player who follows 75 % of them is right in 0.75 * 0.8 + 0.25 * 0.2 = 65 %.
+    """
     terms: dict[str, Any] = {"decisions": 1, "prompt": "brief", "options": OPTIONS, "rank": None}
     taught = train_sft(
         arena(),
         SFTConfig(
             "arena",
-            player="headline:0.65",
-            windows=200,
+            player="headline:0.75",
+            windows=240,
             holdout=0,
-            epochs=4,
-            batch=20,
+            epochs=5,
+            batch=24,
             learning_rate=2e-3,
             max_tokens=16,
             **terms,
@@ -319,15 +323,16 @@ def test_a_small_model_learns_to_earn(tmp_path: Path, engine: Engine) -> None:
     config = GRPOConfig(
         "arena",
         taught["checkpoint"],
-        iterations=12,
+        iterations=10,
         windows=12,
         forks=8,
-        learning_rate=2e-4,
+        learning_rate=1.5e-4,
+        beta=0.04,
         max_tokens=14,
         groups_a_step=4,
-        holdout=56,
-        holdout_forks=4,
-        evaluate_every=12,
+        holdout=48,
+        holdout_forks=3,
+        evaluate_every=5,
         **terms,
     )
     found = train_grpo(arena(), config, tmp_path / "better", engine, tracking=QUIET)
