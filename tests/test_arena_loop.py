@@ -177,7 +177,7 @@ while loop.state["cycle"] <= 3:
 def test_kill_9_at_any_moment_loses_and_repeats_nothing(tmp_path: Path) -> None:
     path, log = tmp_path / "loop", tmp_path / "log.jsonl"
     program = [sys.executable, "-c", PROGRAM, str(path), str(log)]
-    kills = (1, 2, 3, 4, 5, 7, 9, 6, 12, 5)
+    kills = (1, 2, 4, 7, 12, 20)
     for events in kills:
         assert subprocess.run([*program, str(events)], check=False).returncode == -signal.SIGKILL
     assert subprocess.run([*program, "0"], check=False).returncode == 0
