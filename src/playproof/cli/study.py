@@ -38,7 +38,7 @@ def study(
     engine: Annotated[str, typer.Option(help="Where runs are done: local or ray.")] = "local",
     workers: Annotated[int, typer.Option(min=1, help="Processes to work with.")] = 1,
     page: Annotated[Path | None, typer.Option(help="Write the page of results here, its pictures beside it.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder of the runs; default: studies/ of the home.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of the runs; default: runs/studies of the home.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Validate the validator; exit code 2 if a figure is not as wanted. A study that was stopped goes on.
@@ -55,7 +55,7 @@ def study(
 
     name = game or first_studying()
     config = replace(StudyConfig.small(name) if small else StudyConfig(name), seed=seed)
-    notes = Notes((output or folder("studies")) / f"study-{config.hash}.jsonl")
+    notes = Notes((output or folder("runs") / "studies") / f"study-{config.hash}.jsonl")
     done = notes.read()
     tasks = list(left(config, done, tuple(part or ())))
     note(f"{len(done):,} runs done, {len(tasks):,} to do: {notes.path}")

@@ -14,9 +14,11 @@ from playproof.validate.leaks import Floats, Samples, Scored
 def train_rows(samples: Samples, *, by_row: bool) -> NDArray[np.bool_]:
     """Tell which rows are for training: by chance, or those of the first windows."""
     if by_row:
-        return np.random.default_rng(7).random(len(samples.rows)) < 0.6
+        drawn: NDArray[np.bool_] = np.random.default_rng(7).random(len(samples.rows)) < 0.6
+        return drawn
     starts = samples.starts
-    return np.arange(len(samples.rows)) < starts[round(0.6 * len(starts))]
+    early: NDArray[np.bool_] = np.arange(len(samples.rows)) < starts[round(0.6 * len(starts))]
+    return early
 
 
 def learn_and_score(samples: Samples, *, by_row: bool, scale_all: bool) -> Scored:
