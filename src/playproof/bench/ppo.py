@@ -57,7 +57,6 @@ STAKE = UNIT // 2
 TARGET = 0.02
 """Coins a window to which the race is run: a bit more than half of the best."""
 STEPS = 4_000_000
-NULL_STEPS = 1_000_000
 EVERY = 15
 """Rollouts between evaluations."""
 SURE = 2.576
@@ -76,9 +75,8 @@ def known_game() -> Game:
 
 def configuration(game: Game, world: str, seed: int, quick: bool) -> PPOConfig:
     """Give the training that is measured: the defaults, in one world."""
-    steps = STEPS if world == EDGE else NULL_STEPS
     config = PPOConfig(
-        game=game.name, worlds=((world, 1.0),), seed=seed, steps=steps, stake=STAKE, evaluate_every=EVERY
+        game=game.name, worlds=((world, 1.0),), seed=seed, steps=STEPS, stake=STAKE, evaluate_every=EVERY
     )
     if not quick:
         return config
