@@ -48,6 +48,9 @@ th {{ color: {DIM}; font-weight: 500; }} td.n {{ text-align: right; font-variant
        white-space: nowrap; }}
 .passed {{ color: {GOOD}; }} .failed {{ color: {BAD}; font-weight: 600; }} .skipped {{ color: {DIM}; }}
 footer {{ color: {DIM}; margin-top: 2rem; font-size: .9rem; overflow-wrap: anywhere; }}
+@media (max-width: 640px) {{ body {{ padding: 1.2rem .8rem 3rem; font-size: 15px; }}
+  .rules td:last-child, .rules th:last-child {{ display: none; }} .scroll table {{ min-width: 100%; }}
+  td:nth-child(2) {{ min-width: 4.2rem; }} td:nth-child(3) {{ min-width: 9rem; }} }}
 @media print {{ :root {{ color-scheme: light; }} body {{ background: white; color: black; }} }}
 """
 RESIZE = "addEventListener('load', () => document.querySelectorAll('.js-plotly-plot').forEach(Plotly.Plots.resize))"
@@ -251,7 +254,7 @@ def _gates(found: Examination) -> str:
         )
         for it in found.verdict.gates
     ]
-    return _table(("gate", "", "found", "rule"), rows)
+    return f'<div class="rules">{_table(("gate", "", "found", "rule"), rows)}</div>'
 
 
 def _rivals(found: Examination) -> str:
