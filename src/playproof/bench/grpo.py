@@ -104,6 +104,7 @@ def _their_step(found: Any, messages: Messages, folder: str) -> Callable[[], Non
         train_dataset=Dataset.from_list([{"prompt": prompt}] * GROUP),
     )
     trainer.create_optimizer()
+    trainer.current_gradient_accumulation_steps = 1  # which the loop that is left out here would set
     batch = [{"prompt": prompt} for _ in range(GROUP)]
 
     def step() -> None:
