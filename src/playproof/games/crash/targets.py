@@ -34,7 +34,7 @@ ZONE = (25.0, 50.0)
 ROUNDS = 59
 """Rounds over which an old plan measured its ROI."""
 WANTED = 0.05
-COMPARED = 4 * ROUNDS
+COMPARED = ROUNDS
 """Rounds in which a policy's choices are compared with a person's."""
 SOON = 20
 """Ticks within which selling beats nine rugs in ten."""
