@@ -13,12 +13,12 @@ import pytest
 from playproof.cli.app import main
 from playproof.errors import ConfigError
 from playproof.game import Game, Reward, load_game
+from playproof.games.crash.mutants import BROKEN, CLEAN, MUTANTS
 from playproof.rewards import ExploitReport, check_reward, find_exploits
 from playproof.rewards.discount import check_discount, worthless_world
 from playproof.rewards.plays import Plays, discounted, money_weight, walk
 from playproof.rewards.zoo import Ground, Rule, Zoo
 from playproof.testing import coin
-from playproof.games.crash.mutants import BROKEN, CLEAN, MUTANTS
 
 ON_PLAYS = ("R1", "R2", "R3", "R4", "R5")
 STAKE = "sidebet marked at its stake"

@@ -59,7 +59,7 @@ def read_settings(config: C, asked: list[str] | None) -> C:
             told[name] = json.loads(value)
         except ValueError:
             told[name] = value
-    return type(config)(**{**asdict(config), **told})  # type: ignore[call-overload, no-any-return]
+    return type(config)(**{**asdict(config), **told})  # type: ignore[call-overload]
 
 
 def tracking(asked: list[str] | None, name: str) -> Tracking:

@@ -362,7 +362,8 @@ def survey_windows(session: Session) -> Whole:
     values = (ticks.numbers("tick"), ticks.numbers("price", np.float64), ticks.numbers("game_phase", fill=-1))
     priced = known_tick & ticks.valid("price")
     out = np.zeros(count, WINDOW)
-    survey(*read_only(session.tick_windows, known_tick, priced, *values), out)
+    windows, known, within, number, price, phase = read_only(session.tick_windows, known_tick, priced, *values)
+    survey(windows, known, within, number, price, phase, out)
     whole = (out["rug_tick"] >= 0) & (out["expected"] == out["rug_tick"]) & (out["odd"] == 0)
     for window in np.flatnonzero((out["odd"] != 0) & (out["rug_tick"] >= 0)).tolist():
         mine = (session.tick_windows == window) & priced & (values[2] == ACTIVE)

@@ -120,7 +120,8 @@ class CrashLanes:
         playing = ((lanes["phase"] == fold.PRESALE) | (lanes["phase"] == fold.ACTIVE)) & (lanes["skip"] == 0)
 
         def fits(most: NDArray[np.int64]) -> Chosen:
-            return np.logical_and(amounts >= MIN_BET, amounts <= most[:, None]).any(axis=1)
+            within: Chosen = np.any((amounts >= MIN_BET) & (amounts <= most[:, None]), axis=1)
+            return within
 
         buys = playing & (lanes["lot_count"] < MAX_LOTS) & (lanes["price"] > 0.0)
         return buys & fits(np.minimum(room, config["open_cost"] - cost)), playing & (side == 0) & fits(room)

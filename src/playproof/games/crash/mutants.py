@@ -49,7 +49,8 @@ def income_while_alive(facts: Facts, settings: Settings) -> Values:  # noqa: ARG
 
 def press_pay(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
     """Pay for every press."""
-    return 0.001 * (facts["asks_buy"] | facts["asks_sell"] | facts["asks_sidebet"])
+    paid: Values = 0.001 * (facts["asks_buy"] | facts["asks_sell"] | facts["asks_sidebet"])
+    return paid
 
 
 def entry_pay(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
@@ -87,7 +88,8 @@ def settled_twice(facts: Facts, settings: Settings) -> Values:
 def sidebet_at_stake(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
     """Count an open sidebet at its stake."""
     after, before = (facts[f"equity_{when}"] + facts[f"sidebet_stake_{when}"] for when in ("after", "before"))
-    return (after - before) / UNIT
+    paid: Values = (after - before) / UNIT
+    return paid
 
 
 def rug_never_booked(facts: Facts, settings: Settings) -> Values:
@@ -133,7 +135,8 @@ def optimist(facts: Facts) -> Values:
 
 def honest(facts: Facts) -> Values:
     """Pay profit minus a cost of trading."""
-    return 3.0 * (financial(facts, {}) - 0.001 * (facts["bought"] + facts["sidebet_staked"]) / UNIT)
+    paid: Values = 3.0 * (financial(facts, {}) - 0.001 * (facts["bought"] + facts["sidebet_staked"]) / UNIT)
+    return paid
 
 
 BROKEN = mutate(
