@@ -237,7 +237,7 @@ class TestEnsemble:
         rule = EnsemblePolicy(Hold(k=500), bets, (0, 0))
         own, alone = (rollout(CRASH, player, "hazard", 300, 6, stake=10**8) for player in (rule, Hold(k=500)))
         critical = own.decisions[:, 2] > 0
-        assert critical.sum() > 25
+        assert critical.sum() > 5
         assert own.decisions[:, 3].sum() > 50
         assert own.pnl.sum() > alone.pnl.sum()
 

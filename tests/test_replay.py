@@ -210,7 +210,8 @@ class TestThoughts:
         policy = network(memory=memory)
         episode = replay_policy(CRASH, subject(BatchPlayer(policy)), Looking("published", "w", 2, 3)).episodes[0]
         for step, word in enumerate(episode.actions):
-            assert BUTTONS[word] == tuple(int(chances[step].argmax()) for _, chances in episode.thoughts)
+            order, adjustment = (int(chances[step].argmax()) for _, chances in episode.thoughts)
+            assert BUTTONS[word] in ((order, adjustment), (0, adjustment))  # a wait where the order had no effect
         for names, chances in episode.thoughts:
             assert len(names) == chances.shape[1]
             np.testing.assert_allclose(chances.sum(axis=1), 1.0, atol=1e-6)

@@ -203,3 +203,26 @@ def test_the_best_policies_earn_what_theory_says(game: Game, monkeypatch: pytest
     assert drift["pnl"] / STAKE == pytest.approx(solve_drift().value, abs=4 * drift["pnl_se"] / STAKE)
     hazard = rollout(game, best_policy("hazard"), "hazard", 600, 1, stake=STAKE).summary()
     assert hazard["pnl"] / (UNIT // 1000) == pytest.approx(hazard_value(), abs=4 * hazard["pnl_se"] / (UNIT // 1000))
+
+
+def test_settled_orders_move_the_same_money_and_every_one_has_an_effect() -> None:
+    terms = LaneTerms("drift", (7,), stake=STAKE)
+    raw, settled = make_lanes(terms, 32), make_lanes(terms, 32)
+    raw.start()
+    settled.start()
+    rng = np.random.default_rng(3)
+    changed = np.zeros(32, np.int64)
+    windows = 0
+    for _ in range(1500):
+        actions = np.stack([rng.choice([0, 1, 3], 32), rng.integers(0, 9, 32)], axis=1)
+        wanted = settled.settle(actions)
+        assert (wanted[:, 1] == actions[:, 1]).all()
+        changed += wanted[:, 0] != actions[:, 0]
+        idle, busy = raw.step(actions).ended, settled.step(wanted).ended
+        assert (idle.lanes == busy.lanes).all()
+        assert (idle.pnl == busy.pnl).all()
+        assert (idle.no_effect == changed[idle.lanes]).all()
+        assert (busy.no_effect == 0).all()
+        windows += len(idle.lanes)
+        changed[idle.lanes] = 0
+    assert windows > 100

@@ -111,6 +111,12 @@ class Lanes(Protocol):
     def masks(self) -> Chosen:
         """Tell which choices can have an effect now, the heads side by side, (n, sum of heads)."""
 
+    def settle(self, actions: Actions) -> Actions:
+        """Give actions with a wait in place of every order that would have no effect, (n, heads).
+
+        Masks speak of each head alone; this speaks of the heads together, once all are chosen.
+        """
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Give the whole state as the arrays it lives in; writing into them restores it."""
 
@@ -252,7 +258,7 @@ def _chooser(player: BatchPolicy, lanes: Lanes) -> Callable[[Rows, Any], Actions
     """Give the way to ask the policy, with masks if it wants them."""
     if isinstance(player, MaskedPolicy):
         masked = player
-        return lambda rows, state: masked.act_masked(rows, lanes.masks(), state)
+        return lambda rows, state: lanes.settle(masked.act_masked(rows, lanes.masks(), state))
     return player.act
 
 

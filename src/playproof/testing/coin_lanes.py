@@ -101,6 +101,10 @@ class CoinLanes:
         may = self._may_bet()
         return np.stack([np.ones(self.count, np.bool_), may, may], axis=1)
 
+    def settle(self, actions: Actions) -> Actions:
+        """Leave actions as they are: one head has nothing to agree with."""
+        return actions
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Give the whole state as the arrays it lives in."""
         names = ("window", "flip", "cash", "counts", "run", "hints", "sides")

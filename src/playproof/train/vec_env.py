@@ -72,7 +72,7 @@ class LanesVecEnv(VecEnv):  # type: ignore[misc]
 
     def step_wait(self) -> tuple[Array, Array, Array, list[dict[str, Any]]]:
         """Step every lane."""
-        moved = self.lanes.step(self._actions)
+        moved = self.lanes.step(self.lanes.settle(self._actions) if self._masked else self._actions)
         self.returns += moved.rewards
         self.lengths += 1
         dones = np.zeros(self.num_envs, np.bool_)

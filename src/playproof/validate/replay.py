@@ -146,6 +146,10 @@ class _Noting:
         """Tell which choices can have an effect now."""
         return self.inner.masks()
 
+    def settle(self, actions: Actions) -> Actions:
+        """Put waits in place of orders that would have no effect."""
+        return self.inner.settle(actions)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Give the whole state."""
         return self.inner.arrays()

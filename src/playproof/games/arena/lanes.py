@@ -241,6 +241,10 @@ class ArenaLanes:
         """Tell which choices can have an effect now, (n, sum of heads)."""
         return np.array([lane.mask() for lane in self.lanes], np.bool_)
 
+    def settle(self, actions: Actions) -> Actions:
+        """Leave actions as they are: an order's size does not make it impossible."""
+        return actions
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Give number, actions and their count of every lane's window; writing into them restores it."""
         return self._state

@@ -104,27 +104,34 @@ class CrashLanes:
         """
         found: Chosen = self._lanes.masks()
         if self.settings.actions != "trader":
-            found[:, 1], found[:, 3] = self._orders()
+            buys, bets = self._orders(np.arange(len(kernel.FACTORS)))
+            found[:, 1], found[:, 3] = buys.any(axis=1), bets.any(axis=1)
         return found
 
-    def _orders(self) -> tuple[Chosen, Chosen]:
-        """Tell where a buy, and where a sidebet, would be taken with some adjustment (kernel.may_buy, may_bet)."""
+    def settle(self, actions: Actions) -> Actions:
+        """Put a wait in place of a buy or a sidebet that would not be taken with the adjustment chosen beside it."""
+        if self.settings.actions == "trader":
+            return actions
+        settled = np.array(actions, np.int64)
+        buys, bets = self._orders(settled[:, 1:2])
+        settled[(settled[:, 0] == 1) & ~buys[:, 0], 0] = 0
+        settled[(settled[:, 0] == 3) & ~bets[:, 0], 0] = 0
+        return settled
+
+    def _orders(self, pressed: NDArray[np.int64]) -> tuple[Chosen, Chosen]:
+        """Tell where a buy, and where a sidebet, would be taken after these adjustments (kernel.may_buy, may_bet)."""
         lanes, config = self._lanes.lanes, self._lanes.config[0]
-        cash, cost, side = lanes["cash"], lanes["cost"], lanes["side_stake"]
+        cash, cost, side = (lanes[name][:, None] for name in ("cash", "cost", "side_stake"))
         room = np.minimum(cash, MAX_MONEY)
         if config["stake"] >= 0:
-            loss = np.maximum(0, lanes["round_cash"] - cash - cost - side)
+            loss = np.maximum(0, lanes["round_cash"][:, None] - cash - cost - side)
             room = np.minimum(room, config["stake"] - cost - side - loss)
-        amounts = (lanes["bet"][:, None] * kernel.FACTORS) >> kernel.HALVES
-        amounts = np.minimum(amounts + kernel.INCREMENTS + cash[:, None] * kernel.WHOLES, kernel.MAX_BET)
+        amounts = (lanes["bet"][:, None] * kernel.FACTORS[pressed]) >> kernel.HALVES[pressed]
+        amounts = np.minimum(amounts + kernel.INCREMENTS[pressed] + cash * kernel.WHOLES[pressed], kernel.MAX_BET)
         playing = ((lanes["phase"] == fold.PRESALE) | (lanes["phase"] == fold.ACTIVE)) & (lanes["skip"] == 0)
-
-        def fits(most: NDArray[np.int64]) -> Chosen:
-            within: Chosen = np.any((amounts >= MIN_BET) & (amounts <= most[:, None]), axis=1)
-            return within
-
+        fits = (amounts >= MIN_BET) & (amounts <= room)
         buys = playing & (lanes["lot_count"] < MAX_LOTS) & (lanes["price"] > 0.0)
-        return buys & fits(np.minimum(room, config["open_cost"] - cost)), playing & (side == 0) & fits(room)
+        return buys[:, None] & fits & (amounts <= config["open_cost"] - cost), playing[:, None] & (side == 0) & fits
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Give the whole state as the arrays it lives in."""
