@@ -108,16 +108,17 @@ def scale_rows(rows: NDArray[np.floating], scaling: Scaling | Sequence[str], nam
     if not isinstance(scaling, Scaling):
         scaling = parse(names or [str(place) for place in range(len(scaling))], scaling)
     x = np.array(rows, np.float32)
-    if len(scaling.ratios):
-        x[..., scaling.ratios] /= np.maximum(np.abs(rows[..., scaling.divisors]), FLOOR)
-    if len(scaling.curves):
-        curved = x[..., scaling.curves]
+    if scaling.ratios.size:
+        x[..., scaling.ratios] /= np.maximum(np.abs(rows.take(scaling.divisors, axis=-1)), FLOOR)
+    if scaling.curves.size:
+        curved = x.take(scaling.curves, axis=-1)
         x[..., scaling.curves] = np.copysign(np.log1p(np.abs(curved) / scaling.units), curved)
-    if len(scaling.logs):
-        x[..., scaling.logs] = np.log(np.maximum(x[..., scaling.logs], FLOOR))
+    if scaling.logs.size:
+        x[..., scaling.logs] = np.log(np.maximum(x.take(scaling.logs, axis=-1), FLOOR))
     x -= scaling.centers
     x /= scaling.spreads
-    return np.clip(x, -LIMIT, LIMIT, out=x)
+    np.maximum(x, -LIMIT, out=x)
+    return np.minimum(x, LIMIT, out=x)
 
 
 def game_scaling(game: Game, features: Sequence[str]) -> Scaling:

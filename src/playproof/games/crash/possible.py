@@ -7,6 +7,9 @@ The lanes' masks (many) know them and allow nothing that these do not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,26 +20,31 @@ Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 _PRESALE, _ACTIVE = 1, 2
+_NEED_A_BET = [place for place, name in enumerate(ADJUSTMENTS, start=5) if name in ("CLEAR", "HALF", "DOUBLE")]
 _SMALLEST = 0.001
 _ROUNDING = 1e-6
 """Float32 rows hold money to about this share of itself."""
 
 
-def _columns(rows: Rows, features: tuple[str, ...], *names: str) -> list[Rows]:
-    return [rows[:, features.index(name)] for name in names]
+@lru_cache(maxsize=16)
+def _places(features: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(features.index(name) for name in ("game_phase", "balance", "position_qty", "bet_amount"))
+
+
+def _columns(rows: Rows, features: tuple[str, ...]) -> Iterator[Rows]:
+    """Give phase, balance, position and bet field."""
+    return (rows[:, place] for place in _places(features))
 
 
 def buttons(rows: Rows, features: tuple[str, ...], shares: int = 0) -> Mask:
     """Tell it for the sets of buttons, (n, 4 + 9 + shares)."""
-    phase, balance, qty, bet = _columns(rows, features, "game_phase", "balance", "position_qty", "bet_amount")
+    phase, balance, qty, bet = _columns(rows, features)
     affordable = balance >= _SMALLEST * (1 - _ROUNDING)  # the bet field is adjusted before the order of the same step
     open_phase = (phase == _PRESALE) | (phase == _ACTIVE)
     out = np.ones((len(rows), 4 + 1 + len(ADJUSTMENTS) + shares), np.bool_)
     out[:, 1] = out[:, 3] = open_phase & affordable
     out[:, 2] = (phase == _ACTIVE) & (qty > 0)
-    for place, button in enumerate(ADJUSTMENTS, start=5):
-        if button in ("CLEAR", "HALF", "DOUBLE"):
-            out[:, place] = bet > 0
+    out[:, _NEED_A_BET] = (bet > 0)[:, None]
     return out
 
 
@@ -47,7 +55,7 @@ def buttons_share(rows: Rows, features: tuple[str, ...]) -> Mask:
 
 def trader(rows: Rows, features: tuple[str, ...]) -> Mask:
     """Tell it for `trader`, (n, 8 + 9 + 11)."""
-    phase, balance, qty = _columns(rows, features, "game_phase", "balance", "position_qty")
+    phase, balance, qty, _ = _columns(rows, features)
     open_phase = (phase == _PRESALE) | (phase == _ACTIVE)
     out = np.ones((len(rows), len(TRADER_MAIN) + len(SIZES) + len(TENTHS)), np.bool_)
     payable = balance[:, None] * (1 + _ROUNDING) >= np.array(SIZES)[None, :] / UNIT
