@@ -43,7 +43,7 @@ demo: setup ## show what the product does, into demo-output/
 	$(DEMO) validate human --world published --rounds 500 --output demo-output/verdict || test $$? -eq 2
 
 test: setup check ## run the checks and the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: setup ## ruff, mypy strict, and the direction of imports
 	$(BIN)/ruff check .

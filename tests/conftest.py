@@ -59,3 +59,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "home"
     monkeypatch.setenv("PLAYPROOF_HOME", str(path))
     return path
+
+
+LONGEST = (
+    "test_lookahead.py",
+    "test_import_legacy.py",
+    "test_store_faults.py",
+    "test_readme.py",
+    "test_wheel.py",
+    "test_crash_parity.py",
+    "test_ppo.py",
+    "test_validate.py",
+    "test_crash_worlds.py",
+    "test_reward_checks.py",
+)
+"""Files that take long, longest first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no core waits at the end for the other one."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
