@@ -243,7 +243,7 @@ def epochs_bar(total: int) -> tuple[Any, Callable[[int, Mapping[str, float]], No
 @contextmanager
 def opened_run(path: Path, method: str, config: Mapping[str, Any], told: Asked, resume: bool) -> Iterator[Run]:
     """Begin a run, or go on with one; its folder keeps what it was asked for. Ctrl-C says how to go on."""
-    from playproof.train.run import Run
+    from playproof.train.run import STATE, Run
 
     run = (
         Run.resume(path, method)
@@ -253,7 +253,10 @@ def opened_run(path: Path, method: str, config: Mapping[str, Any], told: Asked, 
     try:
         yield run
     except KeyboardInterrupt:
-        note(f"stopped; what was learned is kept: playproof train {method} --name {path.name} --resume goes on")
+        if (path / STATE).exists():
+            note(f"stopped; what was learned is kept: playproof train {method} --name {path.name} --resume goes on")
+        else:
+            note(f"stopped before anything was kept; remove {path}, or begin again under another name")
         raise
     finally:
         run.close()
