@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 EDGE, NULL = "hazard", "published"
 """The worlds: one in which the end can be foreseen, and one in which it cannot."""
-SEEDS = (1, 2, 3)
+SEEDS = (11, 12, 13)
+"""Of the play; settings were chosen on seeds 1 and 2."""
 ROUNDS = {EDGE: 12_000, NULL: 5_000}
 WINDOWS = 4096
 FRESH = 900_001
