@@ -20,7 +20,16 @@ from typer.testing import CliRunner
 from arena_proofs import busy_prompts
 from playproof.errors import ConfigError, GateFailed
 from playproof.game import WAIT, load_game
-from playproof.games.arena.actions import AMOUNTS, HOLD, NAMES, ORDERS, order_choice, read_decision, write_trade
+from playproof.games.arena.actions import (
+    AMOUNTS,
+    HOLD,
+    NAMES,
+    ORDERS,
+    order_choice,
+    read_decision,
+    shortened,
+    write_trade,
+)
 from playproof.games.arena.agents import ARCHETYPES, Order, write_order
 from playproof.games.arena.bookkeeping import free_stretch, read_run
 from playproof.games.arena.commands import app
@@ -52,6 +61,8 @@ def trade(**parts: Any) -> str:
         (trade(action="close", amount=None), "CLOSE", None),
         (trade(type="prediction", action="buy_no", amount=1, forecast=0.25), "BUY_NO", UNIT),
         (trade(type="prediction", action="sell"), "SELL", None),
+        ('{"trade":{"market":"KITE","action":"open_short","amount":50}}', "OPEN_SHORT", 50 * UNIT),
+        ('{"action":"trade","trade":{"market":"Q1","action":"buy_yes","amount":20}}', "BUY_YES", 20 * UNIT),
         ('{"action":"create_post","post":{"text":"hi"}}', "CREATE_POST", None),
         ("Sure! Here it is:\n```json\n" + trade(amount=20) + "\n```\nGood luck.", "OPEN_LONG", 20 * UNIT),
     ],
@@ -68,6 +79,10 @@ def test_decisions_are_read(text: str, kind: str, amount: int | None) -> None:
         '["action"]',
         '{"action":"all in"}',
         '{"action":"trade"}',
+        '{"trade":{"market":"KITE","action":"fly","amount":1}}',
+        '{"trade":["KITE"]}',
+        '{"action":null,"trade":{"market":"KITE","action":"close"}}',
+        trade(amount=1, type=None),
         '{"action":"create_post","post":{"text":""}}',
         trade(),
         trade(amount=0),
@@ -117,6 +132,7 @@ def test_orders_and_decisions_say_the_same(kind: int, place: int, size: int) -> 
     read, meant = read_decision(write_order(order, questions)), order_choice(order.action, questions)
     assert (read.kind, read.arguments.get("market")) == (meant.kind, meant.arguments.get("market"))
     assert read.arguments.get("amount") == meant.arguments.get("amount")
+    assert read_decision(shortened(write_order(order, questions))) == read
 
 
 def test_amounts_are_orders_that_markets_take() -> None:

@@ -4,7 +4,8 @@
  "trade": {"type": "prediction" | "perp", "market": id, "action": ..., "amount": n, "leverage": l?, "forecast": p?},
  "post": {"text": s}, "reasoning": s}
 
-A model may wrap the object in a code fence or in prose; the first object in the text is read.
+A model may wrap the object in a code fence or in prose; the first object in the text is read. What follows from the
+rest may be left out, `"action": "trade"` beside a trade and the trade's type, so that a decision takes fewer tokens.
 Leaves out: whether the market takes the order (account).
 """
 
@@ -51,7 +52,8 @@ def read_decision(text: str) -> Choice:
         return Choice(WAIT, rejected=f"expected at most {MAX_TEXT} characters, found {len(text)}")
     try:
         told = _object(text)
-        return _choice(_field(told, "action", str), told)
+        short = isinstance(told, dict) and "action" not in told and "trade" in told
+        return _choice("trade" if short else _field(told, "action", str), told)
     except DecodeError as error:
         return Choice(WAIT, rejected=str(error))
     except (ValueError, RecursionError):
@@ -82,7 +84,8 @@ def _choice(action: str, told: Mapping[str, Any]) -> Choice:
 
 def _trade(trade: Mapping[str, Any]) -> Choice:
     """Read a trade."""
-    kind, action = _field(trade, "type", str), _field(trade, "action", str)
+    action = _field(trade, "action", str)
+    kind = _field(trade, "type", str) if "type" in trade else _kind(action)
     if action not in ORDERS.get(kind, ()):
         raise DecodeError(f"expected a known order on a perp or a prediction, found {action[:40]!r} on {kind[:40]!r}")
     arguments: dict[str, Value] = {"type": kind, "market": check_id(_field(trade, "market", str), "market")}
@@ -126,14 +129,27 @@ def _probability(found: object) -> float:
     return float(found)
 
 
+def _kind(order: str) -> str:
+    """Give the kind of market that an order is for."""
+    return "perp" if order in ORDERS["perp"] else "prediction"
+
+
 def write_trade(order: str, market: str, amount: float | None = None, **more: float | str) -> str:
     """Write a trade as agents write it; `reasoning` stands beside it, everything else inside."""
-    kind = "perp" if order in ORDERS["perp"] else "prediction"
+    kind = _kind(order)
     reasoning = {"reasoning": more.pop("reasoning")} if "reasoning" in more else {}
     trade: dict[str, object] = {"type": kind, "market": market, "action": order}
     if amount is not None:
         trade["amount"] = amount
     return json.dumps({"action": "trade", "trade": trade | more} | reasoning, separators=(",", ":"))
+
+
+def shortened(decision: str) -> str:
+    """Give a decision without what follows from the rest of it, which takes fewer tokens."""
+    told = json.loads(decision)
+    trade = told.get("trade")
+    kept = told if trade is None else {"trade": {name: it for name, it in trade.items() if name != "type"}}
+    return json.dumps(kept, separators=(",", ":"))
 
 
 def recorded_decision(event: Event) -> Action | None:

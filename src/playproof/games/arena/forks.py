@@ -1,7 +1,8 @@
 """Forked windows of the arena: one market up to the first decision, then K copies for a player of words.
 
-Other agents are scripted and the same in every copy. `full` prompts are what language agents read in a run; `brief`
-ones, for models of a few million parameters, tell the last headline on a company and what is held.
+Other agents are scripted and the same in every copy. `full` prompts are what language agents read in a run; `short`
+ones tell the last headlines and what is held; `brief` ones, for models of a few million parameters, the last headline
+on a company and what is held. Scripted players answer the latter two in the short form of a decision.
 Leaves out: models, and recording.
 """
 
@@ -17,7 +18,7 @@ import numpy as np
 from playproof.errors import ConfigError
 from playproof.game import Message, lookup
 from playproof.game.forks import ForkEnd, ForkTerms, Prompt
-from playproof.games.arena.actions import HOLD, read_decision, write_trade
+from playproof.games.arena.actions import HOLD, read_decision, shortened, write_trade
 from playproof.games.arena.agents import ARCHETYPES, Order, write_order
 from playproof.games.arena.known import Known
 from playproof.games.arena.lanes import PLAYER, Lane, LaneSettings
@@ -30,6 +31,7 @@ HEADLINE = "headline"
 """The scripted player that goes by the last headline on a company alone, as brief prompts show it."""
 SIZE = 500
 BRIEF = "Trade on the news. Answer in JSON."
+SHORT_NEWS = 4
 
 
 def brief_prompt(known: Known, persona: str) -> Prompt:  # noqa: ARG001
@@ -40,12 +42,23 @@ def brief_prompt(known: Known, persona: str) -> Prompt:  # noqa: ARG001
     return Message("system", BRIEF), Message("user", text)
 
 
+def short_prompt(known: Known, persona: str) -> Prompt:  # noqa: ARG001
+    """Write the last headlines, the latest last, and what is held; what copies share stands first."""
+    news = [plain(it.text) for it in list(known.public.headlines)[-SHORT_NEWS:]]
+    text = json.dumps({"news": news, "open": state(known)["portfolio"]["open"]}, separators=(",", ":"))
+    return Message("system", BRIEF), Message("user", text)
+
+
 def full_prompt(known: Known, persona: str) -> Prompt:
     """Write what language agents read in a run."""
     return Message("system", f"{TASK} {persona}" if persona else TASK), Message("user", state_text(known))
 
 
-PROMPTS: Mapping[str, Callable[[Known, str], Prompt]] = {"full": full_prompt, "brief": brief_prompt}
+PROMPTS: Mapping[str, Callable[[Known, str], Prompt]] = {
+    "full": full_prompt,
+    "short": short_prompt,
+    "brief": brief_prompt,
+}
 
 
 class ArenaForks:
@@ -57,6 +70,7 @@ class ArenaForks:
         kind = lookup(ARCHETYPES, persona, "archetype") if persona else None
         self._persona = "" if kind is None else f"You are {kind.name} (risk {kind.risk}): an agent that {kind.doc}."
         self._write = lookup(PROMPTS, terms.prompt, "prompt")
+        self._short = terms.prompt != "full"
         if "others" in options:
             options["others"] = tuple(options["others"])
         first = Lane(LaneSettings(terms.world, terms.seed, terms.decisions, **options))
@@ -76,7 +90,8 @@ class ArenaForks:
             right = float(share) if share else 1.0
         except ValueError:
             raise ConfigError(f"expected a player as name or name:share, found {player[:40]!r}") from None
-        return tuple(_answer(lane, name, right, rng) for lane in self._lanes)
+        told = tuple(_answer(lane, name, right, rng) for lane in self._lanes)
+        return tuple(map(shortened, told)) if self._short else told
 
     def act(self, answers: Sequence[str]) -> None:
         """Carry out an answer in each copy, and go on to the next decision or the end."""
