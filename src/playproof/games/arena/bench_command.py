@@ -32,10 +32,10 @@ def bench(
     *,
     windows: Annotated[int, typer.Option(help="Windows of each scenario.")] = 40,
     scenario: Annotated[
-        list[str] | None, typer.Option(help="held-out, bull, bear, scandal, pump-and-dump; default: all of them.")
+        list[str] | None, typer.Option(help="held-out, bull, bear, scandal, pump-and-dump; default: these. Or clear.")
     ] = None,
     decisions: Annotated[int, typer.Option(help="Decisions in a window; a divisor of 60.")] = 6,
-    prompt: Annotated[str, typer.Option(help="full, or brief for models of a few million parameters.")] = "full",
+    prompt: Annotated[str, typer.Option(help="full, short, or brief for models of a few million parameters.")] = "full",
     persona: Annotated[str, typer.Option(help="Archetype that models are asked to be; empty: none.")] = "balanced",
     max_tokens: Annotated[int, typer.Option(help="Longest answer of a model.")] = 120,
     temperature: Annotated[float, typer.Option(help="How freely models answer; 0: the likeliest tokens.")] = 0.0,

@@ -34,7 +34,7 @@ def loop(
     status: Annotated[bool, typer.Option("--status", help="Only tell how the loop stands.")] = False,
     seed: Annotated[int, typer.Option(help="Same seed, same windows.")] = 1,
     decisions: Annotated[int, typer.Option(help="Decisions in a window; a divisor of 60.")] = 4,
-    prompt: Annotated[str, typer.Option(help="full, or brief for models of a few million parameters.")] = "full",
+    prompt: Annotated[str, typer.Option(help="full, short, or brief for models of a few million parameters.")] = "full",
     agents: Annotated[int, typer.Option(help="Scripted agents beside the model while play is collected.")] = 4,
     own_agents: Annotated[int, typer.Option(help="Agents that the model plays then.")] = 2,
     windows: Annotated[int, typer.Option(help="Windows that are collected in a cycle.")] = 2,

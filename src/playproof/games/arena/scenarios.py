@@ -30,6 +30,8 @@ class BenchScenario:
     world: str
     doc: str
     seed: int = SEED
+    asked: bool = False
+    """Is it played only where it is asked for by name?"""
 
     def terms(self, decisions: int, prompt: str = "full", options: Mapping[str, Any] | None = None) -> ForkTerms:
         """Give the terms on which its windows are forked."""
@@ -44,13 +46,14 @@ SCENARIOS: Mapping[str, BenchScenario] = {
         BenchScenario("bear", "bear", "every company falls by about 0.5 % an hour", SEED + 2),
         BenchScenario("scandal", "scandal", "now and then a company falls by 4 to 8 %", SEED + 3),
         BenchScenario("pump-and-dump", "pump", "the smallest company is pumped with loud posts and dumped", SEED + 4),
+        BenchScenario("clear", "clear", "large moves that headlines tell truly: for models that begin", SEED + 5, True),
     )
 }
 
 
 def chosen(names: Sequence[str]) -> list[BenchScenario]:
-    """Give scenarios by name, all of them without any."""
-    return [lookup(SCENARIOS, name, "scenario") for name in names] or list(SCENARIOS.values())
+    """Give scenarios by name; without any, all that need not be asked for."""
+    return [lookup(SCENARIOS, name, "scenario") for name in names] or [it for it in SCENARIOS.values() if not it.asked]
 
 
 def check_unseen(used: Sequence[str], terms: ForkTerms, windows: int) -> None:

@@ -48,7 +48,7 @@ WORLDS: Mapping[str, Scenario] = {
         Scenario("news", "headlines come before the moves that they tell of, four times out of five"),
         Scenario(
             "clear",
-            "as news, with larger moves, less noise, and headlines that are right 19 times out of 20: easy to begin with",
+            "as news, with larger moves, less noise, and headlines right 19 times out of 20: easy, to begin with",
             noise=300,
             story=(30_000, 60_000),
             spread=(30, 45),
