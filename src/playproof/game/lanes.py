@@ -207,53 +207,6 @@ class Played:
         return len(self.pnl)
 
 
-class _Tally:
-    """Counts by lane while windows run, and by window once they have ended."""
-
-    def __init__(self, lanes: Lanes, windows: int) -> None:
-        n, choices = lanes.count, lanes.heads[0]
-        self.windows = windows
-        self.round = np.zeros(n, np.int64)
-        self.running: dict[str, NDArray[Any]] = {name: np.zeros(n, np.int64) for name in ("steps", "in_market")}
-        self.running |= {"decisions": np.zeros((n, choices), np.int64), "reward": np.zeros(n)}
-        self.done: dict[str, NDArray[Any]] = {
-            name: np.zeros((windows, *value.shape[1:]), value.dtype) for name, value in self.running.items()
-        }
-        self.done |= {name: np.zeros(windows, np.int64) for name in ("pnl", "opened", "staked", "no_effect")}
-        self.parts: dict[str, NDArray[np.float64]] = {}
-        self.parts_done: dict[str, NDArray[np.float64]] = {}
-        self.left = windows
-
-    def take(self, actions: Actions, moved: Moved) -> None:
-        """Count one step, and note the windows that ended in it."""
-        n = len(actions)
-        self.running["steps"] += 1
-        self.running["in_market"] += moved.held
-        self.running["reward"] += moved.rewards
-        self.running["decisions"][np.arange(n), actions[:, 0]] += 1
-        for name, values in moved.components.items():
-            self.parts_done.setdefault(name, np.zeros(self.windows))
-            self.parts.setdefault(name, np.zeros(n))[:] += values
-        if len(moved.ended.lanes):
-            self._close(moved.ended, n)
-
-    def _close(self, ended: Ended, n: int) -> None:
-        lanes = ended.lanes
-        numbers = self.round[lanes] * n + lanes
-        wanted = numbers < self.windows
-        numbers, kept = numbers[wanted], lanes[wanted]
-        for name, running in self.running.items():
-            self.done[name][numbers] = running[kept]
-            running[lanes] = 0
-        for name, part in self.parts.items():
-            self.parts_done[name][numbers] = part[kept]
-            part[lanes] = 0.0
-        for name in ("pnl", "opened", "staked", "no_effect"):
-            self.done[name][numbers] = getattr(ended, name)[wanted]
-        self.round[lanes] += 1
-        self.left -= len(numbers)
-
-
 def _chooser(player: BatchPolicy, lanes: Lanes) -> Callable[[Rows, Any], Actions]:
     """Give the way to ask the policy, with masks if it wants them."""
     if isinstance(player, MaskedPolicy):
@@ -277,9 +230,11 @@ def play_lanes(
     With a delay an action is carried out so many steps after it was chosen; until the first one, and in
     place of those left over from the window before, `wait` is. `progress` is told how many windows ended.
     """
+    from playproof.game.tally import Tally  # compiled code, which this module's other readers do without
+
     rows = lanes.start()
     state = player.start(lanes.count, rng)
-    tally, choose = _Tally(lanes, windows), _chooser(player, lanes)
+    tally, choose = Tally(lanes, windows), _chooser(player, lanes)
     queue = [np.tile(np.asarray(wait, np.int64), (lanes.count, 1)) for _ in range(delay)]
     while tally.left:
         queue.append(np.array(choose(rows, state), np.int64))
@@ -296,4 +251,4 @@ def play_lanes(
                 late[chosen] = wait
             if progress is not None:
                 progress(before - tally.left)
-    return Played(**tally.done, components=tally.parts_done)
+    return Played(**tally.done)

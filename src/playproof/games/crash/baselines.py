@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import count
 from typing import Any, Protocol
 
@@ -154,7 +154,9 @@ class Memory:
 
 def progress(obs: Rows) -> Ints:
     """Tell how far each lane's round is: its tick, -1 before tick 0."""
-    return np.where(obs[:, PHASE] >= ACTIVE, obs[:, TICK], -1.0).astype(np.int64)
+    found: Ints = obs[:, TICK].astype(np.int64)
+    found[obs[:, PHASE] < ACTIVE] = -1
+    return found
 
 
 @dataclass(frozen=True)
@@ -168,10 +170,15 @@ class Scripted:
         if self.target < MIN_BET or self.target % MIN_BET:
             raise ConfigError(f"expected a bet of whole steps of {show(MIN_BET)}, found {self.bet}")
 
-    @property
+    @cached_property
     def target(self) -> int:
         """Give the bet in units of 10^-9."""
         return to_units(self.bet)
+
+    @cached_property
+    def _shown(self) -> np.float32:
+        """Give the bet as a row shows it."""
+        return np.float32(self.target / UNIT)
 
     def start(self, lanes: int, rng: Rng) -> Memory:
         """Remember nothing of so many lanes."""
@@ -194,10 +201,15 @@ class Scripted:
 
     def order(self, obs: Rows, main: Ints) -> Actions:
         """Give actions that press towards the bet; a buy or a sidebet waits until its last press."""
-        if (obs[:, BET] == np.float32(self.target / UNIT)).all():
-            return np.stack([main, np.zeros_like(main)], axis=1)
-        codes, left = next_presses(bet_units(obs), self.target)
-        return np.stack([np.where((left > 1) & (main != SELL), WAIT, main), codes], axis=1)
+        actions = np.zeros((len(main), 2), np.int64)
+        actions[:, 0] = main
+        off = np.flatnonzero(obs[:, BET] != self._shown)
+        if len(off):
+            codes, left = next_presses(bet_units(obs[off]), self.target)
+            early = off[(left > 1) & (main[off] != SELL)]
+            actions[early, 0] = WAIT
+            actions[off, 1] = codes
+        return actions
 
 
 @dataclass(frozen=True)

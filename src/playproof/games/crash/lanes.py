@@ -307,6 +307,8 @@ class Lanes:
         broke = np.zeros(self.count)
         ended = self._ended[: self._finished]
         flags = self.final_facts[: self._finished, _FLAGS]
+        if not (flags & kernel.F_BANKRUPT).any():
+            return {"financial": rewards, "bankruptcy": broke}
         broke[ended] = np.where(flags & kernel.F_BANKRUPT, kernel.BANKRUPTCY, 0.0) * (self.settings.balance >= MIN_BET)
         return {"financial": rewards - broke, "bankruptcy": broke}
 

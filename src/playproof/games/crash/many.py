@@ -12,18 +12,59 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from playproof.compiled import compiler
 from playproof.errors import InputError
 from playproof.events import Event
 from playproof.game.lanes import Actions, Chosen, Ended, LaneTerms, Moved, Rows, Tape
 from playproof.games.crash import columns as c
-from playproof.games.crash import fold, kernel
+from playproof.games.crash import fast, fold, kernel
 from playproof.games.crash.features import OBSERVATIONS
 from playproof.games.crash.lanes import COMPILED_SETS, Lanes, Settings, make_tape
 from playproof.games.crash.ledger import MAX_LOTS, MAX_MONEY, MIN_BET
 from playproof.games.crash.protocol import Phase
 
-_FACT = {name: place for place, name in enumerate(kernel.FACTS)}
+compiled = compiler(__file__, (*fast.SOURCES, "many"))
+_QTY, _TICK, _FLAGS, _EQUITY, _OPENED, _INVESTED, _NO_EFFECT = (
+    kernel.FACTS.index(name)
+    for name in (
+        "position_qty",
+        "tick",
+        "flags",
+        "equity",
+        "positions_opened",
+        "total_invested",
+        "no_effect_actions",
+    )
+)
 _KEEPS = kernel.F_BET | kernel.F_NO_EFFECT
+
+
+@compiled
+def follow(facts: Any, last: Any, ended: Any, chosen: Any, opened: Any, bets: Any, held: Any, told: Any) -> None:
+    """Tell where a position was held while time passed, and what the rounds that ended came to.
+
+    `told` gets equity, positions and bets, money paid in and choices without effect of each round that ended. A
+    position sold in part on the last tick counts as sold.
+    """
+    for place in range(len(ended)):
+        lane, flags = ended[place], last[place, _FLAGS]
+        bets[lane] += (flags & kernel.F_BET) != 0
+        told[0, place] = last[place, _EQUITY]
+        told[1, place] = last[place, _OPENED] + bets[lane]
+        told[2, place] = last[place, _INVESTED]
+        told[3, place] = last[place, _NO_EFFECT]
+        kept = opened[lane] and (chosen[lane] == 0 or (flags & _KEEPS) != 0)
+        held[lane] = (flags & kernel.F_BOUGHT) != 0 or kept
+        opened[lane] = facts[lane, _QTY] > 0
+        bets[lane] = -1  # counted
+    for lane in range(len(facts)):
+        if bets[lane] < 0:
+            bets[lane] = 0
+            continue
+        flags = facts[lane, _FLAGS]
+        opened[lane] = facts[lane, _QTY] > 0
+        held[lane] = opened[lane] and facts[lane, _TICK] > 0 and (flags & kernel.F_ADVANCED) != 0
+        bets[lane] += (flags & kernel.F_BET) != 0
 
 
 class CrashLanes:
@@ -65,36 +106,12 @@ class CrashLanes:
         """Take an action in every lane."""
         taken = np.ascontiguousarray(actions, np.int64)
         rows, rewards, _, truncated, facts, ended = self._lanes.step(taken)
-        held = (facts[:, _FACT["position_qty"]] > 0) & (facts[:, _FACT["tick"]] > 0)
-        held &= (facts[:, _FACT["flags"]] & kernel.F_ADVANCED) != 0
-        last = self._lanes.final_facts[: len(ended)]
-        held[ended] = self._held_to_the_end(taken[ended], last, ended)
-        self._open[:] = facts[:, _FACT["position_qty"]] > 0
-        flags = facts[:, _FACT["flags"]]
-        flags[ended] = last[:, _FACT["flags"]]
-        self._bets += (flags & kernel.F_BET) != 0
-        paid = self._lanes.components(rewards)
-        moved = Moved(rows, rewards, held, self._ended(ended.copy(), last, truncated[ended]), paid)
-        self._bets[ended] = 0
-        return moved
-
-    def _held_to_the_end(self, actions: Actions, last: NDArray[Any], ended: NDArray[Any]) -> Chosen:
-        """Tell where a position stood at the rug; one sold in part on the last tick counts as sold."""
-        flags = last[:, _FACT["flags"]]
-        kept = self._open[ended] & ((actions[:, 0] == 0) | ((flags & _KEEPS) != 0))
-        held: Chosen = ((flags & kernel.F_BOUGHT) != 0) | kept
-        return held
-
-    def _ended(self, ended: NDArray[Any], last: NDArray[Any], truncated: Chosen) -> Ended:
-        return Ended(
-            ended,
-            self._lanes.final_obs[: len(ended)].copy(),
-            truncated,
-            last[:, _FACT["equity"]] - self.settings.balance,
-            last[:, _FACT["positions_opened"]] + self._bets[ended],
-            last[:, _FACT["total_invested"]].copy(),
-            last[:, _FACT["no_effect_actions"]].copy(),
-        )
+        ended, held, told = ended.copy(), np.empty(self.count, np.bool_), np.empty((4, len(ended)), np.int64)
+        follow(facts, self._lanes.final_facts, ended, taken[:, 0], self._open, self._bets, held, told)
+        equity, opened, staked, no_effect = told
+        last = self._lanes.final_obs[: len(ended)].copy()
+        over = Ended(ended, last, truncated[ended], equity - self.settings.balance, opened, staked, no_effect)
+        return Moved(rows, rewards, held, over, self._lanes.components(rewards))
 
     def masks(self) -> Chosen:
         """Tell which choices can have an effect now, an order with some adjustment of the bet or with none.
