@@ -116,14 +116,16 @@ def _address(llm: str, model: str) -> Iterator[tuple[str, str]]:
         yield served
 
 
-def language_players(base_url: str, model: str, count: int, persona: str, max_tokens: int) -> list[Agent]:
+def language_players(
+    base_url: str, model: str, count: int, persona: str, max_tokens: int, prompt: str = "full"
+) -> list[Agent]:
     """Make the language agents that were asked for."""
     if not base_url:
         return []
     from playproof.games.arena.language import ModelSettings, language_agent
 
     key = os.environ.get("OPENAI_API_KEY", "none")
-    settings = ModelSettings(model or "default", base_url, key, persona=persona, max_tokens=max_tokens)
+    settings = ModelSettings(model or "default", base_url, key, persona=persona, max_tokens=max_tokens, prompt=prompt)
     return [language_agent(f"llm-{at + 1}", settings) for at in range(count)]
 
 

@@ -1,64 +1,32 @@
 """Forked windows of the arena: one market up to the first decision, then K copies for a player of words.
 
-Other agents are scripted and the same in every copy. `full` prompts are what language agents read in a run; `short`
-ones tell the last headlines and what is held; `brief` ones, for models of a few million parameters, the last headline
-on a company and what is held. Scripted players answer the latter two in the short form of a decision.
+Other agents are scripted and the same in every copy. Scripted players answer prompts that are not full ones in the
+short form of a decision.
 Leaves out: models, and recording.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from playproof.errors import ConfigError
-from playproof.game import Message, lookup
+from playproof.game import lookup
 from playproof.game.forks import ForkEnd, ForkTerms, Prompt
 from playproof.games.arena.actions import HOLD, read_decision, shortened, write_trade
 from playproof.games.arena.agents import ARCHETYPES, Order, write_order
 from playproof.games.arena.known import Known
 from playproof.games.arena.lanes import PLAYER, Lane, LaneSettings
 from playproof.games.arena.nature import slot_of
-from playproof.games.arena.prompts import TASK, plain, state, state_text
-from playproof.games.arena.rules import PERPS
+from playproof.games.arena.prompts import FULL, PROMPTS, last_headline
 
 CONTRARY = {"OPEN_LONG": "OPEN_SHORT", "OPEN_SHORT": "OPEN_LONG", "BUY_YES": "BUY_NO", "BUY_NO": "BUY_YES"}
 HEADLINE = "headline"
 """The scripted player that goes by the last headline on a company alone, as brief prompts show it."""
 SIZE = 500
-BRIEF = "Trade on the news. Answer in JSON."
-SHORT_NEWS = 4
-
-
-def brief_prompt(known: Known, persona: str) -> Prompt:  # noqa: ARG001
-    """Write the last headline on a company, its age in minutes, and what is held."""
-    told = _last_headline(known)
-    news = None if told is None else [told[2], plain(told[1])]
-    text = json.dumps({"news": news, "open": state(known)["portfolio"]["open"]}, separators=(",", ":"))
-    return Message("system", BRIEF), Message("user", text)
-
-
-def short_prompt(known: Known, persona: str) -> Prompt:  # noqa: ARG001
-    """Write the last headlines, the latest last, and what is held; what copies share stands first."""
-    news = [plain(it.text) for it in list(known.public.headlines)[-SHORT_NEWS:]]
-    text = json.dumps({"news": news, "open": state(known)["portfolio"]["open"]}, separators=(",", ":"))
-    return Message("system", BRIEF), Message("user", text)
-
-
-def full_prompt(known: Known, persona: str) -> Prompt:
-    """Write what language agents read in a run."""
-    return Message("system", f"{TASK} {persona}" if persona else TASK), Message("user", state_text(known))
-
-
-PROMPTS: Mapping[str, Callable[[Known, str], Prompt]] = {
-    "full": full_prompt,
-    "short": short_prompt,
-    "brief": brief_prompt,
-}
 
 
 class ArenaForks:
@@ -70,7 +38,7 @@ class ArenaForks:
         kind = lookup(ARCHETYPES, persona, "archetype") if persona else None
         self._persona = "" if kind is None else f"You are {kind.name} (risk {kind.risk}): an agent that {kind.doc}."
         self._write = lookup(PROMPTS, terms.prompt, "prompt")
-        self._short = terms.prompt != "full"
+        self._short = terms.prompt != FULL
         if "others" in options:
             options["others"] = tuple(options["others"])
         first = Lane(LaneSettings(terms.world, terms.seed, terms.decisions, **options))
@@ -144,19 +112,10 @@ def _answer(lane: Lane, name: str, right: float, rng: np.random.Generator) -> st
 
 
 def _follow(known: Known, contrary: bool) -> str:
-    told = _last_headline(known)
+    told = last_headline(known)
     if told is None or known.own.perps:
         return HOLD
     return write_trade("open_long" if (told[3] > 0) != contrary else "open_short", told[0], SIZE)
-
-
-def _last_headline(known: Known) -> tuple[str, str, int, float] | None:
-    """Give company, text, age and mood of the last headline on a company."""
-    public = known.public
-    for it in reversed(public.headlines):
-        if it.market in PERPS:
-            return it.market, it.text, public.clock - it.age, it.mood
-    return None
 
 
 def make_forks(terms: ForkTerms, number: int, count: int) -> ArenaForks:

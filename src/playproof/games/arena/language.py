@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playproof.errors import MissingExtra
-from playproof.game import Message
+from playproof.game import Message, lookup
 from playproof.games.arena.actions import HOLD
 from playproof.games.arena.agents import ARCHETYPES
+from playproof.games.arena.prompts import FULL, PROMPTS
 from playproof.games.arena.running import ModelCall, Reply, Sight
 
 
@@ -38,6 +39,11 @@ class ModelSettings:
     """The most tokens of one run, prompts and answers together."""
     persona: str = "balanced"
     """Which archetype's way of trading the system prompt asks for."""
+    prompt: str = FULL
+    """Which of the prompts it reads."""
+
+    def __post_init__(self) -> None:
+        lookup(PROMPTS, self.prompt, "prompt")
 
 
 Completions = Callable[..., Awaitable[Any]]
@@ -67,7 +73,7 @@ class LanguageAgent:
 
     async def decide(self, sight: Sight) -> Reply:
         """Ask the model; whatever happens, answer."""
-        messages = sight.messages(self.persona)
+        messages = sight.messages(self.persona, self.settings.prompt)
         if self.calls >= self.settings.calls or self.tokens >= self.settings.tokens:
             return Reply(HOLD, self._failed(messages, "the budget of this run is spent"))
         self.calls += 1

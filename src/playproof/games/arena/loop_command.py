@@ -14,7 +14,7 @@ import typer
 
 from playproof.cli.output import AsJson, emit, note
 from playproof.errors import ConfigError
-from playproof.game import resolve
+from playproof.game import lookup, resolve
 from playproof.home import folder, safe_join
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ def loop(
     cycles: Annotated[int, typer.Option(help="Cycles to run; 0: until stopped.")] = 0,
     pause: Annotated[float, typer.Option(help="Seconds between two cycles.")] = 60.0,
     status: Annotated[bool, typer.Option("--status", help="Only tell how the loop stands.")] = False,
+    preset: Annotated[
+        str,
+        typer.Option(help="tiny: all settings but name and seed; without a MODEL, one is made and taught first."),
+    ] = "",
     seed: Annotated[int, typer.Option(help="Same seed, same windows.")] = 1,
     decisions: Annotated[int, typer.Option(help="Decisions in a window; a divisor of 60.")] = 4,
     prompt: Annotated[str, typer.Option(help="full, short, or brief for models of a few million parameters.")] = "full",
@@ -54,6 +58,8 @@ def loop(
 
     Example: playproof arena loop runs/my-sft/checkpoint --once
 
+    Example: playproof arena loop --preset tiny --once
+
     Example: playproof arena loop --status
     """
     from playproof.games.arena.loop import Loop, LoopPlan, alone, read_state
@@ -72,11 +78,13 @@ def loop(
     plan = LoopPlan(
         model, seed, decisions, prompt, "news", agents, own_agents, windows, bench_windows, max_tokens, reward, training
     )
+    if preset:
+        plan = preset_plan(preset, path, model, seed, reward)
     with alone(path) as free, _tracked(path, name, track) as noted:
         if not free:
             note(f"{name} is running already")
             return
-        going = Loop(path, _joints(noted, track, name), plan if model else None)
+        going = Loop(path, _joints(noted, track, name), plan if model or preset else None)
         wanted = 1 if once else cycles
         ended: list[dict[str, Any]] = []
         while not wanted or len(ended) < wanted:
@@ -84,6 +92,28 @@ def loop(
                 time.sleep(pause)
             ended.append(dict(going.cycle(lambda step, told: note(f"{step}: {_line(told)}"))))
         emit({"cycles": ended, "in_use": going.state["in_use"]}, as_json, lambda: "\n".join(told_status(path)))
+
+
+def preset_plan(preset: str, path: Path, model: str, seed: int, reward: str) -> LoopPlan:
+    """Give the plan of a preset, with the model that it begins with; without one, teach one in the loop's folder."""
+    from playproof.games.arena.loop import LoopPlan
+    from playproof.games.arena.presets import PRESETS
+
+    told = lookup(PRESETS, preset, "preset")
+    base = model or _taught(path / "taught", told.teach, seed)
+    return LoopPlan(base, seed, reward=reward, train=dict(told.train), **told.loop)
+
+
+def _taught(path: Path, settings: Mapping[str, Any], seed: int) -> str:
+    """Teach a model by SFT, from where an earlier attempt stood; give its checkpoint."""
+    from playproof.games.arena import game
+
+    if not (path / "result.json").exists():
+        config: Any = resolve("playproof.train.sft:SFTConfig")
+        train: Callable[..., Any] = resolve("playproof.train.sft:train_sft")
+        train(game(), config(game="arena", seed=seed, **settings), path, resume=(path / "config.json").exists())
+        note(f"taught: {path / 'checkpoints' / 'sft'}")
+    return str(path / "checkpoints" / "sft")
 
 
 def _line(told: Mapping[str, Any]) -> str:
@@ -150,13 +180,13 @@ def _players(plan: LoopPlan, model: str) -> Iterator[list[Any]]:
         return
     if model.startswith(("http://", "https://")):
         url, _, named = model.partition("#")
-        yield language_players(url, named, plan.own_agents, "balanced", plan.max_tokens)
+        yield language_players(url, named, plan.own_agents, "balanced", plan.max_tokens, plan.prompt)
         return
     prepare: Callable[..., Any] = resolve("playproof.serve.serving:prepare")
     serving: Callable[..., Any] = resolve("playproof.serve.serving:serving")
     served = prepare(model)
     with serving(served) as url:
-        yield language_players(f"{url}/v1", served.name, plan.own_agents, "balanced", plan.max_tokens)
+        yield language_players(f"{url}/v1", served.name, plan.own_agents, "balanced", plan.max_tokens, plan.prompt)
 
 
 @contextmanager

@@ -2,13 +2,15 @@
 
 Text of other agents and headlines is hostile: it stands JSON-quoted inside one data block, reduced to
 plain characters, cut to a bounded length, and the task says that it is data. The state takes at most
-300 tokens. Leaves out: what is known (known), and how a decision is read (actions).
+300 tokens. For small models there are `short` prompts, which tell the last headlines and what is held, and `brief`
+ones, which tell the last headline on a company. Leaves out: what is known (known), how a decision is read (actions).
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from playproof.game import Message
@@ -54,10 +56,53 @@ TASK = (
 )
 
 
+BRIEF = "Trade on the news. Answer in JSON."
+"""The task of short and brief prompts."""
+SHORT_NEWS = 4
+Prompt = tuple[Message, ...]
+
+
+def full_prompt(known: Known, persona: str = "") -> Prompt:
+    """Write the task, how the agent is asked to trade, and the state."""
+    return Message("system", f"{TASK} {persona}" if persona else TASK), Message("user", state_text(known))
+
+
+def short_prompt(known: Known, persona: str = "") -> Prompt:  # noqa: ARG001
+    """Write the last headlines, the latest last, and what is held; what copies of a window share stands first."""
+    return _news_prompt([plain(it.text) for it in list(known.public.headlines)[-SHORT_NEWS:]], known)
+
+
+def brief_prompt(known: Known, persona: str = "") -> Prompt:  # noqa: ARG001
+    """Write the last headline on a company, its age in minutes, and what is held."""
+    told = last_headline(known)
+    return _news_prompt(None if told is None else [told[2], plain(told[1])], known)
+
+
+def _news_prompt(news: list[Any] | None, known: Known) -> Prompt:
+    shown = {"news": news, "open": [*_perps(known), *_shares(known)]}
+    return Message("system", BRIEF), Message("user", _written(shown))
+
+
+FULL = "full"
+PROMPTS: Mapping[str, Callable[[Known, str], Prompt]] = {
+    FULL: full_prompt,
+    "short": short_prompt,
+    "brief": brief_prompt,
+}
+
+
+def last_headline(known: Known) -> tuple[str, str, int, float] | None:
+    """Give company, text, age and mood of the last headline on a company."""
+    public = known.public
+    for it in reversed(public.headlines):
+        if it.market in PERPS:
+            return it.market, it.text, public.clock - it.age, it.mood
+    return None
+
+
 def observe_messages(known: Known, out: list[Message]) -> None:
     """Write the task and the state as messages."""
-    out.append(Message("system", TASK))
-    out.append(Message("user", state_text(known)))
+    out.extend(full_prompt(known))
 
 
 def state_text(known: Known) -> str:

@@ -26,7 +26,7 @@ from playproof.games.arena.features import values
 from playproof.games.arena.known import Known, Public
 from playproof.games.arena.nature import slot_of
 from playproof.games.arena.outcomes import hold_return
-from playproof.games.arena.prompts import TASK, state, state_text
+from playproof.games.arena.prompts import FULL, PROMPTS, state
 from playproof.games.arena.rules import TICK_SECONDS
 from playproof.games.arena.world import Done, Settings, World
 
@@ -45,10 +45,9 @@ class Sight:
     known: Known
     seed: int
 
-    def messages(self, persona: str = "") -> tuple[Message, ...]:
+    def messages(self, persona: str = "", prompt: str = FULL) -> tuple[Message, ...]:
         """Give it as messages."""
-        task = f"{TASK} {persona}" if persona else TASK
-        return Message("system", task), Message("user", state_text(self.known))
+        return PROMPTS[prompt](self.known, persona)
 
     def providers(self) -> dict[str, Any]:
         """Give it by provider."""
