@@ -2,9 +2,9 @@
 
 A step is everything between two versions of a policy: draw a group's answers, score them, one optimiser step. Each
 side runs it three times, taking turns; the median counts. Generation alone is measured against transformers' own
-`generate` on the same prompts. The model is the packaged one; PLAYPROOF_BENCH_QUICK=1 takes a small one that is made
-here, to see that the bench runs, and its goals are then not to be quoted. Needs trl, which the extra dev brings.
-Leaves out: what is learned.
+`generate` on the same prompts. The prompt is one that language agents read in a forked window. The model is the
+packaged one; PLAYPROOF_BENCH_QUICK=1 takes a small one that is made here, to see that the bench runs, and its goals are
+then not to be quoted. Needs trl, which the extra dev brings. Leaves out: what is learned.
 """
 
 from __future__ import annotations
@@ -27,21 +27,29 @@ Messages = tuple[tuple[str, str], ...]
 
 def run() -> dict[str, Any]:
     """Measure both sides and give the report."""
+    from playproof.cli.language_options import choose_game
     from playproof.train.grpo_bench import Ours, made_model, prompt_of
 
     quick = os.environ.get(QUICK, "0") not in ("", "0")
-    messages = prompt_of(quick)
-    ours = Ours(made_model(quick), messages, GROUP, NEW_TOKENS)
+    messages = prompt_of(choose_game(None))
+    ours = Ours(made_model(quick, messages), messages, GROUP, NEW_TOKENS)
     with tempfile.TemporaryDirectory() as folder:
-        theirs = _their_step(made_model(quick), messages, folder)
-        steps = _taking_turns({"ours": ours.step, "trl": theirs})
-    drawn = _taking_turns({"ours": ours.generate, "transformers": ours.generate_plainly})
+        theirs = _their_step(made_model(quick, messages), messages, folder)
+        taken = _taking_turns({"ours": ours.step, "trl": theirs})
+    steps = {name: median(found) for name, found in taken.items()}
+    drew = _taking_turns({"ours": ours.generate, "transformers": ours.generate_plainly})
+    drawn = {name: median(found) for name, found in drew.items()}
     tokens = GROUP * NEW_TOKENS
     results = (
         Result("our step", steps["ours"], "s"),
         Result("TRL's step", steps["trl"], "s"),
+        Result("our slowest step", max(taken["ours"]), "s"),
+        Result("TRL's fastest step", min(taken["trl"]), "s"),
         Result("our generation", tokens / drawn["ours"], "tokens/s"),
         Result("transformers' generation", tokens / drawn["transformers"], "tokens/s"),
+        Result("our slowest generation", tokens / max(drew["ours"]), "tokens/s"),
+        Result("transformers' fastest generation", tokens / min(drew["transformers"]), "tokens/s"),
+        Result("repeats", REPEATS, "of each, in turns"),
         Result("tokens of the prompt", len(ours.prompt), "tokens"),
         Result("group size", GROUP, "answers"),
         Result("new tokens", NEW_TOKENS, "tokens an answer"),
@@ -53,8 +61,8 @@ def run() -> dict[str, Any]:
     return Report("grpo", results, goals).to_json()
 
 
-def _taking_turns(sides: Mapping[str, Callable[[], None]]) -> dict[str, float]:
-    """Run every side once to warm up, then in turns; give the median seconds of each."""
+def _taking_turns(sides: Mapping[str, Callable[[], None]]) -> dict[str, list[float]]:
+    """Run every side once to warm up, then in turns; give the seconds of each run."""
     for side in sides.values():
         side()
     taken: dict[str, list[float]] = {name: [] for name in sides}
@@ -63,7 +71,7 @@ def _taking_turns(sides: Mapping[str, Callable[[], None]]) -> dict[str, float]:
             began = time.perf_counter()
             side()
             taken[name].append(time.perf_counter() - began)
-    return {name: median(found) for name, found in taken.items()}
+    return taken
 
 
 def _their_step(found: Any, messages: Messages, folder: str) -> Callable[[], None]:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from playproof.datasets.conversations import Tokens
+from playproof.errors import ConfigError
+from playproof.game import Game, resolve
+from playproof.game.forks import ForkTerms
 from playproof.train.generation import generate
 from playproof.train.grpo_learner import Learned, Learner, Lesson
 from playproof.train.grpo_loss import Clipping, advantages
@@ -14,18 +17,20 @@ from playproof.train.language_model import SMOLLM2, LanguageModel, load_language
 from playproof.train.tiny import make_tiny
 
 Messages = tuple[tuple[str, str], ...]
-TASK = "You trade in a market that others trade too. Answer with one JSON object and nothing else. " * 12
-STATE = '{"minute":7,"portfolio":{"cash":10000,"equity":10000,"open":[]},"headlines":["sources call Q0 likely"]} ' * 2
 
 
-def prompt_of(quick: bool) -> Messages:
-    """Give a chat of about 360 tokens, as language agents read them."""
-    return (("system", TASK[: 200 if quick else None]), ("user", STATE))
+def prompt_of(game: Game) -> Messages:
+    """Give the chat that language agents read at the first decision of a forked window."""
+    if game.forks is None:
+        raise ConfigError(f"expected a game whose windows can be forked for language models, found {game.name}")
+    (prompt,) = resolve(game.forks)(ForkTerms(next(iter(game.worlds)), 1, 4), 7, 1).prompts()
+    return tuple((it.role, it.content) for it in prompt)
 
 
-def made_model(quick: bool) -> LanguageModel:
+def made_model(quick: bool, messages: Messages) -> LanguageModel:
     """Give the packaged model, or a small one."""
-    return make_tiny([TASK, STATE], 1, width=128, layers=2) if quick else load_language_model(SMOLLM2)
+    texts = [text for _, text in messages]
+    return make_tiny(texts, 1, width=128, layers=2) if quick else load_language_model(SMOLLM2)
 
 
 @dataclass

@@ -27,6 +27,9 @@ from playproof.train.language_state import make_optimiser, trained
 BASIS = 1e4
 """Rewards are returns; in basis points the 1e-4 beside a spread is nothing."""
 
+LOOKED_AT = 64
+"""The most answers, spread over all, by which it is measured how far an iteration has moved the policy."""
+
 
 @dataclass(frozen=True)
 class Lesson:
@@ -106,7 +109,8 @@ class Learner:
         told.loss /= max(1, told.steps)
         told.clipped /= max(1, told.tokens)
         if chosen.lessons:
-            told.kl = self.moved([it for of in chosen.lessons for it in of])
+            everything = [it for of in chosen.lessons for it in of]
+            told.kl = self.moved(everything[:: math.ceil(len(everything) / LOOKED_AT)])
             if not math.isfinite(told.kl) or told.kl > self.max_kl:
                 raise Diverged(
                     f"expected an iteration to move the policy by a KL of at most {self.max_kl}, found {told.kl:.3g}; "
