@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playproof.errors import ConfigError, InputError
-from playproof.game import load_game
+from playproof.game import load_game, resolve
 from playproof.policies import BatchPlayer, Card, CheckpointRefused, NetworkPolicy, Seat, load_checkpoint, load_policy
 from playproof.policies.checkpoint import CARD, ONNX, WEIGHTS, _card_hash, describe, save_checkpoint
+from playproof.policies.one_row import OneRow
 from playproof.policies.scaling import Scaling, feature_hash, game_scaling, parse, scale_rows
 from playproof.train.network import Network, Scale, Shape, build_network
 from playproof.train.run import Run, read_log, restore
@@ -135,6 +137,25 @@ def test_possible_choices_come_from_the_row_where_nobody_gives_masks(saved: Path
     raw[:, FEATURES.index("balance")] = 0.0  # nothing held, no money
     assert not policy.act_batch(raw, rng=np.random.default_rng(1))[:, 0].any()
     assert policy.act(raw[0])[0] == 0
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_a_single_row_is_chosen_for_as_in_a_batch(network: Network, activation: str) -> None:
+    told = GAME.actions["buttons"].possible
+    assert told is not None
+    possible = resolve(told)
+    policy = NetworkPolicy(SCALING, HEADS, network.weights(), activation, possible=possible)
+    raw = rows(300, 7)
+    raw[:, FEATURES.index("game_phase")] = np.arange(300) % 4
+    one = OneRow(policy._scaling, (*policy._trunk, policy._out), activation)
+    again = pickle.loads(pickle.dumps(one))
+    for row, logits in zip(raw, policy.logits(raw), strict=True):
+        assert np.allclose(one.logits(row), logits, rtol=1e-4, atol=1e-3)
+        assert np.array_equal(again.logits(row), one.logits(row))
+    assert [policy.act(row) for row in raw] == [tuple(action) for action in policy.act_batch(raw).tolist()]
+    assert [tuple(possible(row[None], FEATURES)[0]) for row in raw] == [*map(tuple, possible(raw, FEATURES))]
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(policy.act, raw)) == [policy.act(row) for row in raw]
 
 
 def test_frames_are_stacked_alike_in_lanes_and_seats() -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import InputError
 from playproof.game import Action, Observation
+from playproof.policies.one_row import OneRow
 from playproof.policies.scaling import Scaling, scale_rows
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class NetworkPolicy:
     _out: tuple[Floats, Floats] = field(init=False, repr=False)
     _memory: tuple[Floats, Floats, Floats] | None = field(init=False, repr=False)
     _bounds: tuple[tuple[int, int], ...] = field(init=False, repr=False)
+    _spare: list[OneRow] = field(init=False, repr=False, compare=False)
+    """Arrays for single rows that no thread is using."""
 
     def __post_init__(self) -> None:
         heads = layers(self.weights, "head")
@@ -81,6 +84,7 @@ class NetworkPolicy:
             "_out": (np.ascontiguousarray(out), bias),
             "_memory": _memory(self.weights),
             "_bounds": tuple(zip([0, *ends[:-1]], ends, strict=True)),
+            "_spare": [],
         }.items():
             object.__setattr__(self, name, value)
         self._check_widths()
@@ -153,10 +157,21 @@ class NetworkPolicy:
         """Choose greedily for one row (features x frames,)."""
         if mask is None and self.possible is not None:
             mask = self.possible(row[None, -len(self.features) :], self.features)[0]
-        logits = self.logits(row, memory)
+        if self._memory is not None or row.dtype != np.float32:
+            return self._highest(self.logits(row, memory), mask)
+        try:
+            arrays = self._spare.pop()
+        except IndexError:
+            arrays = OneRow(self._scaling, (*self._trunk, self._out), self.activation)
+        chosen = self._highest(arrays.logits(row), mask)
+        self._spare.append(arrays)
+        return chosen
+
+    def _highest(self, logits: Floats, mask: Mask | None) -> tuple[int, ...]:
+        """Give the choice of the highest logit of each head among those that are possible."""
         if mask is not None:
             logits = np.where(mask, logits, NEVER)
-        return tuple(int(logits[start:end].argmax()) for start, end in self._bounds)
+        return tuple([int(logits[start:end].argmax()) for start, end in self._bounds])
 
 
 def draw_one(chances: Sequence[Floats], rng: Rng) -> NDArray[np.int64]:

@@ -24,6 +24,8 @@ _NEED_A_BET = [place for place, name in enumerate(ADJUSTMENTS, start=5) if name 
 _SMALLEST = 0.001
 _ROUNDING = 1e-6
 """Float32 rows hold money to about this share of itself."""
+_AFFORDABLE = float(np.float32(_SMALLEST * (1 - _ROUNDING)))
+"""The least balance with which one can order; the bet field is adjusted before the order of the same step."""
 
 
 @lru_cache(maxsize=16)
@@ -38,13 +40,38 @@ def _columns(rows: Rows, features: tuple[str, ...]) -> Iterator[Rows]:
 
 def buttons(rows: Rows, features: tuple[str, ...], shares: int = 0) -> Mask:
     """Tell it for the sets of buttons, (n, 4 + 9 + shares)."""
+    if len(rows) == 1:
+        return _one(rows[0], features, shares)
+    return _buttons(rows, features, shares)
+
+
+def _one(row: Rows, features: tuple[str, ...], shares: int) -> Mask:
+    """Tell it for one row, (1, 4 + 9 + shares), read-only: there are few answers, and all are kept."""
+    phase, balance, qty, bet = [row.item(place) for place in _places(features)]
+    open_phase = phase in (_PRESALE, _ACTIVE) and balance >= _AFFORDABLE
+    return _kept(open_phase, phase == _ACTIVE and qty > 0, bet > 0, shares)
+
+
+@lru_cache(maxsize=32)
+def _kept(orders: bool, sells: bool, adjusts: bool, shares: int) -> Mask:
+    out = _mask(np.array([orders]), np.array([sells]), np.array([adjusts]), shares)
+    out.flags.writeable = False
+    return out
+
+
+def _buttons(rows: Rows, features: tuple[str, ...], shares: int) -> Mask:
+    """Tell it for many rows."""
     phase, balance, qty, bet = _columns(rows, features)
-    affordable = balance >= _SMALLEST * (1 - _ROUNDING)  # the bet field is adjusted before the order of the same step
     open_phase = (phase == _PRESALE) | (phase == _ACTIVE)
-    out = np.ones((len(rows), 4 + 1 + len(ADJUSTMENTS) + shares), np.bool_)
-    out[:, 1] = out[:, 3] = open_phase & affordable
-    out[:, 2] = (phase == _ACTIVE) & (qty > 0)
-    out[:, _NEED_A_BET] = (bet > 0)[:, None]
+    return _mask(open_phase & (balance >= _AFFORDABLE), (phase == _ACTIVE) & (qty > 0), bet > 0, shares)
+
+
+def _mask(orders: Mask, sells: Mask, adjusts: Mask, shares: int) -> Mask:
+    """Lay out what may be pressed: BUY and SIDEBET, SELL, and what changes a bet that is there."""
+    out = np.ones((len(orders), 4 + 1 + len(ADJUSTMENTS) + shares), np.bool_)
+    out[:, 1] = out[:, 3] = orders
+    out[:, 2] = sells
+    out[:, _NEED_A_BET] = adjusts[:, None]
     return out
 
 
