@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -25,14 +26,21 @@ from playproof.money import UNIT
 from playproof.validate.study import (
     LEAKS,
     RARE,
+    SAMPLES,
+    SIZES,
+    WANTED,
     Notes,
     Share,
     StudyConfig,
     Task,
     Unit,
+    Wanted,
+    commits,
+    costs,
     left,
     run_unit,
     summarise,
+    timed_unit,
     units,
 )
 from playproof.validate.study_page import write_page
@@ -93,6 +101,40 @@ def test_shares_are_what_they_should_be_or_not() -> None:
     assert not Share("null", "x", 9, 10, RARE).met
 
 
+def test_known_figures_are_met_as_far_as_luck_goes_and_no_runs_meet_nothing() -> None:
+    known = Wanted("86 to 91 %", 0.86, 0.91, known=True)
+    assert Share("size", "x", 340, 400, known).met
+    assert not Share("size", "x", 390, 400, known).met
+    assert not Share("ppo", "x", 0, 0, WANTED["edge"]).met
+
+
+def test_tests_of_fair_games_reject_as_often_as_is_known() -> None:
+    runs = [Unit("size", name, number) for name in SIZES[:3] for number in range(8)]
+    done = {unit.key: run_unit(Task(TINY, unit)) for unit in runs}
+    rates = {share.name: share for share in summarise(done)}
+    assert all(share.runs == 8 * SAMPLES for share in rates.values())
+    assert all(share.met for share in rates.values()), rates
+
+
+def test_runs_tell_their_cost_and_a_study_of_several_commits_says_so(tmp_path: Path) -> None:
+    unit = Unit("size", SIZES[0], 0)
+    told = timed_unit(Task(TINY, unit))
+    assert told["seconds"] > 0
+    assert {name: value for name, value in told.items() if name != "seconds"} == run_unit(Task(TINY, unit))
+    done = {unit.key: told | {"commit": "a"}, "size/x/1": told | {"number": 1, "commit": "b"}}
+    assert commits(done) == {"a": 1, "b": 1}
+    assert costs(done) == [("size", 2, 2 * told["seconds"])]
+    write_page(tmp_path / "page.md", TINY, done, datetime(2026, 1, 1, tzinfo=UTC), "b")
+    assert "**Runs of several commits: a 1, b 1.**" in (tmp_path / "page.md").read_text()
+
+
+def test_ppo_is_judged_again_on_what_the_report_asked_for_where_it_asked() -> None:
+    shown = {"part": "ppo", "name": "drift", "number": 0, "needed": 500, "verdict": "EDGE SHOWN", "roi": 0.1}
+    silent = {"part": "ppo", "name": "drift", "number": 1, "needed": None, "verdict": "no number named", "failed": []}
+    (share,) = summarise({"0": shown, "1": silent})
+    assert (share.hits, share.runs, share.wanted) == (1, 1, WANTED["edge"])
+
+
 def test_a_torn_line_counts_for_nothing_and_a_broken_one_is_refused(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "runs.jsonl")
     notes.write([{"part": "null", "name": "fair", "number": 0, "verdict": "NEGATIVE", "e_value": 1.0}])
@@ -131,8 +173,6 @@ def test_a_study_that_was_killed_goes_on(tmp_path: Path) -> None:
 def test_the_page_shows_every_part(tmp_path: Path) -> None:
     wanted = [Unit("null", "random P&L", 0), Unit("edge", "drift", 0), Unit("size", "fair sidebets, peeking", 0)]
     done = {unit.key: run_unit(Task(TINY, unit)) for unit in wanted}
-    from datetime import UTC, datetime
-
     write_page(tmp_path / "page.md", TINY, done, datetime(2026, 1, 1, tzinfo=UTC), "abc")
     text = (tmp_path / "page.md").read_text()
     assert "commit abc" in text
@@ -146,3 +186,5 @@ def test_a_full_study_is_as_large_as_promised() -> None:
     listed = [unit.part for unit in units(StudyConfig("crash"))]
     assert listed.count("null") == 1200
     assert listed.count("mutant") >= 10
+    assert listed.count("edge") == 200
+    assert listed.count("ppo") == 40

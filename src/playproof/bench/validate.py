@@ -17,10 +17,11 @@ import numpy as np
 
 from playproof.bench.report import Goal, Report, Result
 from playproof.cli.output import note
-from playproof.cli.validate import game_of, world_plan
+from playproof.cli.validate import game_of
 from playproof.game import Game, first, lookup, resolve
 from playproof.store.tables import connect, ready
 from playproof.validate.examine import examine
+from playproof.validate.planning import world_plan
 from playproof.validate.report import write_report
 from playproof.validate.subject import load_subject
 

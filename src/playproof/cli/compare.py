@@ -51,11 +51,11 @@ def compare(
     """
     from datetime import UTC, datetime
 
-    from playproof.cli.validate import data_plan, world_plan
     from playproof.game import load_game
     from playproof.home import home
     from playproof.store.tables import opened, ready
     from playproof.validate.compare import compare as weigh
+    from playproof.validate.planning import data_plan, world_plan
     from playproof.validate.subject import load_subject
 
     if data and world:

@@ -48,9 +48,11 @@ def study(
     from dataclasses import replace
     from datetime import UTC, datetime
 
+    from rich.console import Group
+
     from playproof.bench.report import commit
     from playproof.home import folder
-    from playproof.validate.study import Notes, StudyConfig, first_studying, left, summarise
+    from playproof.validate.study import Notes, StudyConfig, commits, costs, first_studying, left, summarise
     from playproof.validate.study_page import write_page
 
     name = game or first_studying()
@@ -60,7 +62,7 @@ def study(
     tasks = list(left(config, done, tuple(part or ())))
     note(f"{len(done):,} runs done, {len(tasks):,} to do: {notes.path}")
     if seconds != 0:
-        _work(tasks, notes, engine, workers, seconds)
+        _work(tasks, notes, engine, workers, seconds, commit())
     done = notes.read()
     shares = summarise(done)
     if page is not None:
@@ -71,23 +73,25 @@ def study(
         {"part": it.part, "name": it.name, "hits": it.hits, "runs": it.runs, "rate": it.rate,
          "wanted": it.wanted.text, "met": it.met} for it in shares
     ]  # fmt: skip
-    emit({"study": config.hash, "runs": len(done), "whole": whole, "shares": told}, as_json, lambda: shown(shares))
+    spent = [{"part": part, "runs": runs, "seconds": round(taken, 1)} for part, runs, taken in costs(done)]
+    summary = {"study": config.hash, "runs": len(done), "whole": whole, "commits": commits(done), "costs": spent}
+    emit(summary | {"shares": told}, as_json, lambda: Group(shown(shares), spending(costs(done))))
     if whole and not all(it.met for it in shares):
         raise typer.Exit(NOT_AS_WANTED)
 
 
-def _work(tasks: list[Task], notes: Notes, engine: str, workers: int, seconds: float | None) -> None:
+def _work(tasks: list[Task], notes: Notes, engine: str, workers: int, seconds: float | None, commit: str) -> None:
     """Do runs and write them down, some at a time, until all are done or time is up."""
     import time
 
     from playproof.engine import Local, make_engine
-    from playproof.validate.study import run_unit
+    from playproof.validate.study import timed_unit
 
     start = told = kept = time.monotonic()
     where = make_engine("ray", workers) if engine == "ray" else Local(workers, processes=True)
     waiting: list[dict[str, Any]] = []
-    for number, found in enumerate(where.map(run_unit, tasks), start=1):
-        waiting.append(found)
+    for number, found in enumerate(where.map(timed_unit, tasks), start=1):
+        waiting.append(found | {"commit": commit})
         now = time.monotonic()
         over = seconds is not None and now - start > seconds
         if now - kept > KEPT or number == len(tasks) or over:
@@ -108,4 +112,15 @@ def shown(shares: Sequence[Share]) -> RenderableType:
     for it in shares:
         met = "[green]yes[/]" if it.met else "[red]no[/]"
         table.add_row(it.part, it.name, f"{it.hits} of {it.runs}", f"{it.rate:.1%}", it.wanted.text, met)
+    return table
+
+
+def spending(found: Sequence[tuple[str, int, float]]) -> RenderableType:
+    """Lay out what the parts took."""
+    from rich.table import Table
+
+    table = Table("part", "runs", "CPU s a run", "CPU s", title="What it took")
+    for part, runs, seconds in found:
+        table.add_row(part, f"{runs:,}", f"{seconds / runs:.2f}", f"{seconds:,.0f}")
+    table.add_row("all", f"{sum(it[1] for it in found):,}", "", f"{sum(it[2] for it in found):,.0f}")
     return table

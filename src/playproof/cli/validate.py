@@ -6,7 +6,7 @@ Leaves out: what is asked (validate.gates) and how the report looks (validate.re
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from playproof.game import Game
-    from playproof.validate.examine import Examination, Plan
+    from playproof.validate.examine import Examination
 
 app = typer.Typer()
 GATE_FAILED = 2
@@ -52,6 +52,7 @@ def validate(
     from playproof.home import folder, home
     from playproof.store.tables import connect, ready
     from playproof.validate.examine import examine, reward_gates
+    from playproof.validate.planning import data_plan, world_plan
     from playproof.validate.report import write_report
     from playproof.validate.subject import load_subject
 
@@ -95,56 +96,6 @@ def game_of(policy: str) -> Game:
 
 def _told(name: str) -> None:
     note(f"playing {name}")
-
-
-def world_plan(game: Game, world: str | None, rounds: int | None, seed: int) -> Plan:
-    """Plan a simulation."""
-    import hashlib
-
-    from playproof.game import first, lookup, resolve
-    from playproof.validate.examine import Plan
-    from playproof.validate.gates import RULES, Gate, skipped
-
-    name = world or first(game.worlds)
-    lookup(game.worlds, name, "world")
-    windows = rounds or game.validating.windows
-    identity = hashlib.sha256(f"{game.name} {game.version} {name} {seed} {windows}".encode()).hexdigest()
-    about = Gate("D3", True, f"the claim is about the simulated world {name!r} alone", RULES["D3"])
-    split = skipped("D1", RULES["D1"], "simulated windows that no training saw: their seeds are kept apart")
-    return Plan(
-        name,
-        f"world {name}, {windows:,} windows",
-        identity,
-        "test",
-        windows,
-        seed,
-        ceiling=resolve(game.ceiling)(name),
-        provenance=(split, about),
-    )
-
-
-def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) -> Plan:
-    """Plan a replay of recorded windows."""
-    from playproof.datasets import open_dataset
-    from playproof.datasets.finding import find_dataset
-    from playproof.game import first, resolve
-    from playproof.validate.examine import Plan
-    from playproof.validate.replaying import data_gates, label_gate, recorded_tape
-
-    dataset = open_dataset(find_dataset(data))
-    tape = recorded_tape(game, dataset, split)
-    windows = min(rounds or len(tape), len(tape))
-    manifest: Any = dataset.manifest
-    return Plan(
-        tape,
-        f"data set {manifest['name']}, split {split}, {windows:,} recorded windows",
-        manifest["hash"],
-        split,
-        windows,
-        seed,
-        ceiling=resolve(game.ceiling)(first(game.worlds)),
-        provenance=(*data_gates(game, dataset), label_gate(game, dataset, seed)),
-    )
 
 
 def shown(found: Examination, path: Path) -> RenderableType:

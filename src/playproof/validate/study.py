@@ -4,12 +4,14 @@
 |---|---|---|
 | null | from windows to verdict, the choice among players included, where nothing can be earned | EDGE SHOWN <= 5 % |
 | edge | the same with an edge, on as many windows as the first report said are needed | EDGE SHOWN >= 90 % |
+| ppo | the same with a player that PPO trains, in every world | as null and edge |
 | leak | pipelines with a leak planted, and clean ones | each caught >= 95 %, clean ones <= 5 % |
 | mutant, honest | rewards wrong on purpose, and right ones | all found, right ones <= 5 % |
 | size | tests on fair games: t-test, e-process, SPA | as known |
 
 The theoretical ceiling is withheld, since it would decide alone. A run is a pure function of its part, name, number
-and the study's seed; what is done is written line by line, so that a study goes on wherever it was stopped.
+and the study's seed; what is done is written line by line with its commit and what it took, so that a study goes on
+wherever it was stopped, and one that was done by several commits shows it.
 Leaves out: the page (study_page).
 """
 
@@ -18,6 +20,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -51,7 +55,16 @@ RANDOM = "random P&L"
 DRAWS = 300
 """Of SPA."""
 LEAKS = ("future feature", "row split", "scaler over test", "round id", "rug tick", "clean")
-SIZES = ("one-tick holds", "one-tick holds, peeking", "fair sidebets, peeking", "best of 50")
+PLAYERS = 50
+BEST = f"best of {PLAYERS}"
+SIZES = ("one-tick holds", "one-tick holds, peeking", "fair sidebets, peeking", BEST)
+WINDOWS_OF_SIZES = 1000
+SAMPLES = 50
+"""Samples of a run that tests fair games."""
+FIRST_LOOK = 40
+"""Who peeks looks after every window from this one on."""
+ONE_SIDED = 1.645
+"""The t statistic above which a one-sided test of 5 % rejects."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,9 @@ class StudyConfig:
     rewards: int = 3
     """Seeds with which right rewards are checked; wrong ones are checked once."""
     sizes: int = 400
+    ppo: int = 10
+    """Trainings in each world."""
+    ppo_steps: int = 600_000
     train: int = 200
     validation: int = 300
     test: int = 300
@@ -86,6 +102,7 @@ class StudyConfig:
             leaks=2,
             rewards=1,
             sizes=20,
+            ppo=0,
             train=100,
             validation=150,
             test=150,
@@ -128,6 +145,7 @@ def units(config: StudyConfig) -> list[Unit]:
     groups = [
         *(("null", world, config.nulls) for world in (*studying.nulls, RANDOM)),
         *(("edge", world, config.edges) for world in studying.edges),
+        *(("ppo", world, config.ppo) for world in (*studying.nulls, *studying.edges)),
         *(("leak", leak, config.leaks) for leak in LEAKS),
         *(("mutant", name, 1) for name in wrong),
         *(("honest", name, config.rewards) for name in right),
@@ -156,6 +174,13 @@ def run_unit(task: Task) -> dict[str, Any]:
     config, unit = task.config, task.unit
     told = PARTS[unit.part](config, unit)
     return {"part": unit.part, "name": unit.name, "number": unit.number, **told}
+
+
+def timed_unit(task: Task) -> dict[str, Any]:
+    """Do one run; give what came of it, and its processor seconds."""
+    start = time.process_time()
+    told = run_unit(task)
+    return told | {"seconds": round(time.process_time() - start, 3)}
 
 
 def _seed(config: StudyConfig, unit: Unit) -> tuple[int, ...]:
@@ -187,6 +212,24 @@ def run_edge(config: StudyConfig, unit: Unit) -> dict[str, Any]:
         return told | {"verdict": "no number named", "failed": list(first.failed)}
     again, _ = claim(larger, unit.name, seed, first.windows_needed, again=1)
     return told | _told(again)
+
+
+def run_trained(config: StudyConfig, unit: Unit) -> dict[str, Any]:
+    """Do the same with players that PPO trains: the checkpoints of one training are what is chosen among."""
+    from playproof.validate.study_ppo import run_ppo
+
+    seed = int(np.random.SeedSequence(_seed(config, unit)).generate_state(1)[0]) % 10**8
+    edge = unit.name in find_studying(load_game(config.game)).edges
+    return run_ppo(
+        config.game,
+        unit.name,
+        seed,
+        WHEN,
+        steps=config.ppo_steps,
+        validation=config.validation,
+        windows=config.pilot if edge else config.test,
+        follow=edge,
+    )
 
 
 def _told(verdict: Verdict) -> dict[str, Any]:
@@ -359,21 +402,33 @@ def _plays(game: str, seed: int) -> Plays:
 
 
 def run_size(config: StudyConfig, unit: Unit) -> dict[str, Any]:
-    """Test fair games in ways whose errors are known."""
+    """Test fair games in ways whose errors are known; counts rejections among some samples."""
     rng = np.random.default_rng(_seed(config, unit))
-    if unit.name == "best of 50":
-        table = _fair_holds(rng, 50 * 300).reshape(300, 50)
-        best = table[:, table.mean(axis=0).argmax()]
-        p = superior_ability(table, config.seed, draws=300).p
-        return {"t": bool(_t(best)[-1] > 1.645), "spa": p < 0.05, "e": e_process(best).value >= REJECT}
-    windows = 1000
-    bets = unit.name.startswith("fair sidebets")
-    returns = _fair_sidebets(rng, windows) if bets else _fair_holds(rng, windows)
+    if unit.name == BEST:
+        return _best_of_many(rng, config.seed)
+    draw = _fair_sidebets if unit.name.startswith("fair sidebets") else _fair_holds
+    peeks = unit.name.endswith("peeking")
+    found = [_tested(draw(rng, WINDOWS_OF_SIZES), peeks) for _ in range(SAMPLES)]
+    told = {name: sum(it[name] for it in found) for name in found[0]}
+    if not peeks:
+        told["t100"] = sum(bool(_t(draw(rng, 100))[-1] > ONE_SIDED) for _ in range(SAMPLES))
+    return told | {"samples": SAMPLES}
+
+
+def _tested(returns: Floats, peeks: bool) -> dict[str, bool]:
+    """Test one sample, at its end or after every window from some on."""
     values, e = _t(returns), e_process(returns)
-    if not unit.name.endswith("peeking"):
-        short = _t(_fair_holds(rng, 100))[-1] > 1.645
-        return {"t": bool(values[-1] > 1.645), "t100": bool(short), "e": e.value >= REJECT}
-    return {"t": bool((values[20:] > 1.645).any()), "e": e.crossed is not None}
+    if not peeks:
+        return {"t": bool(values[-1] > ONE_SIDED), "e": e.value >= REJECT}
+    return {"t": bool((values[FIRST_LOOK - 1 :] > ONE_SIDED).any()), "e": e.crossed is not None}
+
+
+def _best_of_many(rng: np.random.Generator, seed: int) -> dict[str, Any]:
+    """Take the best of players who each place fair sidebets in rounds of their own, and test it as if it were one."""
+    table = _fair_sidebets(rng, PLAYERS * WINDOWS_OF_SIZES).reshape(WINDOWS_OF_SIZES, PLAYERS)
+    best = table[:, table.mean(axis=0).argmax()]
+    p = superior_ability(table, seed, draws=DRAWS).p
+    return {"t": bool(_t(best)[-1] > ONE_SIDED), "spa": p < 0.05, "e": e_process(best).value >= REJECT}
 
 
 def _fair_holds(rng: np.random.Generator, count: int) -> Floats:
@@ -405,6 +460,7 @@ def _t(returns: Floats) -> Floats:
 PARTS: Mapping[str, Callable[[StudyConfig, Unit], dict[str, Any]]] = {
     "null": run_null,
     "edge": run_edge,
+    "ppo": run_trained,
     "leak": run_leak,
     "mutant": run_mutant,
     "honest": run_honest,
@@ -467,6 +523,8 @@ class Wanted:
     text: str
     low: float
     high: float
+    known: bool = False
+    """Measured before, elsewhere: as far as luck goes in these runs, another figure is the same."""
 
 
 @dataclass(frozen=True)
@@ -481,9 +539,10 @@ class Share:
 
     @property
     def met(self) -> bool:
-        """Tell whether it is as wanted; few runs meet whatever their interval does not rule out."""
-        low, high = (self.rate, self.rate) if self.runs >= ENOUGH else self.interval
-        return low <= self.wanted.high and high >= self.wanted.low
+        """Tell whether it is as wanted: known figures, and few runs, as far as the interval does not rule it out."""
+        exact = self.runs >= ENOUGH and not self.wanted.known
+        low, high = (self.rate, self.rate) if exact else self.interval
+        return self.runs > 0 and low <= self.wanted.high and high >= self.wanted.low
 
     @property
     def rate(self) -> float:
@@ -515,10 +574,14 @@ def summarise(done: Mapping[str, Mapping[str, Any]]) -> tuple[Share, ...]:
 
 def _shares(part: str, name: str, runs: list[Mapping[str, Any]]) -> list[Share]:
     if part == "size":
+        samples = sum(it.get("samples", 1) for it in runs)
         return [
-            Share(part, f"{name}: {TESTS[test]}", sum(it[test] for it in runs), len(runs), known)
+            Share(part, f"{name}: {TESTS[test]}", sum(it[test] for it in runs), samples, known)
             for test, known in KNOWN[name].items()
         ]
+    if part == "ppo" and any("needed" in it for it in runs):
+        followed = [it for it in runs if "roi" in it]
+        return [Share(part, name, sum(_hit(it) for it in followed), len(followed), WANTED["edge"])]
     return [Share(part, name, sum(_hit(it) for it in runs), len(runs), RARE if name == "clean" else WANTED[part])]
 
 
@@ -532,20 +595,35 @@ def _hit(told: Mapping[str, Any]) -> bool:
 RARE = Wanted("<= 5 %", 0.0, 0.05)
 WANTED: Mapping[str, Wanted] = {
     "null": RARE,
+    "ppo": RARE,
     "edge": Wanted(">= 90 %", 0.9, 1.0),
     "leak": Wanted(">= 95 %", 0.95, 1.0),
     "mutant": Wanted("100 %", 1.0, 1.0),
     "honest": RARE,
 }
 TESTS = {"t": "t-test", "t100": "t-test of 100", "e": "e-process", "spa": "SPA"}
+SKEWED = Wanted("7 to 11 %", 0.065, 0.115, known=True)
 KNOWN: Mapping[str, Mapping[str, Wanted]] = {
-    "one-tick holds": {"t": Wanted("about 7 %", 0.04, 0.1), "t100": Wanted("about 11 %", 0.06, 0.15), "e": RARE},
-    "one-tick holds, peeking": {"t": Wanted("37 to 43 %", 0.32, 0.48), "e": RARE},
-    "fair sidebets, peeking": {"t": Wanted("about 26 %", 0.21, 0.31), "e": RARE},
-    "best of 50": {
-        "t": Wanted("86 to 91 %", 0.82, 0.95),
-        "spa": Wanted("2 to 5 %", 0.0, 0.07),
+    "one-tick holds": {"t": SKEWED, "t100": SKEWED, "e": RARE},
+    "one-tick holds, peeking": {"t": Wanted("37 to 43 %", 0.365, 0.435, known=True), "e": RARE},
+    "fair sidebets, peeking": {"t": Wanted("about 26 %", 0.24, 0.28, known=True), "e": RARE},
+    BEST: {
+        "t": Wanted("86 to 91 %", 0.855, 0.915, known=True),
+        "spa": Wanted("2 to 5 %", 0.015, 0.055, known=True),
         "e": Wanted("any: chosen in hindsight", 0.0, 1.0),
     },
 }
-"""By game and test: what is known of it, with the luck of 400 runs around."""
+"""By game and test: what is known of it, in whole percents; "about" is two of them to each side."""
+
+
+def costs(done: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int, float]]:
+    """Give for each part how many runs it has and how many processor seconds they took, as far as they were noted."""
+    groups: dict[str, list[float]] = {}
+    for told in done.values():
+        groups.setdefault(told["part"], []).append(float(told.get("seconds", 0.0)))
+    return [(part, len(groups[part]), sum(groups[part])) for part in PARTS if part in groups]
+
+
+def commits(done: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Count the runs by the commit that did them."""
+    return dict(Counter(str(told.get("commit", "unknown")) for told in done.values()))
