@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from playproof.policies import BatchPlayer, load_checkpoint, load_policy
 from playproof.rewards import checks
 from playproof.testing import coin
 from playproof.train.callbacks import Boundary, Progress, Watch, diverged
+from playproof.train.learner import divergence, leaning
 from playproof.train.page import page
 from playproof.train.ppo import PPOConfig, Result, Table, build, fine_tuned, plan_preset, train_ppo, weights_of
 from playproof.train.run import Run, Tracking, find_checkpoint, read_config, read_log, read_result
@@ -46,6 +48,8 @@ CONFIG = PPOConfig(
     gae_lambda=0.9,
     entropy=0.01,
     entropy_schedule="linear",
+    entropy_least=0.0,
+    lean=0.0,
     stake=coin.RESERVED,
     hidden=(16, 16),
     evaluate_every=3,
@@ -209,10 +213,30 @@ def test_a_recurrent_policy_is_exported_as_it_acts() -> None:
         assert policy.act_batch(rows, None, None, memory).tolist() == actions.tolist()
 
 
+def test_where_money_says_little_it_ends_doing_nothing(tmp_path: Path) -> None:
+    hints = np.array([[side, 0, 0, 5, 1] for side in (1, -1)], np.float32)
+    chances = []
+    for lean in (0.0, 5.0):
+        config = replace(CONFIG, entropy=1.0, entropy_least=1.0, lean=lean, lean_share=0.5)
+        result = train_ppo(GAME, config, tmp_path / f"lean-{lean}")
+        chances.append(Table.lay(GAME, config).policy(result.weights).probabilities(hints)[0])
+    assert np.allclose(chances[0], 1 / 3, atol=0.15)  # entropy alone pulls to anything
+    assert (chances[1][:, 0] > 0.8).all()
+
+
+def test_a_leaning_policy_is_the_one_it_says() -> None:
+    masks = torch.tensor([[True, True, False, True, True], [True, False, True, True, False]])
+    first, second = leaning(masks, (3, 2), 2.0)
+    whole = math.exp(2.0)
+    assert torch.allclose(first.exp()[0], torch.tensor([whole / (whole + 1), 1 / (whole + 1), 0.0]))
+    assert torch.allclose(second.exp()[:, 0], torch.tensor([whole / (whole + 1), 1.0]))
+    assert torch.allclose(divergence([first, second], [first, second]), torch.zeros(2))
+
+
 def test_the_lean_update_is_that_of_sb3_contrib() -> None:
     from sb3_contrib import MaskablePPO
 
-    table = Table.lay(CRASH, small_crash(steps=512))
+    table = Table.lay(CRASH, small_crash(steps=512, lean=0.0))
     lean, env = build(table)
     lean.entropy_weight = None
     lean.learn(512)  # fills the buffer

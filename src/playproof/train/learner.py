@@ -1,11 +1,14 @@
 """Masked PPO as sb3-contrib has it, with a leaner loss: one log-softmax a head instead of distribution objects.
 
-Without an anchor the loss and the order of minibatches are those of sb3-contrib, and so are the
-weights, up to rounding (tests hold both together). What is added for fine-tuning a cloned policy:
+Without lean and anchor the loss and the order of minibatches are those of sb3-contrib, and so are the
+weights, up to rounding (tests hold both together). What is added:
 
-- warm-up: in the first rollouts only the critic learns, so that a critic that knows nothing yet
-  cannot push the actor about;
-- anchor: beta KL(cloned || policy) on the states of each minibatch, beta falling to 0, so that the
+- lean: in place of the entropy, which is the divergence from a policy that chooses anything, the divergence
+  from one that leans to the first choice of each head, by which nothing is done. Where money is mere noise a
+  policy then ends at doing nothing, and not wherever the noise took it;
+- warm-up, for fine-tuning a cloned policy: in the first rollouts only the critic learns, so that a
+  critic that knows nothing yet cannot push the actor about;
+- anchor, for the same: beta KL(cloned || policy) on the states of each minibatch, beta falling to 0, so that the
   policy leaves the clone only where money says so.
 
 Leaves out: running it (ppo).
@@ -13,7 +16,7 @@ Leaves out: running it (ppo).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,6 +104,13 @@ def divergence(reference: list[Tensor], chances: list[Tensor]) -> Tensor:
     )
 
 
+def leaning(masks: Tensor, heads: Sequence[int], lean: float) -> list[Tensor]:
+    """Give the log-chances of a policy whose first choice leads by `lean`, by head; masks are (n, all heads)."""
+    logits = torch.cat([lean * nn.functional.one_hot(torch.tensor(0), size) for size in heads])
+    parts = torch.split_with_sizes(torch.where(masks, logits, MASKED), list(heads), dim=1)
+    return [part.log_softmax(dim=1) for part in parts]
+
+
 class Learner(MaskablePPO):  # type: ignore[misc]
     """Masked PPO whose updates may warm up the critic and be anchored to a cloned policy."""
 
@@ -111,6 +121,8 @@ class Learner(MaskablePPO):  # type: ignore[misc]
     """beta by what is left of the training, from 1 to 0."""
     entropy_weight: Callable[[float], float] | None = None
     """The weight of entropy by what is left of the training; None: constant."""
+    lean: Callable[[float], float] | None = None
+    """By how much doing nothing leads, by what is left of the training; None or 0: entropy alone."""
 
     def train(self) -> None:
         """Update the policy on the gathered rollout."""
@@ -155,7 +167,11 @@ class Learner(MaskablePPO):  # type: ignore[misc]
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         policy_loss = -torch.min(advantages * ratio, advantages * ratio.clamp(1 - clip, 1 + clip)).mean()
         entropy = entropy_of(chances).mean()
-        loss = policy_loss - self.ent_coef * entropy + self.vf_coef * value_loss
+        lean = self.lean(self._current_progress_remaining) if self.lean is not None else 0.0
+        far = -entropy
+        if lean > 0:
+            far = divergence(chances, leaning(masks, self.policy.action_dist.action_dims, lean)).mean()
+        loss = policy_loss + self.ent_coef * far + self.vf_coef * value_loss
         told = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         told["approx_kl"] = ((ratio - 1) - log_ratio).mean()
         told["clip_fraction"] = ((ratio - 1).abs() > clip).float().mean()

@@ -86,6 +86,12 @@ class PPOConfig:
     clip: float = 0.2
     entropy: float = 0.015
     entropy_schedule: str = "quadratic"
+    entropy_least: float = 0.4
+    """Share of the entropy's weight that its schedule never goes below."""
+    lean: float = 5.0
+    """By how much doing nothing leads at last in the policy that entropy pulls to, in logits."""
+    lean_share: float = 0.5
+    """Share of the training by which that lead has risen from 0 to its whole."""
     value_weight: float = 0.5
     grad_norm: float = 0.5
     target_kl: float | None = None
@@ -154,6 +160,7 @@ def plan_preset(config: PPOConfig) -> PPOConfig:
         gae_lambda=0.95,
         entropy=0.01,
         entropy_schedule="constant",
+        lean=0.0,
         reward_scale=1.0,
         activation="tanh",
         masked=False,
@@ -475,8 +482,9 @@ def _masked(table: Table, env: Any) -> Any:
 
     config = table.config
     model = Learner(LeanPolicy, env, policy_kwargs=_shape(config), **_settings(config))
-    falls = SCHEDULES[config.entropy_schedule]
-    model.entropy_weight = lambda left: config.entropy * falls(left)
+    falls, least = SCHEDULES[config.entropy_schedule], config.entropy_least
+    model.entropy_weight = lambda left: config.entropy * (least + (1.0 - least) * falls(left))
+    model.lean = lambda left: config.lean * min(1.0, (1.0 - left) / config.lean_share)
     return model
 
 
