@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -239,3 +240,65 @@ def test_collected_windows_are_recorded_with_outcomes_and_scored(home: Path) -> 
     assert told["lowest"] <= told["mean"] <= told["highest"]
     again = collect(plan, "balanced", "loop-1-2")
     assert not set(again["windows"]) & set(done["windows"])
+
+
+MORTAL = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import tongues
+from playproof.cli.app import main
+from playproof.games.arena.presets import PRESETS
+from playproof.train.grpo_learner import Learner
+
+PRESETS["small"] = tongues.small_preset(Path({base!r}))
+whole, steps = Learner.step, 0
+
+def step(self, batch, told):
+    global steps
+    steps += 1
+    whole(self, batch, told)
+    if steps == 2:  # the second iteration has changed the weights, and nothing of it is saved
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if {mortal}:
+    Learner.step = step
+sys.exit(main(["arena", "loop", "--preset", "small", "--once", "--json"]))
+"""
+
+
+@pytest.mark.torture
+def test_kill_9_amid_real_training_ends_in_the_same_loop(tmp_path: Path) -> None:
+    """Teach, collect with a served model, train by GRPO, benchmark, decide: killed in GRPO, and undisturbed."""
+    from sqlalchemy import select
+
+    from playproof.store.tables import UsedWindow, connect
+    from playproof.train.language_model import load_language_model, weights_hash
+    from playproof.train.tiny import make_tiny
+    from tongues import saved, texts
+
+    base = saved(tmp_path / "base", make_tiny(texts(64), 1, width=128, layers=2))
+    ended = []
+    for name, mortals in (("calm", (False,)), ("killed", (True, False))):
+        for mortal in mortals:
+            program = MORTAL.format(tests=str(Path(__file__).parent), base=str(base), mortal=mortal)
+            told = subprocess.run(
+                [sys.executable, "-c", program],
+                env={**os.environ, "PLAYPROOF_HOME": str(tmp_path / name), "JUDGE_MODEL": "", "OMP_NUM_THREADS": "1"},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert told.returncode == (-signal.SIGKILL if mortal else 0), told.stderr[-2000:]
+        state = read_state(tmp_path / name / "runs" / "loop")
+        assert state is not None
+        (entry,) = state["history"]
+        trained = load_language_model(entry["candidate"])
+        engine = connect(home=tmp_path / name)
+        with engine.connect() as connection:
+            columns = (UsedWindow.window_id, UsedWindow.purpose, UsedWindow.iteration, UsedWindow.settled)
+            used = sorted(map(tuple, connection.execute(select(*columns))))
+        engine.dispose()
+        ended.append((entry["kept"], entry["gain"], trained.version, weights_hash(trained.model), used))
+    assert ended[0] == ended[1]
+    assert [it[2] for it in ended[0][-1] if it[1] == "train"] == [1] * 4 + [2] * 4 + [3] * 4

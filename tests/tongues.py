@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 
 from playproof.game import Game, load_game
 from playproof.game.forks import ForkTerms
+from playproof.games.arena.presets import Preset
 from playproof.store.tables import connect, upgrade
 from playproof.train.language_model import LanguageCard, LanguageModel, save_language_model
 from playproof.train.language_play import play, scripted_player
@@ -50,3 +51,16 @@ def tables(path: Path) -> Iterator[Engine]:
     upgrade(engine)
     yield engine
     engine.dispose()
+
+
+def small_preset(base: Path) -> Preset:
+    """Give a preset of a small model for the arena's loop, from being taught to the verdict."""
+    terms = {"world": "clear", "decisions": 1, "prompt": "brief"}
+    whole = {"options": OPTIONS, "rank": None}
+    taught = {"base": str(base), "player": "headline:0.67", "windows": 64, "holdout": 0, "epochs": 12, "batch": 8}
+    trained = {"iterations": 3, "windows": 4, "forks": 5, "learning_rate": 1e-3, "holdout": 4, "max_kl": 5.0}
+    return Preset(
+        {**terms, **whole, **taught, "learning_rate": 2e-3, "max_tokens": 20},
+        {**whole, **trained, "evaluate_every": 3},
+        {**terms, "max_tokens": 20, "agents": 2, "own_agents": 1, "windows": 1, "bench_windows": 6},
+    )
