@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import Engine
 from typer.testing import CliRunner
 
+from playproof.cli.naming import find_policy, game_of
 from playproof.cli.validate import app
 from playproof.errors import ConfigError, UnknownName
 from playproof.evaluate.rollout import rollout
@@ -267,6 +268,30 @@ def test_policies_are_found_or_refused() -> None:
     own = load_subject(GAME, "playproof.games.crash.optimum:BestDrift")
     assert own.name == "BestDrift"
     assert own.policy_hash == load_subject(GAME, "playproof.games.crash.optimum:BestDrift").policy_hash
+
+
+def test_a_baseline_of_several_games_wants_one_named(home: Path) -> None:
+    with pytest.raises(ConfigError, match="say which with --game"):
+        game_of(["wait"])
+    assert game_of(["wait"], "published").name == "crash"
+    assert game_of(["wait", "hold-40"]).name == "crash"
+    with pytest.raises(ConfigError, match="policies of one game"):
+        game_of(["momentum", "hold-40"])
+    with pytest.raises(UnknownName, match="hold-40"):
+        game_of(["nobody"])
+    assert find_policy("hold-40") == "hold-40"
+    assert find_policy("nobody") == "nobody"
+
+
+def test_a_run_is_found_by_its_name(home: Path) -> None:
+    run = home / "runs" / "first"
+    for step in ("000000000001", "000000000002"):
+        (run / "checkpoints" / step).mkdir(parents=True)
+        (run / "checkpoints" / step / "checkpoint.json").write_text("{}")
+    (run / "config.json").write_text("{}")
+    assert find_policy("first") == find_policy(str(run)) == str(run / "checkpoints" / "000000000002")
+    (run / "result.json").write_text('{"best": "checkpoints/000000000001"}')
+    assert find_policy("first") == str(run / "checkpoints" / "000000000001")
 
 
 def test_the_command_ends_with_2_when_a_gate_fails(home: Path) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from playproof.bench.report import Goal, Report, Result
+from playproof.cli.naming import game_of
 from playproof.cli.output import note
-from playproof.cli.validate import game_of
 from playproof.game import Game, first, lookup, resolve
 from playproof.store.tables import connect, ready
 from playproof.validate.examine import examine
@@ -38,7 +38,7 @@ LINEAR = 1.25
 
 def run() -> dict[str, Any]:
     """Write a report of 10,000 rounds and of fewer, and play some rounds by a plain loop."""
-    game = game_of(POLICY)
+    game = game_of([POLICY])
     report_seconds(game, 64, 9)  # compile and import
     fewer, _ = report_seconds(game, FEWER, 1)
     note(f"{FEWER:,} rounds: {fewer:.1f} s")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from playproof.cli.naming import choose_game, find_policy
 from playproof.cli.output import AsJson, emit, note
 from playproof.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from playproof.game import Game
     from playproof.validate.compare import Comparison
 
 app = typer.Typer()
@@ -28,7 +28,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A B",
-            help="Checkpoints' folders, baselines or module:attribute; the first is what the others are compared with.",
+            help="Checkpoints' folders, runs, baselines or module:attribute; the others are compared with the first.",
         ),
     ],
     *,
@@ -51,7 +51,6 @@ def compare(
     """
     from datetime import UTC, datetime
 
-    from playproof.game import load_game
     from playproof.home import home
     from playproof.store.tables import opened, ready
     from playproof.validate.compare import compare as weigh
@@ -60,28 +59,14 @@ def compare(
 
     if data and world:
         raise ConfigError("expected either --data or --world, found both")
-    found = load_game(game) if game else _game_of_all(policies)
+    policies = [find_policy(name) for name in policies]
+    found = choose_game(policies, game, data, world)
     subjects = [load_subject(found, name, stake=stake, sample=sample) for name in policies]
     plan = data_plan(found, data, split, rounds, seed) if data else world_plan(found, world, rounds, seed)
     with opened(home()) as engine:
         seen = weigh(found, subjects, plan, ready(engine), datetime.now(UTC), note)
     path = _write(seen, output)
     emit(seen.to_json() | {"page": str(path)}, as_json, lambda: shown(seen, path))
-
-
-def _game_of_all(policies: list[str]) -> Game:
-    """Find a game that all policies play: baselines of one name may come with several games."""
-    from playproof.cli.validate import game_of
-    from playproof.game import game_names, load_game
-    from playproof.policies.checkpoint import CARD
-
-    trained = [name for name in policies if (Path(name) / CARD).exists()]
-    if trained:
-        return game_of(trained[0])
-    plain = [name for name in policies if ":" not in name]
-    games = [it for it in map(load_game, game_names()) if it.lanes is not None]
-    fitting = [it for it in games if plain and all(name in it.baselines for name in plain)]
-    return fitting[0] if fitting else next(game_of(name) for name in policies)
 
 
 def _write(seen: Comparison, output: Path | None) -> Path:

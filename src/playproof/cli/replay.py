@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from playproof.cli.naming import find_policy, game_of
 from playproof.cli.output import AsJson, console, emit, note
 from playproof.errors import ConfigError, InputError
 
@@ -32,8 +33,8 @@ def replay(
         str | None,
         typer.Argument(
             metavar="EPISODE|POLICY",
-            help="A checkpoint's folder, a baseline or module:attribute; with --data a window, or nothing for all of"
-            " them; a trajectory's id, or a window that agents played.",
+            help="A checkpoint's folder, a run, a baseline or module:attribute; with --data a window, or nothing for"
+            " all of them; a trajectory's id, or a window that agents played.",
             show_default=False,
         ),
     ] = None,
@@ -73,7 +74,7 @@ def replay(
     elif trajectories := _trajectories(what):
         found = _from_trajectories(what, trajectories, game, show)
     else:
-        found = _from_world(what, asked, game, stake, sample)
+        found = _from_world(find_policy(what), asked, game, stake, sample)
     if terminal and not as_json:
         from playproof.validate.replay_terminal import run
 
@@ -92,22 +93,12 @@ def _from_world(what: str, asked: Any, game: str | None, stake: int | None, samp
     from playproof.validate.replay import replay_policy
     from playproof.validate.subject import load_subject
 
-    found = load_game(game) if game else _game_of(what, asked.source)
+    found = load_game(game) if game else game_of([what], asked.source or None)
     world = asked.source or first(found.worlds)
     lookup(found.worlds, world, "world")
     rounds = asked.rounds or max(1, found.validating.windows // SHARE)
     looking = replace(asked, source=world, name=f"world {world}", rounds=rounds)
     return replay_policy(found, load_subject(found, what, stake=stake, sample=sample), looking, note)
-
-
-def _game_of(what: str, world: str) -> Game:
-    """Find the game of a policy; where several have such a baseline, the one with this world."""
-    from playproof.cli.validate import game_of
-    from playproof.game import game_names, load_game
-
-    games = [it for it in map(load_game, game_names()) if it.lanes is not None and what in it.baselines]
-    fitting = [it for it in games if world in it.worlds]
-    return fitting[0] if world and fitting else game_of(what)
 
 
 def _from_data(what: str | None, data: str, split: str | None, asked: Any, stake: int | None, sample: bool) -> Replay:
@@ -126,6 +117,7 @@ def _from_data(what: str | None, data: str, split: str | None, asked: Any, stake
     windows: dict[str, str] = dataset.manifest["split"]
     if what is None or what in windows:
         return replay_dataset(game, dataset, split, what, asked.show)
+    what = find_policy(what)
     if not _is_policy(what, game):
         raise InputError(
             f"expected a policy, or a window of data set {data}, found {what!r}; its windows: "

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from playproof.cli.naming import POLICY, choose_game, find_policy
 from playproof.cli.output import AsJson, emit, note
-from playproof.errors import ConfigError, UnknownName
+from playproof.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from playproof.game import Game
     from playproof.validate.examine import Examination
 
 app = typer.Typer()
@@ -25,7 +25,7 @@ GATE_FAILED = 2
 
 @app.command()
 def validate(
-    policy: Annotated[str, typer.Argument(help="A checkpoint's folder, a baseline's name, or module:attribute.")],
+    policy: Annotated[str, typer.Argument(help=POLICY)],
     *,
     data: Annotated[str | None, typer.Option(help="A data set: its recorded windows are replayed.")] = None,
     split: Annotated[str, typer.Option(help="Which split of the data set.")] = "test",
@@ -48,7 +48,6 @@ def validate(
     """
     from datetime import UTC, datetime
 
-    from playproof.game import load_game
     from playproof.home import folder, home
     from playproof.store.tables import connect, ready
     from playproof.validate.examine import examine, reward_gates
@@ -56,11 +55,12 @@ def validate(
     from playproof.validate.report import write_report
     from playproof.validate.subject import load_subject
 
-    found = load_game(game) if game else game_of(policy)
-    subject = load_subject(found, policy, stake=stake, sample=sample)
-    plan = data_plan(found, data, split, rounds, seed) if data else world_plan(found, world, rounds, seed)
     if data and world:
         raise ConfigError("expected either --data or --world, found both")
+    policy = find_policy(policy)
+    found = choose_game([policy], game, data, world)
+    subject = load_subject(found, policy, stake=stake, sample=sample)
+    plan = data_plan(found, data, split, rounds, seed) if data else world_plan(found, world, rounds, seed)
     if withhold_ceiling:
         from dataclasses import replace
 
@@ -73,25 +73,6 @@ def validate(
     emit(told | {"report": str(path)}, as_json, lambda: shown(seen, path))
     if seen.verdict.failed:
         raise typer.Exit(GATE_FAILED)
-
-
-def game_of(policy: str) -> Game:
-    """Find the game of a policy: the one its card names, or the first that has such a baseline."""
-    from playproof.game import game_names, load_game
-    from playproof.policies.checkpoint import CARD, load_checkpoint
-
-    if (Path(policy) / CARD).exists():
-        return load_game(load_checkpoint(Path(policy)).card.game)
-    games = [load_game(name) for name in game_names()]
-    fitting = [it for it in games if it.lanes is not None and (policy in it.baselines or ":" in policy)]
-    if not fitting:
-        names = sorted({name for it in games if it.lanes is not None for name in it.baselines})
-        raise UnknownName("policy (a checkpoint's folder, module:attribute, or baseline)", policy, names)
-    if ":" in policy and len(fitting) > 1:
-        raise ConfigError(
-            f"expected --game for a policy of one's own, found none; games: {', '.join(it.name for it in fitting)}"
-        )
-    return fitting[0]
 
 
 def _told(name: str) -> None:

@@ -81,7 +81,7 @@ class StudyConfig:
     sizes: int = 400
     ppo: int = 10
     """Trainings in each world."""
-    ppo_steps: int = 600_000
+    ppo_steps: int = 2_000_000
     train: int = 200
     validation: int = 300
     test: int = 300

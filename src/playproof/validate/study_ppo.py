@@ -24,7 +24,7 @@ from playproof.validate.subject import Subject, from_checkpoint
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-EVALUATE_EVERY = 12
+EVALUATE_EVERY = 24
 """Updates between two checkpoints."""
 MOST = 20_000
 """Windows of a second report; a report that asks for more is not followed."""
