@@ -36,7 +36,7 @@ def ppo(
         list[str] | None,
         typer.Option(help="World, or world:share; given again it is a curriculum. Default: the game's first."),
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of all lanes together.")] = 4_000_000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of all lanes together.")] = 2_500_000,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 1,
     stake: Annotated[
         float | None, typer.Option(help="Money reserved for each window; default: what the game validates with.")
@@ -65,7 +65,7 @@ def ppo(
     report.html. Ctrl-C stops after the running update and saves; --resume goes on, to the same weights as an
     unbroken run. Three divergence alarms, reward rising while money does not, stop the training: exit code 2.
 
-    Example: playproof train ppo --game crash --world drift --name first --steps 4000000
+    Example: playproof train ppo --game crash --world drift --name first
     """
     from playproof.train.ppo import train_ppo
     from playproof.train.run import Tracking, find_checkpoint
