@@ -63,6 +63,26 @@ class TestDeflatedSharpe:
         )
         assert few > 0.95 > many
 
+    def test_what_luck_explains_is_a_bar_that_no_luck_passes_and_an_edge_does(self) -> None:
+        """The trials' variance is capped at what luck makes it: hardly any run without an edge, nearly all with one."""
+        rng, windows, tries = np.random.default_rng(4), 300, 26
+        losing = np.where(np.arange(tries) % 2, 0.5, 0.0)
+        passed = dict.fromkeys(("independent", "shared", "losing", "edge", "edge, published"), 0)
+        runs = 100
+        for _ in range(runs):
+            own = rng.normal(size=(windows, tries))
+            shared = math.sqrt(0.5) * rng.normal(size=(windows, 1)) + math.sqrt(0.5) * own
+            edge = own - losing + 0.35 * (np.arange(tries) == 0)
+            for name, table in (("independent", own), ("shared", shared), ("losing", own - losing), ("edge", edge)):
+                sharpes = table.mean(axis=0) / table.std(axis=0, ddof=1)
+                best = table[:, sharpes.argmax()]
+                passed[name] += deflated_sharpe(best, sharpes, 1 / (windows - 1)).probability >= 0.95
+                if name == "edge":
+                    passed["edge, published"] += deflated_sharpe(best, sharpes).probability >= 0.95
+        assert max(passed[name] for name in ("independent", "shared", "losing")) <= 0.05 * runs
+        assert passed["edge"] >= 0.9 * runs
+        assert passed["edge, published"] == 0, "the losers' badness would be taken for luck"
+
     def test_nothing_earned_is_no_skill(self) -> None:
         assert deflated_sharpe(np.zeros(10), np.zeros(5)).probability == 0
         with pytest.raises(InputError, match="at least one trial"):
