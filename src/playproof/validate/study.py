@@ -139,17 +139,17 @@ class Task:
 
 
 def units(config: StudyConfig) -> list[Unit]:
-    """List all runs, the parts interleaved so that a part of a study says something of every part."""
+    """List all runs, part by part, the dearest part last."""
     studying = find_studying(load_game(config.game))
     wrong, right = studying.rewards()
     groups = [
         *(("null", world, config.nulls) for world in (*studying.nulls, RANDOM)),
         *(("edge", world, config.edges) for world in studying.edges),
-        *(("ppo", world, config.ppo) for world in (*studying.nulls, *studying.edges)),
         *(("leak", leak, config.leaks) for leak in LEAKS),
         *(("mutant", name, 1) for name in wrong),
         *(("honest", name, config.rewards) for name in right),
         *(("size", name, config.sizes) for name in SIZES),
+        *(("ppo", world, config.ppo) for world in (*studying.nulls, *studying.edges)),
     ]
     return [Unit(part, name, number) for part, name, count in groups for number in range(count)]
 
