@@ -14,9 +14,15 @@ from playproof.episodes import segment_session
 from playproof.events import Event
 from playproof.game import Frame, Game, load_game, resolve
 from playproof.game.laid import Ask, Batch, Laid, lay
+from playproof.games.crash import columns as c
 from playproof.games.crash.actions import ADJUSTMENTS, PERCENTAGES
+from playproof.games.crash.env import CrashEnv
+from playproof.games.crash.features import RECORDED
+from playproof.games.crash.kernel import F_ADVANCED
+from playproof.games.crash.lanes import make_tape
 from playproof.games.crash.protocol import Phase
 from playproof.games.crash.sample import Recording, Script, record
+from playproof.money import UNIT
 from playproof.store import EventLog
 from playproof.store.parts import schema, to_events
 
@@ -24,6 +30,15 @@ ACTIONS = ("BUY", "SELL", "SIDEBET")
 BOLD = tuple(button for button in ADJUSTMENTS if button not in ("INC_1", "MAX"))
 CAREFUL = ("CLEAR", "HALF", "INC_001")
 """Adjustments that leave a player money for a hundred rounds."""
+SITE = (
+    *("connected_players", "rugpool_amount", "rugpool_threshold", "instarug_count", "rugpool_ratio"),
+    *("average_multiplier", "count_2x", "count_10x", "count_50x", "count_100x", "highest_today"),
+)
+ANSWERS = ("trade_id_hash", "client_timestamp", "latency_ms")
+"""What only a recording knows of an execution."""
+PLAYED = [place for place, name in enumerate(RECORDED) if name not in (*SITE, *ANSWERS, "cooldown_timer_ms")]
+"""What prices and actions decide. The timer runs down in a recorded presale and stands still in the environment's."""
+BET = RECORDED.index("bet_amount")
 
 
 @cache
@@ -112,6 +127,69 @@ def _table(events: Sequence[Event]) -> pa.Table:
     return pa.table(columns)
 
 
+def prices_of(events: Iterable[Event]) -> dict[str, list[float]]:
+    """Give the prices of each round as they were recorded, from tick 0 to the rug."""
+    prices: dict[str, list[float]] = {}
+    for event in events:
+        if event.event_name == c.TICK and event.columns["game_phase"] >= Phase.ACTIVE:  # type: ignore[operator]
+            prices.setdefault(str(event.window_id), []).append(float(event.columns["price"]))  # type: ignore[arg-type]
+    return prices
+
+
+def compare_with_environment(
+    prices: Mapping[str, Sequence[float]],
+    lengths: Sequence[int],
+    observations: Any,
+    actions: Any,
+    substeps: Any,
+    money: Sequence[Any],
+    paid: Any,
+) -> int:
+    """Play the actions of built rounds in an environment with their prices: the same bits throughout.
+
+    `observations` has a row for each step and one after an episode's last; `money` is cash, equity and perhaps the
+    open sidebet before each step. Gives how many steps were no wait.
+    """
+    env = CrashEnv(
+        tape=make_tape(list(prices.values()), game_ids=list(prices)),
+        rounds=len(lengths),
+        clock="press",
+        actions="buttons-share",
+        observation="recorded",
+        balance=int(money[0][0]),
+        first_bet=round(float(observations[0][BET]) * UNIT),
+    )
+    seen, info = env.reset(seed=0)
+    row = step = acted = 0
+    for length in lengths:
+        for number in range(length):
+            action = tuple(int(it) for it in actions[step])
+            assert unequal(observations[row], seen) == []
+            held = [info[name] for name in ("cash", "equity", "sidebet_stake")]
+            assert [int(of[step]) for of in money] == held[: len(money)]
+            seen, reward, over, cut, info = env.step(action)
+            advances = number == length - 1 or substeps[step + 1] == 0
+            if advances and not info["flags"] & F_ADVANCED:
+                seen, later, over, cut, info = env.step((0, 0, 0))
+                assert reward == 0.0
+                reward = later
+            assert bool(info["flags"] & F_ADVANCED) == advances
+            assert reward == paid[step]
+            acted += any(action)
+            row, step = row + 1, step + 1
+        assert unequal(observations[row], seen) == []
+        assert over or cut or info["phase"] == Phase.RUGGED
+        if not (over or cut):
+            seen, _, _, _, info = env.step((0, 0, 0))
+        row += 1
+    assert cut
+    return acted
+
+
+def unequal(row: Any, seen: Any) -> list[str]:
+    return [RECORDED[at] for at in PLAYED if row[at].tobytes() != seen[at].tobytes()]
+
+
 def both_ways(events: Sequence[Event], ask: Ask) -> tuple[Laid, Laid]:
     """Lay a session out event by event, and at once."""
     made = segment_session(crash(), events, ask)
@@ -122,7 +200,7 @@ def both_ways(events: Sequence[Event], ask: Ask) -> tuple[Laid, Laid]:
 def unlike(one: Laid, other: Laid) -> list[str]:
     """Name everything in which two layouts differ, to the last bit."""
     names = ("observations", "missing", "actions", "substeps", "effects", "age_ticks", "age_us")
-    found = [name for name in names if not same(getattr(one, name), getattr(other, name))]
+    found = [name for name in names if not same(np.asarray(getattr(one, name)), np.asarray(getattr(other, name)))]
     found += [name for name in ("entries", "left_out", "features") if getattr(one, name) != getattr(other, name)]
     for what in ("standings", "labels"):
         ours, theirs = getattr(one, what), getattr(other, what)

@@ -16,10 +16,7 @@ from playproof.events import Event
 from playproof.game.laid import NEVER, Ask
 from playproof.games.crash import columns as c
 from playproof.games.crash.actions import BETS, MAIN, SHARES
-from playproof.games.crash.env import CrashEnv
 from playproof.games.crash.features import RECORDED
-from playproof.games.crash.kernel import F_ADVANCED
-from playproof.games.crash.lanes import make_tape
 from playproof.games.crash.live import FillEntry, OrderEntry
 from playproof.games.crash.protocol import Phase
 from playproof.games.crash.recorded import BEGAN_LATE, LOST_TICKS, NO_RUG
@@ -28,14 +25,6 @@ from playproof.money import UNIT, to_units
 
 ASK = Ask("recorded", "buttons-share")
 PARITY_ROUNDS = 100
-SITE = (
-    *("connected_players", "rugpool_amount", "rugpool_threshold", "instarug_count", "rugpool_ratio"),
-    *("average_multiplier", "count_2x", "count_10x", "count_50x", "count_100x", "highest_today"),
-)
-ANSWERS = ("trade_id_hash", "client_timestamp", "latency_ms")
-"""What only a recording knows of an execution."""
-PLAYED = [place for place, name in enumerate(RECORDED) if name not in (*SITE, *ANSWERS, "cooldown_timer_ms")]
-"""What prices and actions decide. The timer runs down in a recorded presale and stands still in the environment's."""
 
 
 def episodes(events: Any, ask: Ask = ASK) -> Any:
@@ -296,7 +285,7 @@ def test_a_tick_that_does_not_tell_its_timer_lacks_that_alone() -> None:
     whole, timer = r.both_ways(told, ASK)[1], RECORDED.index("cooldown_timer_ms")
     others = [place for place in range(len(RECORDED)) if place != timer]
     assert fast.observations[others].tobytes() == whole.observations[others].tobytes()
-    assert fast.missing[others].tobytes() == whole.missing[others].tobytes()
+    assert [fast.missing[it].tobytes() for it in others] == [whole.missing[it].tobytes() for it in others]
     assert not whole.missing[timer].any()
     silent = fast.missing[timer]
     assert silent.any()
@@ -323,44 +312,10 @@ def test_built_rounds_are_the_environments_bit_for_bit() -> None:
     """A hundred rounds at a table, recorded and laid out: observations, actions, money and rewards of CrashEnv."""
     _, events = r.played(23, PARITY_ROUNDS, 0.05, adjustments=r.CAREFUL)
     made = r.batch().lay(r.to_tables(events), ASK)
-    prices: dict[str, list[float]] = {}
-    for event in events:
-        if event.event_name == c.TICK and event.columns["game_phase"] >= Phase.ACTIVE:
-            prices.setdefault(str(event.window_id), []).append(float(event.columns["price"]))  # type: ignore[arg-type]
-    env = CrashEnv(
-        tape=make_tape(list(prices.values()), game_ids=list(prices)),
-        rounds=PARITY_ROUNDS,
-        clock="press",
-        actions="buttons-share",
-        observation="recorded",
-    )
-    seen, info = env.reset(seed=0)
     paid = total(pay(r.crash(), made, r.crash().rewards["minimal"]), len(made.substeps))
-    row = step = acted = 0
-    for entry in made.entries:
-        for number in range(entry.steps):
-            action = tuple(made.actions[:, step].tolist())
-            assert unequal(made.observations[:, row], seen) == []
-            assert (made.standings["cash"][row], made.standings["equity"][row]) == (info["cash"], info["equity"])
-            assert made.standings["sidebet_stake"][row] == info["sidebet_stake"]
-            seen, reward, over, cut, info = env.step(action)
-            advances = number == entry.steps - 1 or made.substeps[step + 1] == 0
-            if advances and not info["flags"] & F_ADVANCED:
-                seen, later, over, cut, info = env.step((0, 0, 0))
-                assert reward == 0.0
-                reward = later
-            assert bool(info["flags"] & F_ADVANCED) == advances
-            assert reward == paid[step]
-            acted += any(action)
-            row, step = row + 1, step + 1
-        assert unequal(made.observations[:, row], seen) == []
-        assert over or cut or info["phase"] == Phase.RUGGED
-        if not (over or cut):
-            seen, _, _, _, info = env.step((0, 0, 0))
-        row += 1
-    assert (len(made.entries), cut) == (PARITY_ROUNDS, True)
-    assert acted > 1000
-
-
-def unequal(row: Any, seen: Any) -> list[str]:
-    return [RECORDED[at] for at in PLAYED if row[at].tobytes() != seen[at].tobytes()]
+    money = [made.before(name) for name in ("cash", "equity", "sidebet_stake")]
+    lengths = [entry.steps for entry in made.entries]
+    acted = r.compare_with_environment(
+        r.prices_of(events), lengths, made.observations.T, made.actions.T, made.substeps, money, paid
+    )
+    assert (len(lengths), acted > 1000) == (PARITY_ROUNDS, True)

@@ -79,9 +79,9 @@ def _extended(table: pa.Table, last: int) -> pa.Table:
 
 def shown(laid: Laid, steps: int) -> tuple[bytes, ...]:
     """Give what the first steps show: what was seen, how old it is, the money, and all choices but the last."""
-    rows = np.flatnonzero(~laid.is_final())[:steps]
+    rows = np.flatnonzero(~laid.is_final)[:steps]
     money = (laid.standings[name][rows].astype(np.float64) for name in ("cash", "equity", "sidebet_stake"))
-    seen = (laid.observations[:, rows], laid.missing[:, rows], *money)
+    seen = (laid.observations[:, rows], np.array(laid.missing)[:, rows], *money)
     ages = (laid.age_ticks[:steps], laid.age_us[:steps], laid.substeps[:steps])
     return tuple(np.ascontiguousarray(it).tobytes() for it in (*seen, *ages, laid.actions[:, : max(0, steps - 1)]))
 
@@ -136,7 +136,7 @@ def test_streaming_is_the_batch_over_simulated_rounds() -> None:
     tables = r.dealt("stream", 77, SIMULATED)
     made = r.batch().lay(tables, Ask("recorded", "buttons"))
     view, decides = View(r.crash(), "recorded"), resolve(r.crash().decides)
-    rows = np.flatnonzero(~made.is_final())
+    rows, missing = np.flatnonzero(~made.is_final), np.array(made.missing)
     at = 0
     for event in r.dealt_events(tables):
         view.apply(event)
@@ -144,6 +144,6 @@ def test_streaming_is_the_batch_over_simulated_rounds() -> None:
             if at % 7 == 0:  # every event is taken, and every seventh looked at
                 row, mask = view.look()
                 assert np.asarray(row).tobytes() == made.observations[:, rows[at]].tobytes()
-                assert np.asarray(mask).tobytes() == made.missing[:, rows[at]].tobytes()
+                assert np.asarray(mask).tobytes() == missing[:, rows[at]].tobytes()
             at += 1
     assert (at, len(made.entries)) == (len(rows), SIMULATED)

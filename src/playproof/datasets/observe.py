@@ -66,7 +66,7 @@ def _observations(laid: Laid) -> dict[str, Column]:
     return (
         {name: laid.observations[place] for place, name in enumerate(laid.features)}
         | {f"{name}__missing": laid.missing[place] for place, name in enumerate(laid.features)}
-        | {"final": laid.is_final()}
+        | {"final": laid.is_final}
     )
 
 

@@ -48,11 +48,15 @@ def varint(value: int) -> bytes:
     """Give a number in groups of seven bits, the lowest first."""
     if value < 1 << 7:
         return bytes((value,))
-    if value < 1 << 14:
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80)) + varint(value >> 14)
+    out = bytearray()
+    while value >= 1 << 7:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
+@lru_cache(maxsize=1 << 16)
 def whole(value: int) -> bytes:
     """Give a whole number as Thrift does, its sign in the lowest bit."""
     return varint(value << 1 if value >= 0 else (-value << 1) - 1)
@@ -151,6 +155,7 @@ class Chunk:
             self._add(DATA_PAGE, self.rows, len(runs).to_bytes(4, "little") + runs)
         else:
             self._code(column)
+        self._sizes = b"".join([_LONG + whole(value) for value in (self.rows, self.raw, self.stored)])
 
     def _code(self, column: Coded) -> None:
         """Write the values of runs into a dictionary, and the runs as places in it."""
@@ -170,8 +175,8 @@ class Chunk:
 
     def describe(self, name: str, at: int) -> bytes:
         """Say where the column stands: at this place of the file."""
-        sizes = b"".join([_LONG + whole(value) for value in (self.rows, self.raw, self.stored)])
-        told = _about(name, self.kind, self.encoding, self.codec) + sizes + _NEXT_LONG + whole(at + self.dictionary)
+        told = _about(name, self.kind, self.encoding, self.codec) + self._sizes
+        told += _NEXT_LONG + whole(at + self.dictionary)
         if self.dictionary:
             told += _NEXT_LONG + whole(at)
         return _NEXT_LONG + whole(at) + _FIELD_STRUCT + told + b"\0\0"

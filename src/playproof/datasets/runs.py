@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Coded:
     @property
     def kind(self) -> str:
         """Name the type of its values."""
-        return self.values.dtype.name if isinstance(self.values, np.ndarray) else "text"
+        return _name(self.values.dtype) if isinstance(self.values, np.ndarray) else "text"
 
     @property
     def is_text(self) -> bool:
@@ -74,6 +75,12 @@ class Coded:
         low = int(np.searchsorted(self.starts, first, "right")) - 1
         high = int(np.searchsorted(self.starts, last, "left"))
         return Coded(self.values[low:high], last - first, np.maximum(self.starts[low:high] - first, 0))
+
+
+@lru_cache(maxsize=64)
+def _name(dtype: np.dtype[Any]) -> str:
+    """Give a type's name, which numpy puts together anew each time."""
+    return dtype.name
 
 
 @compiled

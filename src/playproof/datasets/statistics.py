@@ -41,22 +41,28 @@ def summarize(table: Mapping[str, Coded], features: Sequence[str], chosen: Rows 
     rows = ~expand(table["final"])
     if chosen is not None:
         rows &= chosen
-    before = np.concatenate([[0], np.cumsum(rows)])
+    weights = rows.astype(np.float64)
+    before = np.concatenate([[0.0], np.cumsum(weights)])
     columns = np.zeros((5, len(features)))
     if count := int(before[-1]):
         for place, name in enumerate(features):
-            columns[4, place] = _known(table[f"{name}__missing"], before)[0] * count
-            columns[:4, place] = _known(table[name], before)
+            columns[4, place] = _known(table[f"{name}__missing"], weights, before)[0] * count
+            columns[:4, place] = _known(table[name], weights, before)
     return Summary(count, *columns)
 
 
-def _known(column: Coded, before: NDArray[np.int64]) -> Array:
-    """Give mean, sum of squared differences from it, least and most; `before` counts the chosen rows before each."""
+def _known(column: Coded, weights: Array, before: Array) -> Array:
+    """Give mean, sum of squared differences from it, least and most.
+
+    `weights` is 1 for the chosen rows and 0 for others, and `before` counts those chosen before each row.
+    """
     values, out = np.asarray(column.values), np.zeros(4)
-    if column.starts is not None and len(values) == 1:
+    if column.starts is None:
+        sum_up(values, weights, out)
+    elif len(values) == 1:
         out[[0, 2, 3]] = values[0]
-        return out
-    sum_up(values, _weights(column, before), out)
+    else:
+        sum_up(values, np.diff(before[np.append(column.starts, column.rows)]), out)
     return out
 
 
@@ -65,19 +71,12 @@ def expand(column: Coded) -> Any:
     return np.asarray(column.values) if column.starts is None else np.repeat(column.values, column.lengths)
 
 
-def _weights(column: Coded, before: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give how many chosen rows each value of a column stands for; `before` counts those before each row."""
-    counted: NDArray[np.int64] = before if column.starts is None else before[np.append(column.starts, column.rows)]
-    return counted[1:] - counted[:-1]
-
-
 @compiler(__file__, ("statistics",))
 def sum_up(values: Any, weights: Any, out: Any) -> None:
     """Write mean, sum of squared differences from it, least and most of values that stand for so many rows each."""
-    count, total = 0, 0.0
-    least, most = np.inf, -np.inf
+    count, total, least, most = 0.0, 0.0, np.inf, -np.inf
     for i in range(len(values)):
-        if weights[i] > 0:
+        if weights[i] > 0.0:
             value = np.float64(values[i])
             count += weights[i]
             total += weights[i] * value

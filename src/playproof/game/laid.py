@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class Laid:
     features: tuple[str, ...]
     entries: tuple[Entry, ...]
     observations: NDArray[np.float32]  # (features, rows)
-    missing: NDArray[np.bool_]  # (features, rows)
+    missing: tuple[NDArray[np.bool_], ...]  # each (rows,), for every feature
     standings: Mapping[str, NDArray[Any]]  # each (rows,): cash, equity, opened, then the ledger's further facts
     actions: NDArray[np.int16]  # (heads, steps)
     substeps: NDArray[np.int16]  # (steps,)
@@ -80,7 +81,8 @@ class Laid:
         rows = steps + len(self.entries)
         for found, what, expected in (
             (self.observations.shape, "observations", (len(self.features), rows)),
-            (self.missing.shape, "masks", (len(self.features), rows)),
+            ({column.shape for column in self.missing}, "masks", {(rows,)}),
+            (len(self.missing), "masks", len(self.features)),
             (self.actions.shape[1:], "actions", (steps,)),
             (self.substeps.shape, "substeps", (steps,)),
             (self.effects.shape, "effects", (steps,)),
@@ -88,7 +90,7 @@ class Laid:
             if found != expected:
                 raise ContractError(f"expected {what} of shape {expected}, found {found}")
 
-    @property
+    @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """Give the number of steps of each episode."""
         return np.array([entry.steps for entry in self.entries], np.int64)
@@ -98,21 +100,36 @@ class Laid:
         """Give the number of rows."""
         return int(self.observations.shape[1])
 
+    @cached_property
     def is_final(self) -> NDArray[np.bool_]:
         """Tell which rows stand after the last step of their episode."""
         final = np.zeros(self.rows, np.bool_)
         final[np.cumsum(self.lengths + 1) - 1] = True
         return final
 
+    @cached_property
+    def _is_before(self) -> NDArray[np.bool_]:
+        return ~self.is_final
+
+    @cached_property
+    def _is_after(self) -> NDArray[np.bool_]:
+        after = np.ones(self.rows, np.bool_)
+        after[np.cumsum(self.lengths + 1) - self.lengths - 1] = False
+        return after
+
     def before(self, name: str) -> NDArray[Any]:
         """Give what stood before each step."""
-        return self.standings[name][~self.is_final()]
+        return self._among(self.standings[name], "before")
 
     def after(self, name: str) -> NDArray[Any]:
         """Give what stood after each step."""
-        first = np.zeros(self.rows, np.bool_)
-        first[np.cumsum(self.lengths + 1) - self.lengths - 1] = True
-        return self.standings[name][~first]
+        return self._among(self.standings[name], "after")
+
+    def _among(self, column: NDArray[Any], side: str) -> NDArray[Any]:
+        """Give a column's values on one side of the steps; one value for all rows stays that."""
+        if column.strides == (0,):
+            return column[: len(self.substeps)]
+        return column[self._is_before if side == "before" else self._is_after]
 
     def steps(self) -> Iterator[tuple[Entry, tuple[Step, ...]]]:
         """Give each episode's steps as records, for what takes no columns."""
@@ -188,7 +205,7 @@ def lay(game: Game, session_id: str, episodes: Sequence[Episode], left_out: Sequ
         features=kind.features,
         entries=tuple(map(_entry, episodes)),
         observations=_columns([row for it in episodes for row in it.observations], len(kind.features), np.float32),
-        missing=_columns([mask for it in episodes for mask in it.missing], len(kind.features), np.bool_),
+        missing=tuple(_columns([mask for it in episodes for mask in it.missing], len(kind.features), np.bool_)),
         standings={name: np.array(of) for name, of in _money(standings).items()},
         actions=_columns([step.action for step in steps], heads, np.int16),
         substeps=np.array([step.substep for step in steps], np.int16),

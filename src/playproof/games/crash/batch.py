@@ -8,7 +8,7 @@ Leaves out: reading parts (datasets), the features (fold) and the roundings (ker
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import InputError
 from playproof.game import Reward
-from playproof.game.laid import Ask, Batch, Entry, Laid, LeftOut
+from playproof.game.laid import NEVER, Ask, Batch, Entry, Laid, LeftOut
 from playproof.game.rewarding import Composed
 from playproof.games.crash import columns as c
 from playproof.games.crash import features, known
@@ -41,6 +41,7 @@ from playproof.games.crash.actions import (
 from playproof.games.crash.batch_deal import deal_session
 from playproof.games.crash.batch_peers import PEERS
 from playproof.games.crash.batch_walk import (
+    BLOCK,
     D_ACK,
     D_NONE,
     D_ORDER,
@@ -150,12 +151,11 @@ class Columns:
         if len(column.dictionary) == 1 and self.is_full(name):
             return np.zeros(self.rows, np.int64), column.dictionary.to_pylist()
         places = indices.to_numpy(zero_copy_only=False)
-        there = np.zeros(len(column.dictionary) + 1, np.bool_)
-        there[places] = True
-        used = np.flatnonzero(there[:-1])
-        renumbered = np.full(len(there), -1, np.int64)
-        renumbered[used] = np.arange(len(used))
-        return renumbered[places], column.dictionary.take(pa.array(used)).to_pylist()
+        starts = np.concatenate(([0], np.flatnonzero(places[1:] != places[:-1]) + 1))
+        used, numbers = np.unique(places[starts], return_inverse=True)
+        absent = int(used[0] < 0)
+        texts = column.dictionary.take(pa.array(used[absent:])).to_pylist()
+        return np.repeat(numbers - absent, np.diff(starts, append=self.rows)), texts
 
     def mapped(self, name: str, table: Mapping[str, int], missing: int = 0) -> Array:
         """Give a text column as the numbers of a table, `missing` for other texts and where there is none."""
@@ -415,16 +415,16 @@ class Walked:
         width = len(features.OBSERVATIONS[ask.observation].features)
         heads = len(ACTIONS[ask.actions].heads)
         self.out = np.empty((width, rows), np.float32)
-        self.missing = np.empty((width, rows), np.bool_)
-        self.known = np.zeros(rows, np.int64)
-        self.ints = np.zeros((len(INT_FACTS), rows), np.int64)
-        self.floats = np.zeros((len(FLOAT_FACTS), rows), np.float64)
-        self.actions = np.zeros((heads, steps), np.int16)
-        self.substeps = np.zeros(steps, np.int16)
-        self.effects = np.zeros(steps, np.bool_)
-        self.age_ticks = np.zeros(steps, np.int32)
-        self.age_us = np.zeros(steps, np.int64)
-        self.labels = np.zeros(steps, np.float64)
+        self.missing = np.empty((0 if ask.observation in LIGHT else width, rows), np.bool_)
+        self.known = np.empty(rows, np.int64)
+        self.ints = np.empty((len(INT_FACTS), rows), np.int64)
+        self.floats = np.empty((len(FLOAT_FACTS), rows), np.float64)
+        self.actions = np.empty((heads, steps), np.int16)
+        self.substeps = np.empty(steps, np.int16)
+        self.effects = np.empty(steps, np.bool_)
+        self.age_ticks = np.empty(steps, np.int32)
+        self.age_us = np.empty(steps, np.int64)
+        self.labels = np.empty(steps, np.float64)
         self.windows = np.zeros(count, WINDOW)
         self.windows["rug_tick"] = np.where(whole.is_whole, whole.rug_tick, -1)
         self.windows["include"] = whole.is_whole | ask.include_incomplete
@@ -497,12 +497,10 @@ class Walked:
             (self.out.T, self.missing.T, self.ints, self.floats, self.known),
             (self.actions.T, self.substeps, self.effects, self.age_ticks, self.age_us, self.labels),
             self.order,
+            np.empty((len(self.out), BLOCK), np.float32).T,
+            np.zeros(1, known.ROW),
         )
         self.walked = walked[0]
-        if ask.observation in LIGHT:
-            rows = int(self.walked["row"])
-            needs, fills = features.NEEDS[ask.observation], features.FILLS[ask.observation]
-            fill_unknown(self.known[:rows], np.array(needs), np.array(fills, np.float32), self.out, self.missing)
 
     def _seat(self) -> tuple[Array, Array]:
         """Give the player's money as he was first heard of."""
@@ -530,16 +528,40 @@ class Walked:
             features=features.OBSERVATIONS[self.ask.observation].features,
             entries=tuple(self._entries(kept)),
             observations=self.out[:, :rows],
-            missing=self.missing[:, :rows],
+            missing=tuple(self._missing(rows)),
             standings=facts,
-            actions=self.actions[:, :steps],
-            substeps=self.substeps[:steps],
-            effects=self.effects[:steps],
-            age_ticks=self.age_ticks[:steps],
-            age_us=self.age_us[:steps],
+            actions=self._choices(self.actions, 0, steps),
+            substeps=self._choices(self.substeps, 0, steps),
+            effects=self._choices(self.effects, 0, steps),
+            age_ticks=self._choices(self.age_ticks, NEVER, steps),
+            age_us=self._choices(self.age_us, NEVER, steps),
             labels={"rug_within_40": self.labels[:steps]},
             left_out=tuple(map(self._left_out, opened[reasons != 0].tolist())),
         )
+
+    def _missing(self, rows: int) -> Iterator[Array]:
+        """Tell for each feature the rows in which it is unknown; its fill value is written there (`known.look`)."""
+        if self.ask.observation not in LIGHT:
+            yield from self.missing[:, :rows]
+            return
+        bits = self.known[:rows]
+        always, ever = np.bitwise_and.reduce(bits), np.bitwise_or.reduce(bits)
+        needs, fills = features.NEEDS[self.ask.observation], features.FILLS[self.ask.observation]
+        for place, (need, fill) in enumerate(zip(needs, fills, strict=True)):
+            if need & ~ever or not need & ~always:
+                yield np.broadcast_to(np.bool_(need & ~ever), rows)
+                if need & ~ever:
+                    self.out[place, :rows] = fill
+            else:
+                missing = np.empty(rows, np.bool_)
+                fill_unknown(bits, need, np.float32(fill), self.out[place], missing)
+                yield missing
+
+    def _choices(self, column: Array, waiting: int, steps: int) -> Array:
+        """Give what is known of a player's choices; a spectator only waits."""
+        if self.session.player_id is not None:
+            return column[..., :steps]
+        return np.broadcast_to(column.dtype.type(waiting), (*column.shape[:-1], steps))
 
     def _fact(self, place: int, rows: int) -> Array:
         """Give a fact of the ledger; a spectator's never changes, but for tick and phase."""
@@ -591,12 +613,7 @@ def pay(laid: Laid, reward: Reward) -> dict[str, Array] | None:
     if not isinstance(reward, Composed):
         return None
     lengths = laid.lengths
-    final = laid.is_final()
-    first = np.zeros(laid.rows, np.bool_)
-    first[np.cumsum(lengths + 1) - lengths - 1] = True
-
-    before = _Side(laid, ~final)
-    after = _Side(laid, ~first)
+    before, after = _Side(laid.before), _Side(laid.after)
     ended = np.zeros(len(laid.substeps), np.bool_)
     ended[np.cumsum(lengths) - 1] = [entry.end == "terminated" for entry in laid.entries]
     more = {
@@ -613,11 +630,11 @@ def pay(laid: Laid, reward: Reward) -> dict[str, Array] | None:
 class _Side(dict[str, Array]):
     """What stood before, or after, each step; read when asked for."""
 
-    def __init__(self, laid: Laid, chosen: Array) -> None:
-        self._laid, self._chosen = laid, chosen
+    def __init__(self, read: Callable[[str], Array]) -> None:
+        self._read = read
 
     def __missing__(self, name: str) -> Array:
-        self[name] = found = self._laid.standings[name][self._chosen]
+        self[name] = found = self._read(name)
         return found
 
 

@@ -22,6 +22,7 @@ from playproof.money import UNIT
 SOURCES = (*history.SOURCES, "actions", "batch_walk", "known")
 compiled = compiler(__file__, SOURCES)
 inlined = compiler(__file__, SOURCES, inline=True)
+uncounted = compiler(__file__, SOURCES, counted=False)
 
 BLOCK = 64
 """Rows that are written side by side before they go to their columns: 37 streams at once are slow."""
@@ -331,18 +332,14 @@ def show(
 
 
 @compiled
-def fill_unknown(bits: Array, needs: Array, fills: Array, out: Array, missing: Array) -> None:
-    """Mark, feature by feature, the rows in which it is unknown, and write its fill value there (`known.look`)."""
-    rows = len(bits)
-    for f in range(len(needs)):
-        need, fill = needs[f], fills[f]
-        for i in range(rows):
-            missing[f, i] = (need & ~bits[i]) != 0
-        for i in range(rows):
-            out[f, i] = fill if missing[f, i] else out[f, i]
+def fill_unknown(bits: Array, need: int, fill: np.float32, out: Array, missing: Array) -> None:
+    """Mark the rows in which a feature is unknown, and write its fill value there (`known.look`)."""
+    for i in range(len(bits)):
+        missing[i] = (need & ~bits[i]) != 0
+        out[i] = fill if missing[i] else out[i]
 
 
-@compiled
+@uncounted
 def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions cost more than what those do)
     state: Any,
     money: Any,
@@ -356,6 +353,8 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions
     seen: Any,
     taken: Any,
     order_of: Array,
+    block: Array,
+    scratch: Array,
 ) -> int:
     """Take a session's events in their order; give how many windows were opened, whose numbers are in `order_of`."""
     states, histories, books, known_lots = state
@@ -396,8 +395,6 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions
     player = k.player != 0
     actions, substeps, effects, age_ticks, age_us, labels = taken
     heads = actions.shape[1]
-    block = np.empty((out.shape[1], BLOCK), np.float32).T
-    scratch = np.zeros(1, known.ROW)
     e = scratch[0]
     opened = 0
     i, j = 0, 0
@@ -410,7 +407,9 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions
                 k.pending += 1
             else:
                 show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits, k, block)
-                decide(k, windows[k.window], k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels)
+                decide(
+                    k, windows[k.window], player, k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels
+                )
                 k.undecided = 1
                 k.pending = 0
         k.last_us = now
@@ -492,7 +491,7 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions
             if k.step > k.first_step and k.decided_at == k.anchor:
                 substep = k.substep + 1
             show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits, k, block)
-            decide(k, windows[k.window], now, substep, actions, substeps, effects, age_ticks, age_us, labels)
+            decide(k, windows[k.window], player, now, substep, actions, substeps, effects, age_ticks, age_us, labels)
         if chooses:
             at = k.step - 1
             for head in range(heads):
@@ -510,7 +509,7 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions
             j += 1
     if k.pending != 0:
         show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits, k, block)
-        decide(k, windows[k.window], k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels)
+        decide(k, windows[k.window], player, k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels)
     if k.window >= 0:
         row = k.row
         if close_window(k, windows[k.window]):
@@ -568,6 +567,7 @@ def close_window(k: Any, w: Any) -> Any:
 def decide(
     k: Any,
     w: Any,
+    player: Any,
     now: int,
     substep: int,
     actions: Array,
@@ -577,14 +577,15 @@ def decide(
     age_us: Array,
     labels: Array,
 ) -> None:
-    """Note a step of WAIT; a choice may still take its place."""
+    """Note a step of WAIT; a choice may still take its place. Of somebody who only watches nothing else is known."""
     at = k.step
-    for head in range(actions.shape[1]):
-        actions[at, head] = 0
-    substeps[at] = substep
-    effects[at] = False
-    age_ticks[at] = k.ticks if k.is_updated != 0 else -1
-    age_us[at] = now - k.updated_us if k.is_updated != 0 else -1
+    if player:
+        for head in range(actions.shape[1]):
+            actions[at, head] = 0
+        substeps[at] = substep
+        effects[at] = False
+        age_ticks[at] = k.ticks if k.is_updated != 0 else -1
+        age_us[at] = now - k.updated_us if k.is_updated != 0 else -1
     labels[at] = 1.0 if w.rug_tick <= k.anchor_tick + SIDEBET_TICKS else 0.0
     if w.rug_tick < 0:
         labels[at] = np.nan
