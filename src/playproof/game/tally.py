@@ -11,53 +11,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.compiled import compiler
-from playproof.game.lanes import Actions, Ended, Lanes, Moved
+from playproof.game.lanes import Actions, Lanes, Moved
 
 compiled = compiler(__file__, ("tally",))
 AT_THE_END = ("pnl", "opened", "staked", "no_effect")
 
 
 @compiled
-def count_step(chosen: Any, held: Any, rewards: Any, steps: Any, in_market: Any, decisions: Any, reward: Any) -> None:
-    """Add one step to what is counted of every lane."""
-    for lane in range(len(chosen)):
-        steps[lane] += 1
-        in_market[lane] += held[lane]
-        decisions[lane, chosen[lane]] += 1
-        reward[lane] += rewards[lane]
+def count_step(actions: Any, held: Any, rewards: Any, counts: Any, sums: Any) -> None:
+    """Add one step to what is counted of every lane: steps, those in the market, choices; and the reward."""
+    for lane in range(len(actions)):
+        counts[lane, 0] += 1
+        counts[lane, 1] += held[lane]
+        counts[lane, 2 + actions[lane, 0]] += 1
+        sums[0, lane] += rewards[lane]
 
 
 @compiled
-def number_windows(lanes: Any, played: Any, windows: int, numbers: Any) -> int:
-    """Write which window each of the lanes has ended, -1 for one too many; give how many are wanted."""
+def close_windows(
+    lanes: Any,
+    pnl: Any,
+    opened: Any,
+    staked: Any,
+    no_effect: Any,
+    played: Any,
+    counts: Any,
+    sums: Any,
+    counts_done: Any,
+    sums_done: Any,
+    ends_done: Any,
+) -> int:
+    """Move what was counted of the lanes whose windows ended to those windows; give how many of them are wanted."""
     wanted = 0
     for place in range(len(lanes)):
         lane = lanes[place]
         number = played[lane] * len(played) + lane
         played[lane] += 1
-        numbers[place] = number if number < windows else -1
-        wanted += number < windows
+        if number < len(counts_done):
+            wanted += 1
+            counts_done[number] = counts[lane]
+            sums_done[:, number] = sums[:, lane]
+            ends_done[0, number], ends_done[1, number] = pnl[place], opened[place]
+            ends_done[2, number], ends_done[3, number] = staked[place], no_effect[place]
+        counts[lane] = 0
+        sums[:, lane] = 0.0
     return wanted
-
-
-@compiled
-def keep(lanes: Any, numbers: Any, running: Any, done: Any) -> None:
-    """Move what was counted of the lanes' windows, (n, k), to the windows, and begin anew."""
-    for place in range(len(lanes)):
-        lane, number = lanes[place], numbers[place]
-        for column in range(running.shape[1]):
-            if number >= 0:
-                done[number, column] = running[lane, column]
-            running[lane, column] = 0
-
-
-@compiled
-def keep_ends(numbers: Any, ends: Any, done: Any) -> None:
-    """Write what the windows themselves tell at their end, (k, m), to the windows, (k, windows)."""
-    for place in range(len(numbers)):
-        if numbers[place] >= 0:
-            for row in range(len(ends)):
-                done[row, numbers[place]] = ends[row, place]
 
 
 class Tally:
@@ -65,44 +63,55 @@ class Tally:
 
     def __init__(self, lanes: Lanes, windows: int) -> None:
         n, choices = lanes.count, lanes.heads[0]
-        self.windows = windows
         self.left = windows
         self._played = np.zeros(n, np.int64)
-        self._numbers = np.zeros(n, np.int64)
         self._counts = np.zeros((n, 2 + choices), np.int64)
         self._counts_done = np.zeros((windows, 2 + choices), np.int64)
         self._ends_done = np.zeros((len(AT_THE_END), windows), np.int64)
-        self._reward = np.zeros((n, 1))
-        self._reward_done = np.zeros((windows, 1))
-        self._parts: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        self._sums, self._sums_done = np.zeros((1, n)), np.zeros((1, windows))
+        self._parts: dict[str, NDArray[np.float64]] = {}
 
     def take(self, actions: Actions, moved: Moved) -> None:
         """Count one step, and note the windows that ended in it."""
-        counts = self._counts
-        count_step(
-            actions[:, 0], moved.held, moved.rewards, counts[:, 0], counts[:, 1], counts[:, 2:], self._reward[:, 0]
-        )
+        if not moved.components.keys() <= self._parts.keys():
+            self._widen(moved)
+        count_step(actions, moved.held, moved.rewards, self._counts, self._sums)
         for name, values in moved.components.items():
-            if name not in self._parts:
-                self._parts[name] = np.zeros((len(actions), 1)), np.zeros((self.windows, 1))
-            running = self._parts[name][0][:, 0]
+            running = self._parts[name]
             np.add(running, values, out=running)
-        if len(moved.ended.lanes):
-            self._close(moved.ended)
+        ended = moved.ended
+        if len(ended.lanes):
+            self.left -= close_windows(
+                ended.lanes,
+                ended.pnl,
+                ended.opened,
+                ended.staked,
+                ended.no_effect,
+                self._played,
+                self._counts,
+                self._sums,
+                self._counts_done,
+                self._sums_done,
+                self._ends_done,
+            )
 
-    def _close(self, ended: Ended) -> None:
-        lanes, numbers = ended.lanes, self._numbers[: len(ended.lanes)]
-        self.left -= number_windows(lanes, self._played, self.windows, numbers)
-        keep(lanes, numbers, self._counts, self._counts_done)
-        keep(lanes, numbers, self._reward, self._reward_done)
-        for running, done in self._parts.values():
-            keep(lanes, numbers, running, done)
-        keep_ends(numbers, np.stack([getattr(ended, name) for name in AT_THE_END]), self._ends_done)
+    def _widen(self, moved: Moved) -> None:
+        """Make room for components of the reward that were not told before; each is a row of the sums."""
+        names = [*self._parts, *(name for name in moved.components if name not in self._parts)]
+        self._sums, self._sums_done = (_taller(sums, 1 + len(names)) for sums in (self._sums, self._sums_done))
+        self._parts = {name: self._sums[1 + place] for place, name in enumerate(names)}
 
     @property
     def done(self) -> dict[str, Any]:
         """Give what was counted, by window; the components of the reward too."""
         found: dict[str, Any] = dict(zip(AT_THE_END, self._ends_done, strict=True))
         found |= {"steps": self._counts_done[:, 0].copy(), "in_market": self._counts_done[:, 1].copy()}
-        found |= {"decisions": self._counts_done[:, 2:].copy(), "reward": self._reward_done[:, 0]}
-        return found | {"components": {name: done[:, 0] for name, (_, done) in self._parts.items()}}
+        found |= {"decisions": self._counts_done[:, 2:].copy(), "reward": self._sums_done[0]}
+        return found | {"components": {name: self._sums_done[1 + place] for place, name in enumerate(self._parts)}}
+
+
+def _taller(sums: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
+    """Give the same sums with more rows, 0 so far."""
+    found = np.zeros((rows, sums.shape[1]))
+    found[: len(sums)] = sums
+    return found

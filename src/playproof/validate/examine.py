@@ -168,11 +168,12 @@ def judge(
 ) -> tuple[Verdict, Needed]:
     """Ask every gate about money; `weigh` tells whether to find out how many windows would be needed."""
     rng, returns = _draws(seed), looks.score.returns
+    intervals = gates.money_intervals(returns, looks.others, rng)
     asked = (
         *before,
         gates.activity(np.asarray(looks.score.opened, np.int64)),
         gates.collapse(looks.decisions, looks.no_effect),
-        *gates.money(returns, looks.others, rng),
+        *gates.money(returns, intervals),
         gates.selection(looks.selection.superior, looks.selection.deflated),
         *gates.robust(returns, looks.worse),
         gates.plausible(returns, ceiling, rng),
@@ -180,7 +181,7 @@ def judge(
     )
     claim = Claim(returns, looks.others, looks.worse, looks.selection.deflated.bar)
     needed = sample_needed(claim, rng) if weigh else Needed(None, 0.0, {})
-    return conclude(looks.score, asked, ceiling, needed.windows, _draws(seed)), needed
+    return conclude(looks.score, asked, ceiling, needed.windows, intervals[gates.OWN]), needed
 
 
 def _draws(seed: int) -> np.random.Generator:

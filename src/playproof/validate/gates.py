@@ -33,6 +33,8 @@ ONE_ACTION = 0.60
 METHOD: Method = "percentile"
 """Neither bca nor studentised intervals held their lower bound better on rounds that rug (docs/evidence.md)."""
 ALARMS = 3
+OWN = ""
+"""Among intervals of differences: the one to nothing at all, which is that of the ROI."""
 
 
 @dataclass(frozen=True)
@@ -93,15 +95,24 @@ def collapse(decisions: Mapping[str, int], no_effect: int, wait: str = "WAIT") -
     return Gate("A2", share <= NO_EFFECT and not alarm, found, RULES["A2"])
 
 
-def money(returns: Floats, baselines: Mapping[str, Floats], rng: np.random.Generator) -> tuple[Gate, ...]:
+def money_intervals(
+    returns: Floats, baselines: Mapping[str, Floats], rng: np.random.Generator
+) -> dict[str, tuple[float, float]]:
+    """Give the interval of the ROI (`OWN`), and of the difference to each baseline, all from the same draws."""
+    return paired_intervals(returns, {OWN: np.zeros_like(returns), **baselines}, rng, method=METHOD)
+
+
+def money(returns: Floats, intervals: Mapping[str, tuple[float, float]]) -> tuple[Gate, ...]:
     """M1: is the profit more than luck and more than every baseline's?"""
     value = e_process(returns).value
-    low, high = bootstrap_interval(returns, rng, method=METHOD)
+    low, high = intervals[OWN]
     gates = [
         Gate("M1 e-value", value >= REJECT, f"{value:.3g}", RULES["M1"]),
         Gate("M1 interval", low > 0, f"{low:+.2%} to {high:+.2%}", RULES["M1"]),
     ]
-    for name, (less, more) in paired_intervals(returns, baselines, rng, method=METHOD).items():
+    for name, (less, more) in intervals.items():
+        if name == OWN:
+            continue
         gates.append(Gate(f"M1 against {name}", less > 0, f"{less:+.2%} to {more:+.2%}", RULES["M1"]))
     return tuple(gates)
 

@@ -14,9 +14,18 @@ from typing import Literal
 import numpy as np
 
 from playproof.errors import ConfigError
-from playproof.evaluate.evidence import bootstrap_interval, e_process, windows_needed
+from playproof.evaluate.evidence import e_process, windows_needed
 from playproof.evaluate.score import Score
-from playproof.validate.gates import ACTIVE_WINDOWS, METHOD, POSITIONS, Gate, activity, money, plausible
+from playproof.validate.gates import (
+    ACTIVE_WINDOWS,
+    OWN,
+    POSITIONS,
+    Gate,
+    activity,
+    money,
+    money_intervals,
+    plausible,
+)
 
 Name = Literal["EDGE SHOWN", "NO EDGE SHOWN", "NEGATIVE", "NOT EVALUABLE", "SUSPECT", "REWARD HACKED"]
 
@@ -50,19 +59,19 @@ def give_verdict(score: Score, baselines: Sequence[Score], ceiling: float | None
         if other.windows != score.windows or other.stake != score.stake:
             raise ConfigError(f"expected {other.name!r} on the same windows and stake as {score.name!r}, found others")
     returns = score.returns
+    intervals = money_intervals(returns, {other.name: other.returns for other in baselines}, rng)
     gates = (
         activity(np.asarray(score.opened, np.int64)),
-        *money(returns, {other.name: other.returns for other in baselines}, rng),
+        *money(returns, intervals),
         plausible(returns, ceiling, rng),
     )
-    return conclude(score, gates, ceiling, windows_needed(returns), rng)
+    return conclude(score, gates, ceiling, windows_needed(returns), intervals[OWN])
 
 
 def conclude(
-    score: Score, gates: Sequence[Gate], ceiling: float | None, needed: int | None, rng: np.random.Generator
+    score: Score, gates: Sequence[Gate], ceiling: float | None, needed: int | None, interval: tuple[float, float]
 ) -> Verdict:
-    """Draw the conclusion from what the gates found."""
-    interval = bootstrap_interval(score.returns, rng, method=METHOD)
+    """Draw the conclusion from what the gates found; `interval` is that of the ROI."""
     value = e_process(score.returns).value
     name = name_of(gates, interval[1])
     return Verdict(
