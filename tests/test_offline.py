@@ -59,6 +59,7 @@ class TestGolden:
             learning_rate=GOLDEN["learning_rate"],
             target_interval=GOLDEN["target_interval"],
             hidden=(8, 8),
+            huber=1.0,
         )
         found = Cql(steps, (3,), config)
         start = {name: torch.tensor(value) for name, value in GOLDEN["cql"]["start"].items()}
@@ -125,7 +126,7 @@ LEARNERS: dict[str, Any] = {
     "cql": (train_cql, CqlConfig(alpha=0.02, hidden=(16,), epochs=12, batch=128, learning_rate=5e-3, gamma=0.5)),
     "iql": (train_iql, IqlConfig(hidden=(16,), epochs=12, batch=128, learning_rate=5e-3, gamma=0.5, beta=5.0)),
 }
-CURVES = {"cql": [0.383886, 0.361532, 0.357211], "iql": [2.425282, 2.082853, 2.075060]}
+CURVES = {"cql": [0.395284, 0.372716, 0.373724], "iql": [2.446238, 2.088762, 2.134749]}
 """Losses of the first epochs; seeds are fixed."""
 
 

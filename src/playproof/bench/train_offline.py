@@ -4,7 +4,9 @@
 |---|---|
 | offline | return of each learner and of its teachers on the same fresh windows, with a paired interval |
 
-The teachers are the best policy of the world with a fifth and with three fifths of its steps at random, in turn.
+The teachers take turns window by window: the best policy of the world with a fiftieth, a tenth and six tenths of its
+steps at random. Together they earn nothing; the steadiest earns, and only his windows show what quiet play looks like.
+A learner has found the edge if it earns more than they do and more than nothing.
 The game is the installed one that knows the best policies of its worlds. Leaves out: other methods.
 """
 
@@ -17,14 +19,17 @@ from playproof.bench.report import Goal, Result
 from playproof.cli.output import note
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from playproof.datasets import Transitions
     from playproof.game import Game
 
 EDGE = "drift"
-TEACHERS = ("best:0.2", "best:0.6")
-SEEDS = (1, 2, 3)
-ROUNDS = 400
-EPOCHS = 10
+TEACHERS = ("best:0.02", "best:0.1", "best:0.6")
+SEEDS = (11, 12, 13)
+"""Of the play that is learned from; settings were chosen on seed 101."""
+ROUNDS = 4800
 WINDOWS = 4096
 FRESH = 900_001
 METHODS = ("cql", "iql")
@@ -32,16 +37,15 @@ METHODS = ("cql", "iql")
 Found = tuple[list[Result], list[Goal]]
 
 
-def learned(method: str, game: Game, steps: Transitions, seed: int, quick: bool) -> Any:
-    """Learn with the defaults, for so many epochs."""
+def learned(method: str, game: Game, steps: Transitions, seed: int) -> Any:
+    """Learn with the defaults."""
     from playproof.train.cql import CqlConfig, train_cql
     from playproof.train.iql import IqlConfig, train_iql
     from playproof.train.offline import Table
 
-    epochs = 1 if quick else EPOCHS
     if method == "cql":
-        return train_cql(Table.lay(game), steps, CqlConfig(seed=seed, epochs=epochs))
-    return train_iql(Table.lay(game), steps, IqlConfig(seed=seed, epochs=epochs))
+        return train_cql(Table.lay(game), steps, CqlConfig(seed=seed))
+    return train_iql(Table.lay(game), steps, IqlConfig(seed=seed))
 
 
 def offline(quick: bool) -> Found:
@@ -61,23 +65,35 @@ def offline(quick: bool) -> Found:
     returns = {name: rollout(game, it, EDGE, windows, FRESH, stake=STAKE).pnl / STAKE for name, it in players.items()}
     results = [Result(f"{name} in {EDGE}: return on the stake", of.mean(), "") for name, of in returns.items()]
     lows: dict[str, list[float]] = {method: [] for method in METHODS}
+    earned: dict[str, list[float]] = {method: [] for method in METHODS}
     for seed in SEEDS:
         steps = demonstrate(game, teachers, EDGE, rounds, seed, Asked(stake=STAKE))
         for method in METHODS:
-            made = learned(method, game, steps, seed, quick)
+            made = learned(method, game, steps, seed)
             own = rollout(game, BatchPlayer(made.policy), EDGE, windows, FRESH, stake=STAKE).pnl / STAKE
-            better = own - returns["teachers"]
-            width = 1.96 * float(better.std(ddof=1)) / math.sqrt(windows)
-            lows[method].append(float(better.mean()) - width)
-            note(f"  {method}, seed {seed}: {own.mean():+.4f}, better by {better.mean():+.4f} +- {width:.4f}")
+            (low, high), (least, most) = bounds(own - returns["teachers"]), bounds(own)
+            note(f"  {method}, seed {seed}: {own.mean():+.4f}, better by {low:+.4f} to {high:+.4f}")
             named = f"{method} in {EDGE}, seed {seed}"
             results += [
                 Result(f"{named}: return on the stake", float(own.mean()), ""),
-                Result(f"{named}: better than its teachers by, lower bound", float(better.mean()) - width, ""),
-                Result(f"{named}: better than its teachers by, upper bound", float(better.mean()) + width, ""),
+                Result(f"{named}: return on the stake, lower bound", least, ""),
+                Result(f"{named}: return on the stake, upper bound", most, ""),
+                Result(f"{named}: better than its teachers by, lower bound", low, ""),
+                Result(f"{named}: better than its teachers by, upper bound", high, ""),
             ]
-    goals = [
-        Goal.at_least(f"{method} better than its teachers in {EDGE}, lower bound, worst seed", min(of), 0.0)
-        for method, of in lows.items()
-    ]
+            lows[method].append(low)
+            earned[method].append(least)
+    goals = []
+    for method in METHODS:
+        named = f"{method} better than its teachers in {EDGE}, lower bound, worst seed"
+        goals += [
+            Goal.at_least(named, min(lows[method]), 0.0),
+            Goal.at_least(f"{method}'s return in {EDGE}, lower bound, worst seed", min(earned[method]), 0.0),
+        ]
     return results, goals
+
+
+def bounds(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Give the 95 % interval of a mean over windows."""
+    mean, width = float(values.mean()), 1.96 * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return mean - width, mean + width

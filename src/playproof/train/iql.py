@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from playproof.datasets import Transitions
-from playproof.train.learning import Losses, Pace, learn
+from playproof.train.learning import Losses, Pace, falling, learn
 from playproof.train.offline import Heads, Learned, Steps, Table, learned, to_steps, value_of
 
 if TYPE_CHECKING:
@@ -33,19 +33,20 @@ class IqlConfig:
 
     expectile: float = 0.8
     """tau: 0.5 is the mean of what was played, towards 1 the best of it."""
-    beta: float = 3.0
-    """How much better actions count more in the policy."""
-    gamma: float = 0.97
+    beta: float = 1.0
+    """How much better actions count more in the policy: 1 over what advantages can be told to, their noise."""
+    gamma: float = 0.98
     reward_scale: float = 100.0
     hidden: tuple[int, ...] = (64, 64)
     activation: str = "relu"
-    learning_rate: float = 5e-4
+    learning_rate: float = 2e-3
+    """Falls linearly to nothing."""
     follow: float = 0.005
     """Share by which the copies move to the critics at every update."""
     masked: bool = True
     """Act only among what can have an effect."""
-    epochs: int = 10
-    batch: int = 512
+    epochs: int = 3
+    batch: int = 1024
     seed: int = 0
 
     @property
@@ -99,8 +100,9 @@ class Iql:
         chances = [logits.log_softmax(dim=1) for logits in self.policy(rows)]
         return errors.mean(dim=1).sum(), value_loss, -(weight * value_of(chances, actions)).mean()
 
-    def update(self, batch: Tensor, share: float) -> Losses:  # noqa: ARG002
+    def update(self, batch: Tensor, share: float) -> Losses:
         """Learn from one batch."""
+        falling(self.optimizers, self.config.learning_rate, share)
         losses = self.losses(batch)
         for optimizer, loss in zip(self.optimizers, losses, strict=True):
             optimizer.zero_grad()

@@ -127,6 +127,13 @@ def one_cycle(optimizer: Optimizer, peak: float, share: float, rise: float = 0.2
         group["lr"] = peak * max(float(factor), 1e-4)
 
 
+def falling(optimizers: Sequence[Optimizer], first: float, share: float, least: float = 0.01) -> None:
+    """Set the learning rate: from the first one straight down to a hundredth of it."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = first * max(1.0 - share, least)
+
+
 def _gather(learner: Learns, curve: Sequence[Losses]) -> tuple[Arrays, dict[str, Any]]:
     """Give all that training goes on from."""
     arrays: Arrays = {f"module.{name}": value.detach().numpy() for name, value in learner.module.state_dict().items()}
