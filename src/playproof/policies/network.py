@@ -61,6 +61,8 @@ class NetworkPolicy:
     """Added to the logits, heads side by side: a correction for class weights or priors."""
     exclusive: bool = False
     """By chance, act with at most one head a step, as players do who press one button after the other."""
+    masked: bool = True
+    """Heed masks; a policy that learned without them acts without them, as it learned."""
     _scaling: Scaling = field(init=False, repr=False)
     _trunk: tuple[tuple[Floats, Floats], ...] = field(init=False, repr=False)
     _out: tuple[Floats, Floats] = field(init=False, repr=False)
@@ -126,6 +128,8 @@ class NetworkPolicy:
     def masked_logits(self, rows: Floats, masks: Mask | None, memory: Floats | None = None) -> Floats:
         """Give logits with those of impossible choices put out of reach."""
         logits = self.logits(rows, memory)
+        if not self.masked:
+            return logits
         if masks is None and self.possible is not None:
             masks = self.possible(rows[..., -len(self.features) :], self.features)
         return logits if masks is None else np.where(masks, logits, NEVER)
@@ -155,7 +159,9 @@ class NetworkPolicy:
 
     def choose(self, row: Floats, mask: Mask | None = None, memory: Floats | None = None) -> tuple[int, ...]:
         """Choose greedily for one row (features x frames,)."""
-        if mask is None and self.possible is not None:
+        if not self.masked:
+            mask = None
+        elif mask is None and self.possible is not None:
             mask = self.possible(row[None, -len(self.features) :], self.features)[0]
         if self._memory is not None or row.dtype != np.float32:
             return self._highest(self.logits(row, memory), mask)
@@ -325,4 +331,5 @@ def from_checkpoint(checkpoint: Checkpoint, possible: Possible | None = None) ->
         possible if config.get("masked", True) else None,
         tuple(offsets),
         config.get("exclusive", False),
+        card.method != "ppo" or config.get("masked", True),
     )

@@ -3,6 +3,8 @@
 Without lean and anchor the loss and the order of minibatches are those of sb3-contrib, and so are the
 weights, up to rounding (tests hold both together). What is added:
 
+- floor: while the mean entropy of a minibatch is below a floor, FLOOR_WEIGHT times the square of what is
+  missing is added. Where most of what can be done loses, a learner else stops trying before it has seen the rest;
 - lean: in place of the entropy, which is the divergence from a policy that chooses anything, the divergence
   from one that leans to the first choice of each head, by which nothing is done. Where money is mere noise a
   policy then ends at doing nothing, and not wherever the noise took it;
@@ -30,6 +32,7 @@ from playproof.train.network import Weights, linear_weights, load_linear
 
 MASKED = -1e8
 """Logit of a choice that is masked out, as sb3-contrib sets it."""
+FLOOR_WEIGHT = 0.1
 
 
 class LeanPolicy(MaskableActorCriticPolicy):  # type: ignore[misc]
@@ -121,6 +124,8 @@ class Learner(MaskablePPO):  # type: ignore[misc]
     """beta by what is left of the training, from 1 to 0."""
     entropy_weight: Callable[[float], float] | None = None
     """The weight of entropy by what is left of the training; None: constant."""
+    entropy_floor: Callable[[float], float] | None = None
+    """Entropy below which it is pulled up, by what is left of the training; None: none."""
     lean: Callable[[float], float] | None = None
     """By how much doing nothing leads, by what is left of the training; None or 0: entropy alone."""
 
@@ -167,11 +172,7 @@ class Learner(MaskablePPO):  # type: ignore[misc]
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         policy_loss = -torch.min(advantages * ratio, advantages * ratio.clamp(1 - clip, 1 + clip)).mean()
         entropy = entropy_of(chances).mean()
-        lean = self.lean(self._current_progress_remaining) if self.lean is not None else 0.0
-        far = -entropy
-        if lean > 0:
-            far = divergence(chances, leaning(masks, self.policy.action_dist.action_dims, lean)).mean()
-        loss = policy_loss + self.ent_coef * far + self.vf_coef * value_loss
+        loss = policy_loss + self._pull(chances, masks, entropy) + self.vf_coef * value_loss
         told = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         told["approx_kl"] = ((ratio - 1) - log_ratio).mean()
         told["clip_fraction"] = ((ratio - 1).abs() > clip).float().mean()
@@ -182,6 +183,17 @@ class Learner(MaskablePPO):  # type: ignore[misc]
             loss = loss + beta * told["anchor"]
         told["loss"] = loss
         return loss, {name: value.detach() for name, value in told.items()}
+
+    def _pull(self, chances: list[Tensor], masks: Tensor, entropy: Tensor) -> Tensor:
+        """Give the part of the loss that money does not speak of: what the policy is pulled to."""
+        left = self._current_progress_remaining
+        lean = self.lean(left) if self.lean is not None else 0.0
+        floor = self.entropy_floor(left) if self.entropy_floor is not None else 0.0
+        far = -entropy
+        if lean > 0:
+            far = divergence(chances, leaning(masks, self.policy.action_dist.action_dims, lean)).mean()
+        pull: Tensor = self.ent_coef * far
+        return pull + FLOOR_WEIGHT * (floor - entropy).clamp(min=0.0).square() if floor > 0 else pull
 
     def _note(self, sums: dict[str, list[float]], beta: float) -> None:
         """Write what the update came to into the log."""

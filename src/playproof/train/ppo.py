@@ -62,7 +62,7 @@ class PPOConfig:
     game: str
     worlds: tuple[tuple[str, float], ...]
     """The curriculum: worlds in their order, each with its share of the steps."""
-    steps: int = 2_500_000
+    steps: int = 3_000_000
     seed: int = 1
     observation: str | None = None
     actions: str | None = None
@@ -88,10 +88,14 @@ class PPOConfig:
     entropy_schedule: str = "quadratic"
     entropy_least: float = 0.4
     """Share of the entropy's weight that its schedule never goes below."""
+    entropy_floor: float = 2.0
+    """Entropy of an action, in nats, that a policy is kept at until `lean_from`; it falls to 0 by `lean_by`."""
     lean: float = 5.0
     """By how much doing nothing leads at last in the policy that entropy pulls to, in logits."""
-    lean_share: float = 0.5
-    """Share of the training by which that lead has risen from 0 to its whole."""
+    lean_from: float = 0.4
+    """Share of the training after which that lead rises: until then anything is tried."""
+    lean_by: float = 0.6
+    """Share of the training by which it stands."""
     value_weight: float = 0.5
     grad_norm: float = 0.5
     target_kl: float | None = None
@@ -126,6 +130,8 @@ class PPOConfig:
             lookup(table, getattr(self, name), name)
         if self.preset not in ("lanes", "plan"):
             raise ConfigError(f"expected preset lanes or plan, found {self.preset!r}")
+        if not 0.0 <= self.lean_from < self.lean_by:
+            raise ConfigError(f"expected lean_from below lean_by, found {self.lean_from} and {self.lean_by}")
         if self.recurrent and (self.frames > 1 or self.anchor or self.warmup):
             raise ConfigError("expected a recurrent policy without frames, anchor and warm-up, found one with")
         if self.batch > self.lanes * self.rollout or (self.lanes * self.rollout) % self.batch:
@@ -160,6 +166,7 @@ def plan_preset(config: PPOConfig) -> PPOConfig:
         gae_lambda=0.95,
         entropy=0.01,
         entropy_schedule="constant",
+        entropy_floor=0.0,
         lean=0.0,
         reward_scale=1.0,
         activation="tanh",
@@ -183,6 +190,7 @@ def fine_tuned(config: PPOConfig, source: Path, game: Game) -> PPOConfig:
         anchor=1.0,
         anchor_share=0.3,
         entropy=config.entropy / 3,
+        entropy_floor=0.0,
     )
 
 
@@ -255,7 +263,9 @@ class Table:
 
     def policy(self, weights: Weights) -> NetworkPolicy:
         """Make a policy of parameters."""
-        return NetworkPolicy(self.scaling, self.heads, weights, self.config.activation, self.config.frames)
+        config = self.config
+        masked = config.masked and not config.recurrent
+        return NetworkPolicy(self.scaling, self.heads, weights, config.activation, config.frames, masked=masked)
 
     def card(self, metrics: Mapping[str, Any]) -> Card:
         """Describe a policy of this training."""
@@ -484,8 +494,15 @@ def _masked(table: Table, env: Any) -> Any:
     model = Learner(LeanPolicy, env, policy_kwargs=_shape(config), **_settings(config))
     falls, least = SCHEDULES[config.entropy_schedule], config.entropy_least
     model.entropy_weight = lambda left: config.entropy * (least + (1.0 - least) * falls(left))
-    model.lean = lambda left: config.lean * min(1.0, (1.0 - left) / config.lean_share)
+    start, end = config.lean_from, config.lean_by
+    model.lean = lambda left: config.lean * _risen(1.0 - left, start, end)
+    model.entropy_floor = lambda left: config.entropy_floor * (1.0 - _risen(1.0 - left, start, end))
     return model
+
+
+def _risen(done: float, start: float, end: float) -> float:
+    """Give how far something has risen that rises from 0 at `start` to 1 at `end`."""
+    return min(1.0, max(0.0, (done - start) / (end - start)))
 
 
 def _recurrent(table: Table, env: Any) -> Any:
