@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import recordings as r
 from playproof.datasets import Dataset, DatasetConfig, build, open_dataset
 from playproof.game import load_game
 from playproof.games.crash.actions import BETS, MAIN, ORDERS, PERCENTAGES, SHARES
@@ -264,6 +265,14 @@ class Clicker:
             if table.phase in (Phase.PRESALE, Phase.ACTIVE):
                 await self.press(await self.wants(), log)
 
+    async def many(self, log: Sequence[Entry], rounds: int) -> None:
+        """Play so many whole rounds."""
+        for number in range(1, rounds + 1):
+            await self.rounds(log, 0)
+            assert len({pressed[0] for pressed in self.pressed}) <= number
+            await asyncio.to_thread(self.server.advance_to, Phase.PRESALE)
+            await self.shown()
+
     async def wants(self) -> list[str]:
         bet = float(await self.page.input_value("#bet") or 0)
         (player,) = self.server.table.players.values()
@@ -331,3 +340,32 @@ def test_a_thousand_presses_on_the_page_are_what_the_server_executed(tmp_path: P
     pressed, log = at_the_page(tmp_path, 21, lambda ada, log: ada.rounds(log, 1000), 1500)
     assert len(pressed) >= 1000
     check_play(built(tmp_path), pressed, log)
+
+
+def compare_page(home: Path, rounds: int) -> int:
+    """Hold the rounds built from play at the page against an environment with the same prices and actions."""
+    (tables,) = built(home).sessions.values()
+    whole = [place for place, episode in enumerate(tables.episodes) if episode["lack"] is None]
+    windows = [tables.episodes[place]["window_id"] for place in whole][:rounds]
+    assert len(windows) == rounds
+    chosen = pl.col("window_id").is_in(windows)
+    seen, done, paid = (tables[name].filter(chosen) for name in ("observations", "actions", "rewards"))
+    prices = r.prices_of(EventStore(home, GAME.columns).events())
+    return r.compare_with_environment(
+        {window: prices[window] for window in windows},
+        [tables.episodes[place]["steps"] for place in whole][:rounds],
+        seen.select(GAME.observations["recorded"].features).to_numpy(),  # type: ignore[union-attr]
+        done.select("head_0", "head_1", "head_2").to_numpy(),
+        done["substep"].to_numpy(),
+        [paid[name].to_numpy() for name in ("cash", "equity")],
+        paid["reward"].to_numpy(),
+    )
+
+
+@pytest.mark.browser
+@pytest.mark.torture
+@pytest.mark.timeout(3000)
+def test_a_hundred_rounds_on_the_page_are_the_environments_bit_for_bit(tmp_path: Path, chromium: Path) -> None:
+    assert chromium
+    at_the_page(tmp_path, 33, lambda ada, log: ada.many(log, 101), 2900)
+    assert compare_page(tmp_path, 100) > 500

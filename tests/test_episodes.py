@@ -271,6 +271,23 @@ def test_damaged_recordings_are_read_alike() -> None:
         assert not r.unlike(*r.both_ways(given, replace(ASK, include_incomplete=True)))
 
 
+@pytest.mark.parametrize("observation", ["recorded", "market"])
+def test_what_is_for_the_record_alone_changes_nothing(observation: str) -> None:
+    """A recorder's note between a tick and what it settled, as a page's recording has it."""
+    events = r.played(23, 12, 0.2)[1]
+    noted: list[Event] = []
+    for event in events:
+        noted.append(replace(event, seq=len(noted)))
+        if event.event_name in (c.TICK, c.BET):
+            note = replace(event, event_name="record.sequence", doc_type="player_action", player_id=PLAYER_ID)
+            noted.append(replace(note, seq=len(noted), columns={}, raw=None))
+    assert any(event.columns.get("sidebet_type") == "payout" for event in events)
+    ask = Ask(observation, "buttons-share")
+    slow, fast = r.both_ways(noted, ask)
+    assert r.unlike(slow, fast) == []
+    assert r.unlike(r.both_ways(events, ask)[1], fast) == []
+
+
 def test_a_tick_that_does_not_tell_its_timer_lacks_that_alone() -> None:
     """Unknown is marked and filled by its declared value; everything else that the tick told is known."""
     told = r.dealt_events(r.dealt("watch", 5, 3))

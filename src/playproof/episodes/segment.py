@@ -113,9 +113,10 @@ class _Walk:
     def run(self) -> None:
         """Take every event."""
         for event in self.events:
-            if self.pending is not None and self.last is not None and not self.rules.settles(self.last, event):
-                self._look()
-            self.last = event
+            if not self._is_quiet(event):
+                if self.pending is not None and self.last is not None and not self.rules.settles(self.last, event):
+                    self._look()
+                self.last = event
             if event.window_id in self.spans and (self.notes is None or self.notes.window_id != event.window_id):
                 self._close()
                 self._open(Notes(self.game, event.window_id, self.seat, self.ledger, event))
@@ -125,6 +126,13 @@ class _Walk:
                 self._take_own(event)
         self._look()
         self._close()
+
+    def _is_quiet(self, event: Event) -> bool:
+        """Tell whether an event leaves everything as it is."""
+        stays = event.window_id not in self.spans or (
+            self.notes is not None and event.window_id == self.notes.window_id
+        )
+        return stays and self.rules.quiet(event, self.ask.observation)
 
     def _look(self) -> None:
         """Note the decision point that has come, with what it settled."""

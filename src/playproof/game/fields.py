@@ -380,6 +380,9 @@ class Recordings:
     """Tell whether an own event is what a tick settled, told directly after it: the two come as one.
 
     Given are the event before it and the event."""
+    quiet: Callable[[Event, str], bool] = lambda event, observation: False  # noqa: ARG005
+    """Tell whether an event says nothing that an observation set or the ledger takes: it may stand between a tick and
+    what that settled."""
     shown: tuple[str, ...] = ()
     """Facts of a standing that data sets keep beside the actions, as they are after each step."""
 

@@ -52,6 +52,7 @@ from playproof.games.crash.batch_walk import (
     D_TOP_UP,
     FLOAT_FACTS,
     INT_FACTS,
+    QUIET,
     WALK,
     WINDOW,
     fill_unknown,
@@ -83,13 +84,11 @@ _FLAGS = ("forced", "sequence_id", "order_amount", "order_share", "sell_share", 
 _SEEDS = ("server_seed", "server_seed_hash", "game_version")
 _CODES = {"buttons": BUTTONS, "buttons-share": BUTTONS_SHARE, "trader": TRADER}
 _NAMES = {c.TICK: 1, c.LATE_TICK: 2, c.ROUND: 3}
-LIGHT = ("policy", "recorded")
-"""Observation sets that need no history."""
 
 
 def doc_types(observation: str) -> tuple[str, ...]:
     """Give the types of events that an observation set is made of; others' trades are only for two of them."""
-    return WORLD_TYPES + OWN_TYPES + (() if observation in LIGHT else TRADE_TYPES)
+    return WORLD_TYPES + OWN_TYPES + (() if observation in known.LIGHT else TRADE_TYPES)
 
 
 class Columns:
@@ -415,7 +414,7 @@ class Walked:
         width = len(features.OBSERVATIONS[ask.observation].features)
         heads = len(ACTIONS[ask.actions].heads)
         self.out = np.empty((width, rows), np.float32)
-        self.missing = np.empty((0 if ask.observation in LIGHT else width, rows), np.bool_)
+        self.missing = np.empty((0 if ask.observation in known.LIGHT else width, rows), np.bool_)
         self.known = np.empty(rows, np.int64)
         self.ints = np.empty((len(INT_FACTS), rows), np.int64)
         self.floats = np.empty((len(FLOAT_FACTS), rows), np.float64)
@@ -453,6 +452,7 @@ class Walked:
         choice_share = np.where(
             others.valid("sell_share"), others.numbers("sell_share", fill=-1), others.numbers("order_share", fill=-1)
         )
+        settling = dict.fromkeys(known.SHAPES, 0)
         told = np.stack(
             [
                 read_deeds(others),
@@ -466,8 +466,8 @@ class Walked:
                 others.numbers("sidebet_end_tick"),
                 np.where(
                     others.mapped("sidebet_type", {"payout": 1}) * own == 1,
-                    others.mapped("event_name", {c.BET: 1}),
-                    others.mapped("event_name", {c.PLAYER: 2}),
+                    others.mapped("event_name", settling | {c.BET: 1}, QUIET),
+                    others.mapped("event_name", settling | {c.PLAYER: 2}, QUIET),
                 ),
             ]
         )
@@ -493,7 +493,7 @@ class Walked:
                 *(actions, told),
             ),
             known.SETS.index(ask.observation),
-            ask.observation not in LIGHT,
+            ask.observation not in known.LIGHT,
             (self.out.T, self.missing.T, self.ints, self.floats, self.known),
             (self.actions.T, self.substeps, self.effects, self.age_ticks, self.age_us, self.labels),
             self.order,
@@ -541,7 +541,7 @@ class Walked:
 
     def _missing(self, rows: int) -> Iterator[Array]:
         """Tell for each feature the rows in which it is unknown; its fill value is written there (`known.look`)."""
-        if self.ask.observation not in LIGHT:
+        if self.ask.observation not in known.LIGHT:
             yield from self.missing[:, :rows]
             return
         bits = self.known[:rows]

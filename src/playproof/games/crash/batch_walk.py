@@ -30,7 +30,8 @@ D_NONE, D_PRESS, D_PRESS_ACTION, D_ORDER, D_TOP_UP, D_ACK, D_REFUSED, D_PLAYER =
 """What an own event means for the ledger."""
 DEED, BET, SHARE, LED, CASH, QTY, AVG_COST, STAKE, END_TICK, SETTLES = range(10)
 """Places in what own events tell; -1 where nothing is told. LED: a press led to it. SETTLES: 1 for the result of a
-sidebet, 2 for the player's money."""
+sidebet, 2 for the player's money, QUIET for what is for the record alone."""
+QUIET = -1
 N_TICK, N_LATE, N_ROUND = 1, 2, 3
 KEPT, LACKING, STRAYS, EMPTY, SHORT = range(5)
 """What became of a window."""
@@ -402,7 +403,9 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions
         from_ticks = i < len(t_seq) and (j >= len(o_seq) or t_seq[i] < o_seq[j])
         window = t_window[i] if from_ticks else o_window[j]
         now = t_ts[i] if from_ticks else o_ts[j]
-        if k.pending != 0:
+        stays = window < 0 or window == k.window or windows[window].closed != 0
+        quiet = not from_ticks and o_told[SETTLES, j] == QUIET and stays
+        if k.pending != 0 and not quiet:
             if not from_ticks and o_told[SETTLES, j] == k.pending:
                 k.pending += 1
             else:
@@ -412,7 +415,8 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions
                 )
                 k.undecided = 1
                 k.pending = 0
-        k.last_us = now
+        if not quiet:
+            k.last_us = now
         if window >= 0 and window != k.window and windows[window].closed == 0:
             if k.window >= 0:
                 row = k.row

@@ -84,6 +84,8 @@ SHAPES: Mapping[str, Shape] = {
     c.ACK: Shape(ACK, ("success",), ("execution", "client")),
 }
 """The facts that change what is known; all others are for the record."""
+LIGHT = ("policy", "recorded")
+"""Observation sets that need neither history nor others' trades."""
 
 _FLOATS = {
     *("price", "rugpool_amount", "average_multiplier", "highest_today", "rug_price", "peak", "trade_price"),

@@ -11,6 +11,7 @@ from dataclasses import replace
 from playproof.events import Event
 from playproof.game import Lack, Recordings, Terms
 from playproof.games.crash import columns as c
+from playproof.games.crash import known
 from playproof.games.crash.protocol import Phase
 from playproof.games.crash.seat import CrashLedger
 
@@ -62,5 +63,10 @@ def settles(before: Event, event: Event) -> bool:
     return event.event_name == c.PLAYER and before.event_name == c.BET
 
 
+def quiet(event: Event, observation: str) -> bool:
+    """Tell whether an event is for the record alone; others' trades are that to a set that knows nothing of them."""
+    return event.event_name not in known.SHAPES or (event.event_name == c.TRADE and observation in known.LIGHT)
+
+
 SHOWN = ("bet_amount", "sell_share", "sidebet_stake")
-RECORDINGS = Recordings(anchors, ends, updates, lack, terms, CrashLedger.hear, settles, SHOWN)
+RECORDINGS = Recordings(anchors, ends, updates, lack, terms, CrashLedger.hear, settles, quiet, SHOWN)
