@@ -115,7 +115,7 @@ def _follow(known: Known, contrary: bool) -> str:
     told = last_headline(known)
     if told is None or known.own.perps:
         return HOLD
-    return write_trade("open_long" if (told[3] > 0) != contrary else "open_short", told[0], SIZE)
+    return write_trade("open_long" if (told.mood > 0) != contrary else "open_short", told.market, SIZE)
 
 
 def make_forks(terms: ForkTerms, number: int, count: int) -> ArenaForks:

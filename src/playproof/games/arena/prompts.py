@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from playproof.game import Message
-from playproof.games.arena.known import Known
+from playproof.games.arena.known import Headline, Known
 from playproof.games.arena.nature import (
     BAD,
     CALLINGS,
@@ -73,12 +73,12 @@ def short_prompt(known: Known, persona: str = "") -> Prompt:  # noqa: ARG001
 
 
 def brief_prompt(known: Known, persona: str = "") -> Prompt:  # noqa: ARG001
-    """Write the last headline on a company, its age in minutes, and what is held."""
+    """Write the last headline on a company, and what is held."""
     told = last_headline(known)
-    return _news_prompt(None if told is None else [told[2], plain(told[1])], known)
+    return _news_prompt(None if told is None else plain(told.text), known)
 
 
-def _news_prompt(news: list[Any] | None, known: Known) -> Prompt:
+def _news_prompt(news: list[str] | str | None, known: Known) -> Prompt:
     shown = {"news": news, "open": [*_perps(known), *_shares(known)]}
     return Message("system", BRIEF), Message("user", _written(shown))
 
@@ -91,13 +91,9 @@ PROMPTS: Mapping[str, Callable[[Known, str], Prompt]] = {
 }
 
 
-def last_headline(known: Known) -> tuple[str, str, int, float] | None:
-    """Give company, text, age and mood of the last headline on a company."""
-    public = known.public
-    for it in reversed(public.headlines):
-        if it.market in PERPS:
-            return it.market, it.text, public.clock - it.age, it.mood
-    return None
+def last_headline(known: Known) -> Headline | None:
+    """Give the last headline on a company."""
+    return next((it for it in reversed(known.public.headlines) if it.market in PERPS), None)
 
 
 def observe_messages(known: Known, out: list[Message]) -> None:
