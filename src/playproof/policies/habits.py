@@ -76,6 +76,9 @@ class HabitPolicy:
     does: tuple[Trees, ...]
     """Scores of what he then does: the heads' choices other than their first, side by side."""
     heads: tuple[int, ...]
+    rates: tuple[float, ...] = ()
+    """How many times likelier each of these choices is than the trees say: growing stops before rare ones are learned
+    to their full share. None: all are as said."""
 
     @property
     def frames(self) -> int:
@@ -99,6 +102,9 @@ class HabitPolicy:
         acts = 1.0 / (1.0 + np.exp(-self.log_odds(rows)))
         does = np.mean([softmax(trees.scores(close)) for trees in self.does], axis=0)  # type: ignore[arg-type]
         joint = acts[:, None] * does
+        if self.rates:
+            joint *= np.array(self.rates)
+            joint /= np.maximum(joint.sum(axis=1, keepdims=True), 1.0)
         found, start = [], 0
         for size in self.heads:
             part = joint[:, start : start + size - 1]
@@ -145,10 +151,12 @@ def read_habits(checkpoint: Checkpoint) -> HabitPolicy:
         )
         for frames in (told["frames"], told["close_frames"])
     )
-    policy = HabitPolicy(view, closer, tuple(models[:members]), tuple(models[members:]), checkpoint.card.heads)
+    rates = tuple(map(float, told.get("rates", ())))
+    policy = HabitPolicy(view, closer, tuple(models[:members]), tuple(models[members:]), checkpoint.card.heads, rates)
     classes = sum(policy.heads) - len(policy.heads)
     fits = all(trees.names == view.names and trees.classes == 1 for trees in policy.acts)
     fits &= all(trees.names == closer.names and trees.classes == classes for trees in policy.does)
+    fits &= len(rates) in (0, classes)
     if len(models) != 2 * members or not fits:
         raise DecodeError(f"expected trees over the inputs that the card names, found others in {checkpoint.path}")
     return policy

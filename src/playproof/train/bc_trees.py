@@ -31,6 +31,8 @@ from playproof.train.likeness import HeadLikeness, find_leans, likeness
 Ints = NDArray[np.int64]
 Rows = NDArray[np.float32]
 STREAM = int.from_bytes(b"habits")
+MOST_RATE = 3.0
+"""What is corrected at most: choices seen once or twice are not to be believed."""
 LEANS = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2.0)
 
 
@@ -126,9 +128,10 @@ def clone_habits(
             trial[which].append(found)
             final[which].append(grown)
             rounds.append(count)
-    policy = _policy(view, config, final, heads)
+    policy = with_rates(_policy(view, config, final, heads), steps)
     tried_on = take(steps, held)
-    unseen = _policy(view, config, trial, heads).probabilities(stacked(tried_on, policy.frames))
+    tried = with_rates(_policy(view, config, trial, heads), take(steps, ~held))
+    unseen = tried.probabilities(stacked(tried_on, policy.frames))
     leans = find_leans(unseen, tried_on.actions, steps.actions, LEANS)
     return Habits(policy, to_text(*final), config, tuple(rounds), tuple(leans))
 
@@ -136,6 +139,15 @@ def clone_habits(
 def _policy(view: View, config: TreesConfig, texts: tuple[list[str], list[str]], heads: tuple[int, ...]) -> HabitPolicy:
     acts, does = (tuple(parse_trees(text) for text in of) for of in texts)
     return HabitPolicy(view, replace(view, frames=config.close_frames), acts, does, heads)
+
+
+def with_rates(policy: HabitPolicy, steps: Transitions) -> HabitPolicy:
+    """Set how often each choice is made to how often it was shown, on the steps that were learned from."""
+    chances = policy.probabilities(stacked(steps, policy.frames))
+    said = np.concatenate([of[:, 1:].sum(axis=0) for of in chances])
+    shown = np.bincount(to_choices(steps.actions, policy.heads), minlength=len(said) + 1)[1:]
+    rates = np.clip(shown / np.maximum(said, 1e-9), 1 / MOST_RATE, MOST_RATE)
+    return replace(policy, rates=tuple(rates.tolist()))
 
 
 @dataclass(frozen=True)
@@ -251,6 +263,7 @@ def save_habits(
         "close_frames": made.policy.closer.frames,
         "members": made.config.members,
         "leans": list(made.leans),
+        "rates": list(made.policy.rates),
     }
     card = Card(
         kind="trees",

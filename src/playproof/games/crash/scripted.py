@@ -1,7 +1,7 @@
 """The scripted human as somebody to be recorded and cloned: his frames, round by round, and the limit of any clone.
 
-Every round is a session of its own, by somebody with a new balance, so that rounds are alike and none knows
-of another. He sells all, as the action set `buttons` does. His frames are what a recorder would see of him
+Every round is a session of its own, by somebody with a new balance at a table of its own, so that rounds are
+alike and none knows of another: 300 rounds of one table would show hardly three of its moods. He sells all, as the action set `buttons` does. His frames are what a recorder would see of him
 at the page: the table's own messages with his presses between them. Leaves out: recording and learning.
 """
 
@@ -25,6 +25,8 @@ from playproof.games.crash.watched import watched_chances
 from playproof.money import UNIT
 
 STREAM = int.from_bytes(b"scripted")
+APART = timedelta(hours=1)
+"""Time between two tables, longer than any round."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,11 @@ class SellsAll(Human):
 class Sittings(Recording):
     """Persons who come to one table, each for one round; the script is what comes to their minds."""
 
-    def __init__(self, world: str, seed: int) -> None:
-        table_seed = int(np.random.SeedSequence([STREAM, seed]).generate_state(1)[0])
+    def __init__(self, world: str, seed: int, number: int) -> None:
+        table_seed = int(np.random.SeedSequence([STREAM, seed, number]).generate_state(1)[0])
         super().__init__(table_seed, self, world=world, crowded=False)  # type: ignore[arg-type]
-        self._rng = np.random.default_rng([STREAM, seed])
+        self._rng = np.random.default_rng([STREAM, seed, number])
+        self.now += number * APART
         self._presser = Presser(SellsAll(), self._rng)
 
     def sit(self) -> tuple[Frame, ...]:
@@ -92,10 +95,9 @@ class Scripted:
     """What a person at the page sees move: worth remembering for some rows."""
 
     def sessions(self, seed: int, count: int) -> Iterator[tuple[Frame, ...]]:
-        """Give the frames of sessions of one round each."""
-        sittings = Sittings(self.world, seed)
-        for _ in range(count):
-            yield sittings.sit()
+        """Give the frames of sessions of one round each, every one at another table."""
+        for number in range(count):
+            yield Sittings(self.world, seed, number).sit()
 
     def chances(self, rows: Rows, actions: Ints, begins: Ints) -> tuple[Floats, Floats]:
         """Give the chances of his choices by head, as well as one can know who sees rows and presses alone."""
