@@ -7,6 +7,7 @@ different seeds share no round.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,15 @@ def follow(facts: Any, last: Any, ended: Any, chosen: Any, opened: Any, bets: An
         bets[lane] += (flags & kernel.F_BET) != 0
 
 
+@lru_cache(maxsize=2)
+def _warmed(world: str, seed: tuple[int, ...], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Key lanes and play their warm-up rounds; once for all players of the same windows."""
+    lanes = Lanes(Settings(world=world), count)
+    keys = np.random.SeedSequence(seed).generate_state(count, np.uint64)
+    lanes.seed(keys.tolist(), np.ones(count, np.bool_))
+    return lanes.lanes, lanes.sites
+
+
 class CrashLanes:
     """Lanes of one round an episode, each round with a fresh balance."""
 
@@ -95,8 +105,7 @@ class CrashLanes:
 
     def start(self) -> Rows:
         """Seat a player in round 0 of every lane."""
-        keys = np.random.SeedSequence(self._seed).generate_state(self.count, np.uint64)
-        self._lanes.seed(keys.tolist(), self._all)
+        self._lanes.lanes[:], self._lanes.sites[:] = _warmed(self.settings.world, self._seed, self.count)
         self._open[:] = False
         self._bets[:] = 0
         rows: Rows = self._lanes.reset(self._all)[0]
