@@ -306,6 +306,12 @@ class TestHabits:
         assert np.allclose(parse_trees(acts).score(seen), _raw(acts, seen), atol=1e-9)
         assert np.allclose(parse_trees(does).scores(close), _raw(does, close), atol=1e-9)
 
+    def test_every_choice_is_as_likely_as_it_was_shown(self, made: Any, human: Transitions) -> None:
+        for head, of in enumerate(made.chances(human)):
+            shown = np.bincount(human.actions[:, head], minlength=of.shape[1])
+            often = shown >= 10
+            assert of.sum(axis=0)[often] == pytest.approx(shown[often], rel=0.05)
+
     def test_knows_him_far_better_than_his_mix(self, made: Any) -> None:
         unseen = demonstrate(CRASH, Human(), "published", 40, 8, Asked(clock="press"))
         for head in made.likeness(unseen, unseen, HEADS):

@@ -207,6 +207,20 @@ class TestLearners:
         assert own.mean() > its.mean()
 
 
+@pytest.mark.parametrize(("huber", "chosen"), [(0.0, 0), (1.0, 1)])
+def test_rare_large_losses_count_unless_errors_are_cut(huber: float, chosen: int) -> None:
+    """Holding gains 1 in 99 of 100 steps and loses 200 in the other: on average it loses, which Huber's loss hides."""
+    gains = torch.cat([torch.zeros(100), torch.ones(99), torch.tensor([-200.0])])
+    row = torch.ones(200, 1)
+    steps = Steps(row, torch.tensor([[0]] * 100 + [[1]] * 100), gains, row, torch.zeros(200), None)
+    with seeded(0):
+        learner = Cql(steps, (2,), CqlConfig(alpha=0.0, huber=huber, hidden=(), learning_rate=0.05))
+        for _ in range(300):
+            learner.update(torch.arange(200), 0.0)
+    with torch.no_grad():
+        assert int(learner.q(row[:1])[0].argmax()) == chosen
+
+
 class TestStitching:
     """The toy of the paper: the best way is made of pieces of ways that nobody went as a whole.
 
