@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from sqlalchemy import Engine
@@ -16,7 +17,7 @@ from playproof.train.language_model import LanguageCard, LanguageModel, save_lan
 from playproof.train.language_play import play, scripted_player
 from playproof.train.tiny import make_tiny
 
-OPTIONS = {"others": []}
+OPTIONS: dict[str, Any] = {"others": []}
 TERMS = ForkTerms("news", 1, 1, "brief", OPTIONS)
 
 

@@ -73,6 +73,8 @@ class GRPOConfig:
     """Trajectories above which whole windows are left out."""
     max_dropout: float = MAX_DROPOUT
     reward: str = "computed"
+    warm_up: int = 0
+    """Optimiser steps in which the learning rate rises; the first ones would else move every weight by all of it."""
     max_tokens: int = 24
     groups_a_step: int = 4
     epochs: int = 1
@@ -148,7 +150,7 @@ class Training:
         self.base = loaded.card.base if is_adapted(loaded.model) and loaded.card is not None else config.base
         self.base_hash = weights_hash(self.found.model) if is_adapted(self.found.model) else ""
         clipping = Clipping(config.clip, config.clip, config.beta, config.averaging)
-        self.learner = Learner(self.found, config.learning_rate, clipping, config.max_kl)
+        self.learner = Learner(self.found, config.learning_rate, clipping, config.max_kl, config.warm_up)
         first = loaded.card.next_window if loaded.card is not None else 0
         self.plan = ForkPlan(config.terms, first, config.iterations, config.windows, config.holdout, config.embargo)
         self.ledger = UsedWindows(engine, run.path.name)

@@ -93,8 +93,11 @@ def choose(scored: Sequence[Scored], found: LanguageModel, lineage: str, newest:
 class Learner:
     """A policy with its optimiser."""
 
-    def __init__(self, found: LanguageModel, learning_rate: float, clipping: Clipping, max_kl: float) -> None:
+    def __init__(
+        self, found: LanguageModel, learning_rate: float, clipping: Clipping, max_kl: float, warm_up: int = 0
+    ) -> None:
         self.found, self.clipping, self.max_kl = found, clipping, max_kl
+        self.learning_rate, self.warm_up = learning_rate, warm_up
         self.optimiser = make_optimiser(found.model, learning_rate)
         self._parent = {name: each.detach().clone() for name, each in trained(found.model).items()}
 
@@ -146,11 +149,17 @@ class Learner:
         norm = float(torch.nn.utils.clip_grad_norm_(list(trained(self.found.model).values()), 1.0))
         if not math.isfinite(value) or not math.isfinite(norm):
             raise Diverged(f"expected a finite loss, found {value} with gradient {norm}; lower --learning-rate")
+        for each in self.optimiser.param_groups:
+            each["lr"] = self.learning_rate * min(1.0, (self._steps() + 1) / (self.warm_up + 1))
         self.optimiser.step()
         told.loss += value
         told.steps += 1
         told.tokens += tokens
         told.norm = max(told.norm, norm)
+
+    def _steps(self) -> int:
+        """Give the optimiser's steps so far, those before a resume included."""
+        return max((int(it["step"]) for it in self.optimiser.state.values() if "step" in it), default=0)
 
     def moved(self, batch: Sequence[Lesson]) -> float:
         """Give the mean distance of the policy that drew a token from this one."""

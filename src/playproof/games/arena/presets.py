@@ -53,6 +53,7 @@ PRESETS: Mapping[str, Preset] = {
             "forks": 8,
             "groups_a_step": 16,
             "learning_rate": 1e-4,
+            "warm_up": 8,
             "holdout": 64,
             "holdout_forks": 4,
             "evaluate_every": 8,
