@@ -47,10 +47,11 @@ def panel(x: int, title: str, best: float | None, curves: list[Curve]) -> str:
         if value == 0.0 or abs(down(value) - down(0.0)) > 14
     ]
     if best is not None:
-        parts.append(
+        parts += [
             f'<line x1="{x}" y1="{down(best):.1f}" x2="{x + WIDE}" y2="{down(best):.1f}" stroke="{INK}" '
-            f'stroke-dasharray="5 4"/><text x="{x + 6}" y="{down(best) + 15:.1f}">best policy {best:+.4f}</text>'
-        )
+            'stroke-dasharray="5 4"/>',
+            f'<text x="{x + WIDE - 8}" y="{TOP + TALL - 10}" text-anchor="end">dashed: best policy, {best:+.4f}</text>',
+        ]
     for line, colour in zip(curves, COLOURS, strict=False):
         points = " ".join(f"{x + WIDE * step / right:.1f},{down(value):.1f}" for step, value in line)
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')

@@ -22,9 +22,11 @@ def looks(run: Path) -> list[dict]:
     return [note for note in notes if "pnl" in note and "reward" in note]
 
 
-def panel(x: int, y: int, title: str, steps: list[float], values: list[float], colour: str, form: str) -> str:
-    """Draw one line over the steps of training."""
-    low, high = min(0.0, *values), max(0.0, *values)
+def panel(
+    x: int, y: int, title: str, steps: list[float], values: list[float], colour: str, form: str, seen: list[float]
+) -> str:
+    """Draw one line over the steps of training; the scale holds what is seen."""
+    low, high = min(0.0, *seen), max(0.0, *seen)
     high = high if high > low else low + 1.0
     right = max(steps) or 1.0
 
@@ -45,8 +47,9 @@ def panel(x: int, y: int, title: str, steps: list[float], values: list[float], c
 
 
 def picture(runs: dict[str, Path]) -> str:
-    """Draw reward, money and the share of SELL of each run, a row for each."""
+    """Draw reward, money and the share of SELL of each run, a row for each; money of all on the same scale."""
     parts, row = [], TALL + 90
+    money = [note["pnl"] / UNIT for run in runs.values() for note in looks(run)]
     for place, (name, run) in enumerate(runs.items()):
         found, y = looks(run), TOP + place * row + 24
         steps = [note["step"] for note in found]
@@ -57,7 +60,7 @@ def picture(runs: dict[str, Path]) -> str:
         )
         parts.append(f'<text x="{LEFT}" y="{y - 34}" font-size="16" font-weight="700">{name}</text>')
         parts += [
-            panel(LEFT + number * (WIDE + 90), y, title, steps, values, colour, form)
+            panel(LEFT + number * (WIDE + 90), y, title, steps, values, colour, form, money if number == 1 else values)
             for number, (title, values, colour, form) in enumerate(lines)
         ]
     wide, tall = LEFT + 3 * (WIDE + 90), TOP + len(runs) * row
