@@ -33,13 +33,16 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup ## show what the product does, into demo-output/
 	@rm -rf demo-output/home
-	$(DEMO) perform crash --rounds 3 --speed 4 --seed 36
+	$(DEMO) perform crash --rounds 4 --speed 4 --seed 36
 	$(DEMO) store query "$(PRESSES)"
-	$(DEMO) dataset build demo --split train=1 --gap 0
+	$(DEMO) dataset build demo --split train=0.7,validation=0.3 --gap 0
 	$(DEMO) dataset show demo
 	$(BIN)/playproof crash demo --output demo-output
-	$(DEMO) train ppo --game crash --world drift --name learner --steps 1000000
+	$(DEMO) train bc --dataset demo --name clone
+	$(DEMO) train ppo --game crash --world drift --name learner --steps 2000000
 	$(DEMO) arena run --agents 8 --windows 6 --seed 7
+	$(DEMO) arena loop --preset tiny --once
+	$(DEMO) validate learner --world drift --rounds 1000 --output demo-output/learner || test $$? -eq 2
 	$(DEMO) validate human --world published --rounds 500 --output demo-output/verdict || test $$? -eq 2
 
 test: setup check ## run the checks and the tests

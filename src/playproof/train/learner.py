@@ -8,6 +8,8 @@ weights, up to rounding (tests hold both together). What is added:
 - lean: in place of the entropy, which is the divergence from a policy that chooses anything, the divergence
   from one that leans to the first choice of each head, by which nothing is done. Where money is mere noise a
   policy then ends at doing nothing, and not wherever the noise took it;
+- spread: with the lean, advantages are divided by no less than a share of the stake. Divided by their own spread,
+  the noise of the smallest bets is as loud as that of the largest, and no pull ends them;
 - warm-up, for fine-tuning a cloned policy: in the first rollouts only the critic learns, so that a
   critic that knows nothing yet cannot push the actor about;
 - anchor, for the same: beta KL(cloned || policy) on the states of each minibatch, beta falling to 0, so that the
@@ -128,6 +130,8 @@ class Learner(MaskablePPO):  # type: ignore[misc]
     """Entropy below which it is pulled up, by what is left of the training; None: none."""
     lean: Callable[[float], float] | None = None
     """By how much doing nothing leads, by what is left of the training; None or 0: entropy alone."""
+    spread: Callable[[float], float] | None = None
+    """Least spread by which advantages are divided, by what is left of the training; None or 0: their own."""
 
     def train(self) -> None:
         """Update the policy on the gathered rollout."""
@@ -169,7 +173,8 @@ class Learner(MaskablePPO):  # type: ignore[misc]
         ratio = log_ratio.exp()
         advantages = batch.advantages
         if self.normalize_advantage:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+            least = self.spread(self._current_progress_remaining) if self.spread is not None else 0.0
+            advantages = (advantages - advantages.mean()) / (advantages.std().clamp(min=least) + 1e-8)
         policy_loss = -torch.min(advantages * ratio, advantages * ratio.clamp(1 - clip, 1 + clip)).mean()
         entropy = entropy_of(chances).mean()
         loss = policy_loss + self._pull(chances, masks, entropy) + self.vf_coef * value_loss

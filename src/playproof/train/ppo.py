@@ -96,6 +96,8 @@ class PPOConfig:
     """Share of the training after which that lead rises: until then anything is tried."""
     lean_by: float = 0.6
     """Share of the training by which it stands."""
+    spread: float = 0.01
+    """Share of the stake that advantages are divided by at least, once doing nothing leads."""
     value_weight: float = 0.5
     grad_norm: float = 0.5
     target_kl: float | None = None
@@ -168,6 +170,7 @@ def plan_preset(config: PPOConfig) -> PPOConfig:
         entropy_schedule="constant",
         entropy_floor=0.0,
         lean=0.0,
+        spread=0.0,
         reward_scale=1.0,
         activation="tanh",
         masked=False,
@@ -496,6 +499,8 @@ def _masked(table: Table, env: Any) -> Any:
     model.entropy_weight = lambda left: config.entropy * (least + (1.0 - least) * falls(left))
     start, end = config.lean_from, config.lean_by
     model.lean = lambda left: config.lean * _risen(1.0 - left, start, end)
+    spread = config.spread * config.stake / UNIT * config.reward_scale
+    model.spread = lambda left: spread * _risen(1.0 - left, start, end)
     model.entropy_floor = lambda left: config.entropy_floor * (1.0 - _risen(1.0 - left, start, end))
     return model
 

@@ -243,6 +243,8 @@ class Lanes:
         self.final_facts = np.zeros((count, len(kernel.FACTS)), np.int64)
         self._ended = np.zeros(count, np.int64)
         self._finished = 0
+        self._nothing = np.zeros(count)
+        self._nothing.flags.writeable = False
         self.clip = settings.paying.clip
         self.clipped = 0
         """Steps so far whose reward was clipped."""
@@ -304,11 +306,11 @@ class Lanes:
         """Split the rewards of the last step into what each component paid, (lanes,) each."""
         if self.purse is not None:
             return self.purse.paid
-        broke = np.zeros(self.count)
         ended = self._ended[: self._finished]
         flags = self.final_facts[: self._finished, _FLAGS]
-        if not (flags & kernel.F_BANKRUPT).any():
-            return {"financial": rewards, "bankruptcy": broke}
+        if not self._finished or not (flags & kernel.F_BANKRUPT).any():
+            return {"financial": rewards, "bankruptcy": self._nothing}
+        broke = np.zeros(self.count)
         broke[ended] = np.where(flags & kernel.F_BANKRUPT, kernel.BANKRUPTCY, 0.0) * (self.settings.balance >= MIN_BET)
         return {"financial": rewards - broke, "bankruptcy": broke}
 
