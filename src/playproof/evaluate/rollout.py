@@ -20,7 +20,7 @@ from playproof.evaluate.score import Score
 from playproof.game import Game, first, lookup, resolve
 from playproof.game.lanes import BatchPolicy, Lanes, LaneTerms, Played, Tape, play_lanes
 
-LANES = 512
+LANES = 1024
 """Most lanes that are played at once."""
 FEWEST = 32
 EACH = 4

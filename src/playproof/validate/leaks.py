@@ -178,10 +178,18 @@ def fold_rows(
     if not isinstance(kind, Numbers):
         raise InputError(f"expected an observation set of numbers, found {observation!r}, which is messages")
 
+    encoded: dict[int, tuple[Event, Any]] = {}
+
+    def encode(event: Event) -> Any:
+        """Encode an event by itself, and once: most of those of one version are those of the next."""
+        if id(event) not in encoded:
+            encoded[id(event)] = (event, fold.encode(event))
+        return encoded[id(event)][1]
+
     def build(events: Sequence[Event]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
         state, places, rows = fold.start(), list[int](), list[NDArray[np.float32]]()
         for place, event in enumerate(events):
-            fold.apply(state, fold.encode(event))
+            fold.apply(state, encode(event))
             if decides(event):
                 row = np.zeros(len(kind.features), np.float32)
                 fold.observe[observation](state, row)
