@@ -24,6 +24,7 @@ from playproof.errors import ConfigError, GateFailed, InputError
 from playproof.evaluate.rollout import RolloutOptions, rollout
 from playproof.game import load_game
 from playproof.policies import BatchPlayer, load_checkpoint, load_policy
+from playproof.policies.network import NetworkPolicy
 from playproof.rewards import checks
 from playproof.testing import coin
 from playproof.train.callbacks import Boundary, Progress, Watch, diverged
@@ -212,6 +213,17 @@ def test_a_recurrent_policy_is_exported_as_it_acts() -> None:
         scaled = np.clip(rows / [1, 1, 5, 10, 1], -10, 10).astype(np.float32)
         actions, state = model.predict(scaled, state, np.full(4, number == 0), deterministic=True)
         assert policy.act_batch(rows, None, None, memory).tolist() == actions.tolist()
+
+
+def test_a_recurrent_policy_learns_and_acts_without_masks(tmp_path: Path) -> None:
+    config = replace(CONFIG, recurrent=8, steps=ROLLOUT, evaluate_every=1)
+    assert CONFIG.masked
+    assert not config.masked
+    result = train_ppo(GAME, config, tmp_path / "run")
+    assert result.best is not None
+    policy = load_policy(result.best, GAME)
+    assert isinstance(policy, NetworkPolicy)
+    assert not policy.masked
 
 
 def test_where_money_says_little_it_ends_doing_nothing(tmp_path: Path) -> None:

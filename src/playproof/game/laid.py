@@ -119,17 +119,16 @@ class Laid:
 
     def before(self, name: str) -> NDArray[Any]:
         """Give what stood before each step."""
-        return self._among(self.standings[name], "before")
+        return self._among(name, self._is_before)
 
     def after(self, name: str) -> NDArray[Any]:
         """Give what stood after each step."""
-        return self._among(self.standings[name], "after")
+        return self._among(name, self._is_after)
 
-    def _among(self, column: NDArray[Any], side: str) -> NDArray[Any]:
-        """Give a column's values on one side of the steps; one value for all rows stays that."""
-        if column.strides == (0,):
-            return column[: len(self.substeps)]
-        return column[self._is_before if side == "before" else self._is_after]
+    def _among(self, name: str, chosen: NDArray[np.bool_]) -> NDArray[Any]:
+        """Give what stood in the chosen rows, one a step; one value for all rows stays that."""
+        column = self.standings[name]
+        return column[: len(self.substeps)] if column.strides == (0,) else column[chosen]
 
     def steps(self) -> Iterator[tuple[Entry, tuple[Step, ...]]]:
         """Give each episode's steps as records, for what takes no columns."""

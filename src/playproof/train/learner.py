@@ -1,7 +1,7 @@
 """Masked PPO as sb3-contrib has it, with a leaner loss: one log-softmax a head instead of distribution objects.
 
-Without lean and anchor the loss and the order of minibatches are those of sb3-contrib, and so are the
-weights, up to rounding (tests hold both together). What is added:
+Without what is added the loss and the order of minibatches are those of sb3-contrib, and so are the
+weights, up to rounding (tests hold both together). Added are:
 
 - floor: while the mean entropy of a minibatch is below a floor, FLOOR_WEIGHT times the square of what is
   missing is added. Where most of what can be done loses, a learner else stops trying before it has seen the rest;

@@ -136,6 +136,8 @@ class PPOConfig:
             raise ConfigError(f"expected lean_from below lean_by, found {self.lean_from} and {self.lean_by}")
         if self.recurrent and (self.frames > 1 or self.anchor or self.warmup):
             raise ConfigError("expected a recurrent policy without frames, anchor and warm-up, found one with")
+        if self.recurrent:
+            object.__setattr__(self, "masked", False)
         if self.batch > self.lanes * self.rollout or (self.lanes * self.rollout) % self.batch:
             raise ConfigError(
                 f"expected batches that divide {self.lanes} lanes x {self.rollout} steps, found {self.batch}"
@@ -267,8 +269,7 @@ class Table:
     def policy(self, weights: Weights) -> NetworkPolicy:
         """Make a policy of parameters."""
         config = self.config
-        masked = config.masked and not config.recurrent
-        return NetworkPolicy(self.scaling, self.heads, weights, config.activation, config.frames, masked=masked)
+        return NetworkPolicy(self.scaling, self.heads, weights, config.activation, config.frames, masked=config.masked)
 
     def card(self, metrics: Mapping[str, Any]) -> Card:
         """Describe a policy of this training."""
@@ -461,8 +462,9 @@ def _environment(table: Table) -> Any:
     def make(stage: int) -> Lanes:
         return table.lanes(config.worlds[stage][0], (STREAM, config.seed, stage), config.lanes)
 
-    masked = config.masked and not config.recurrent
-    return LanesVecEnv(make, table.scaling, frames=config.frames, reward_scale=config.reward_scale, masked=masked)
+    return LanesVecEnv(
+        make, table.scaling, frames=config.frames, reward_scale=config.reward_scale, masked=config.masked
+    )
 
 
 def _settings(config: PPOConfig) -> dict[str, Any]:

@@ -194,8 +194,8 @@ def run_null(config: StudyConfig, unit: Unit) -> dict[str, Any]:
     """Choose among players where nothing can be earned, and claim the best."""
     seed = _seed(config, unit)
     if unit.name == RANDOM:
-        return _told(claim_random(config, seed))
-    return _told(claim(config, unit.name, seed, config.test)[0])
+        return told_of(claim_random(config, seed))
+    return told_of(claim(config, unit.name, seed, config.test)[0])
 
 
 def run_edge(config: StudyConfig, unit: Unit) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def run_edge(config: StudyConfig, unit: Unit) -> dict[str, Any]:
     if first.windows_needed is None:
         return told | {"verdict": "no number named", "failed": list(first.failed)}
     again, _ = claim(larger, unit.name, seed, first.windows_needed, again=1)
-    return told | _told(again)
+    return told | told_of(again)
 
 
 def run_trained(config: StudyConfig, unit: Unit) -> dict[str, Any]:
@@ -232,7 +232,8 @@ def run_trained(config: StudyConfig, unit: Unit) -> dict[str, Any]:
     )
 
 
-def _told(verdict: Verdict) -> dict[str, Any]:
+def told_of(verdict: Verdict) -> dict[str, Any]:
+    """Give what is kept of a verdict."""
     return {
         "verdict": verdict.name,
         "failed": list(verdict.failed),

@@ -16,9 +16,10 @@ from playproof.evaluate.rollout import rollout
 from playproof.evaluate.trials import record_trial, trial_of
 from playproof.game import Game, load_game
 from playproof.policies.checkpoint import CARD
-from playproof.store.tables import connect, ready
+from playproof.store.tables import opened, ready
 from playproof.validate.examine import Examination, examine
 from playproof.validate.planning import world_plan
+from playproof.validate.study import told_of
 from playproof.validate.subject import Subject, from_checkpoint
 
 if TYPE_CHECKING:
@@ -37,25 +38,22 @@ def run_ppo(
 ) -> dict[str, Any]:
     """Train, choose and judge; with `follow` judge again on as many fresh windows as the first report asks for."""
     game = load_game(game_name)
-    with tempfile.TemporaryDirectory() as place:
-        engine = ready(connect(Path(place)))
+    with tempfile.TemporaryDirectory() as place, opened(Path(place)) as tables:
+        engine = ready(tables)
         checkpoints = _train(game, world, seed, steps, Path(place))
         chosen = _choose(game, checkpoints, world, seed, engine, now, validation)
         first = _judged(game, chosen, world, windows, _windows(seed, FIRST), engine, now)
-        told: dict[str, Any] = {"first": first.verdict.name, "pilot": windows, "chosen": chosen.name}
+        verdict, needed = first.verdict, first.needed.windows
+        told: dict[str, Any] = {"first": verdict.name, "pilot": windows, "chosen": chosen.name}
         told["tried"] = len(checkpoints)
         if not follow:
-            engine.dispose()
-            return told | _told(first)
-        needed = first.needed.windows
-        told |= {"needed": needed}
+            return told | told_of(verdict)
+        told["needed"] = needed
         if needed is None or needed > MOST:
-            engine.dispose()
-            failed = list(first.verdict.failed)
-            return told | {"verdict": "no number named" if needed is None else "too many windows", "failed": failed}
+            named = "no number named" if needed is None else "too many windows"
+            return told | {"verdict": named, "failed": list(verdict.failed)}
         again = _judged(game, chosen, world, needed, _windows(seed, SECOND), engine, now)
-        engine.dispose()
-        return told | _told(again)
+        return told | told_of(again.verdict)
 
 
 def _windows(seed: int, kind: int) -> int:
@@ -112,13 +110,3 @@ def _judged(
     """Examine with the ceiling withheld, since it would decide alone."""
     plan = replace(world_plan(game, world, windows, seed), ceiling=None)
     return examine(game, subject, plan, engine, now)
-
-
-def _told(found: Examination) -> dict[str, Any]:
-    verdict = found.verdict
-    return {
-        "verdict": verdict.name,
-        "failed": list(verdict.failed),
-        "roi": verdict.roi,
-        "e_value": min(verdict.e_value, 1e12),
-    }

@@ -145,7 +145,7 @@ def write_trade(order: str, market: str, amount: float | None = None, **more: fl
 
 
 def shortened(decision: str) -> str:
-    """Give a decision without what follows from the rest of it, which takes fewer tokens."""
+    """Give a decision without its reasoning and what follows from the rest of it, which takes fewer tokens."""
     told = json.loads(decision)
     trade = told.get("trade")
     kept = told if trade is None else {"trade": {name: it for name, it in trade.items() if name != "type"}}

@@ -341,7 +341,7 @@ def fill_unknown(bits: Array, need: int, fill: np.float32, out: Array, missing: 
 
 
 @uncounted
-def walk(  # noqa: PLR0912, PLR0915  (one loop: arrays handed to inner functions cost more than what those do)
+def walk(  # noqa: PLR0912, PLR0915  (one loop over a dozen arrays, which inner functions would all have to be handed)
     state: Any,
     money: Any,
     walked: Array,
