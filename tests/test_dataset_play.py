@@ -320,7 +320,10 @@ def test_a_round_on_the_page_is_what_the_server_executed(tmp_path: Path, chromiu
         await ada.press(["INC_01", "INC_01", "INC_001", "BUY"], log)
         await asyncio.to_thread(ada.server.advance_to, Phase.ACTIVE, 5)
         await ada.shown()
-        await ada.press(["SELL_50", "SELL", "SIDEBET"], log)
+        await ada.press(["SELL_50", "SELL"], log)
+        await asyncio.to_thread(ada.server.advance_to, Phase.ACTIVE, 6)
+        await ada.shown()
+        await ada.press(["SIDEBET"], log)
         await asyncio.to_thread(ada.server.advance_to, Phase.ACTIVE, 9)
         await ada.shown()
         await ada.press(["DOUBLE", "BUY"], log)
@@ -330,6 +333,7 @@ def test_a_round_on_the_page_is_what_the_server_executed(tmp_path: Path, chromiu
     pressed, log = at_the_page(tmp_path, 12, some)
     assert len(pressed) == 9
     check_play(built(tmp_path), pressed, log)
+    assert compare_page(tmp_path, 1) == 9
 
 
 @pytest.mark.browser
