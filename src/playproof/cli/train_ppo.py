@@ -36,7 +36,7 @@ def ppo(
         list[str] | None,
         typer.Option(help="World, or world:share; given again it is a curriculum. Default: the game's first."),
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of all lanes together.")] = 3_000_000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of all lanes together.")] = 6_000_000,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same weights.")] = 1,
     stake: Annotated[
         float | None, typer.Option(help="Money reserved for each window; default: what the game validates with.")

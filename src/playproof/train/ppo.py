@@ -62,7 +62,7 @@ class PPOConfig:
     game: str
     worlds: tuple[tuple[str, float], ...]
     """The curriculum: worlds in their order, each with its share of the steps."""
-    steps: int = 3_000_000
+    steps: int = 6_000_000
     seed: int = 1
     observation: str | None = None
     actions: str | None = None
