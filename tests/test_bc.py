@@ -29,7 +29,7 @@ from playproof.policies.scaling import game_scaling, scale_rows
 from playproof.policies.trees import parse_trees
 from playproof.testing import coin
 from playproof.train.bc import BcConfig, Cloning, card_of, clone, lay_pieces, learning_curve, merge, telling
-from playproof.train.bc_trees import TreesConfig, clone_habits, save_habits, to_choices
+from playproof.train.bc_trees import TreesConfig, clone_habits, find_seldom, save_habits, to_choices
 from playproof.train.demonstrations import Asked, Mixture, Noisy, demonstrate, first_windows, stacked, starts, take
 from playproof.train.learning import Losses, seeded
 from playproof.train.likeness import action_mix, head_likeness, likeness, prior_of
@@ -300,11 +300,33 @@ def made(human: Transitions) -> Any:
 
 class TestHabits:
     def test_chances_are_those_of_lightgbm(self, made: Any, human: Transitions) -> None:
-        acts, does = made.text.split("\n##### next model\n")
+        acts, does, *alone = made.text.split("\n##### next model\n")
         rows = stacked(human, 3)[:300]
         seen, close = made.policy.view.look(rows), made.policy.closer.look(rows)
         assert np.allclose(parse_trees(acts).score(seen), _raw(acts, seen), atol=1e-9)
         assert np.allclose(parse_trees(does).scores(close), _raw(does, close), atol=1e-9)
+        assert len(alone) == len(made.policy.seldom) > 0
+        for text in alone:
+            assert np.allclose(parse_trees(text).score(close), _raw(text, close), atol=1e-9)
+
+    def test_what_he_seldom_does_is_told_alone_and_the_rest_share_what_is_left(
+        self, made: Any, human: Transitions
+    ) -> None:
+        rows = stacked(human, 3)[:40]
+        bare, told = replace(made.policy, seldom=(), rates=()), replace(made.policy, rates=())
+        before, after = (np.concatenate([of[:, 1:] for of in it.probabilities(rows)], axis=1) for it in (bare, told))
+        close = made.policy.closer.look(rows)
+        alone = {place: 1 / (1 + np.exp(-of[0].score(close))) for place, of in made.policy.seldom}
+        for row in range(len(rows)):
+            left = 1 - sum(chance[row] for chance in alone.values())
+            rest = 1 - sum(before[row, place] for place in alone)
+            for place in range(before.shape[1]):
+                wanted = alone[place][row] if place in alone else before[row, place] * left / rest
+                assert after[row, place] == pytest.approx(wanted, rel=1e-12)
+
+    def test_seldom_is_a_few_dozen_times(self) -> None:
+        done = np.repeat(np.array([[0, 0], [1, 0], [2, 0], [3, 0], [0, 1]], np.int16), [500, 19, 20, 59, 60], axis=0)
+        assert find_seldom(done, (4, 9), (20, 60)) == [1, 2]
 
     def test_every_choice_is_as_likely_as_it_was_shown(self, made: Any, human: Transitions) -> None:
         for head, of in enumerate(made.chances(human)):

@@ -2,7 +2,8 @@
 
 The two questions are apart because they differ: he mostly waits, and what he does when he does
 something is nearly settled by what he sees. The trees look at the present row and at how some
-features moved over the last rows, in which his state of mind shows.
+features moved over the last rows, in which his state of mind shows. What he seldom does drowns in
+both answers, so it has trees of its own, which tell it from everything else, waiting included.
 Acts with at most one head a step. Leaves out: growing the trees (train/bc_trees).
 """
 
@@ -76,6 +77,8 @@ class HabitPolicy:
     does: tuple[Trees, ...]
     """Scores of what he then does: the heads' choices other than their first, side by side."""
     heads: tuple[int, ...]
+    seldom: tuple[tuple[int, tuple[Trees, ...]], ...] = ()
+    """Places among these choices of what he seldom does, and the log-odds of each; what is left goes to the rest."""
     rates: tuple[float, ...] = ()
     """How many times likelier each of these choices is than the trees say: growing stops before rare ones are learned
     to their full share. None: all are as said."""
@@ -102,6 +105,8 @@ class HabitPolicy:
         acts = 1.0 / (1.0 + np.exp(-self.log_odds(rows)))
         does = np.mean([softmax(trees.scores(close)) for trees in self.does], axis=0)  # type: ignore[arg-type]
         joint = acts[:, None] * does
+        if self.seldom:
+            self._tell_seldom(joint, close)
         if self.rates:
             joint *= np.array(self.rates)
             joint /= np.maximum(joint.sum(axis=1, keepdims=True), 1.0)
@@ -111,6 +116,16 @@ class HabitPolicy:
             found.append(np.concatenate([1.0 - part.sum(axis=1, keepdims=True), part], axis=1))
             start += size - 1
         return tuple(found) if masks is None else _masked(found, masks, self.heads)
+
+    def _tell_seldom(self, joint: NDArray[np.float64], close: Floats) -> None:
+        """Put in the chances of what he seldom does; the other choices share the rest as they did."""
+        places = [place for place, _ in self.seldom]
+        scores = [np.mean([trees.score(close) for trees in of], axis=0) for _, of in self.seldom]
+        chances = 1.0 / (1.0 + np.exp(-np.stack(scores, axis=1)))
+        chances /= np.maximum(chances.sum(axis=1, keepdims=True), 1.0)
+        left = (1.0 - chances.sum(axis=1)) / np.maximum(1.0 - joint[:, places].sum(axis=1), 1e-12)
+        joint *= left[:, None]
+        joint[:, places] = chances
 
     def act_batch(self, rows: Floats, masks: Mask | None = None, rng: Rng | None = None) -> NDArray[np.int64]:
         """Choose for rows (n, frames x features) an action each, (n, heads)."""
@@ -127,9 +142,9 @@ def _masked(chances: list[NDArray[np.float64]], masks: Mask, heads: tuple[int, .
     return tuple(of / np.maximum(of.sum(axis=1, keepdims=True), 1e-300) for of in kept)
 
 
-def to_text(acts: Sequence[str], does: Sequence[str]) -> str:
-    """Write all models as one file."""
-    return DIVIDER.join(text.rstrip("\n") + "\n" for text in (*acts, *does))
+def to_text(models: Sequence[Sequence[str]]) -> str:
+    """Write all models as one file: the members of each, one after the other."""
+    return DIVIDER.join(text.rstrip("\n") + "\n" for of in models for text in of)
 
 
 def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Seat:  # noqa: ARG001
@@ -151,12 +166,15 @@ def read_habits(checkpoint: Checkpoint) -> HabitPolicy:
         )
         for frames in (told["frames"], told["close_frames"])
     )
-    rates = tuple(map(float, told.get("rates", ())))
-    policy = HabitPolicy(view, closer, tuple(models[:members]), tuple(models[members:]), checkpoint.card.heads, rates)
-    classes = sum(policy.heads) - len(policy.heads)
-    fits = all(trees.names == view.names and trees.classes == 1 for trees in policy.acts)
-    fits &= all(trees.names == closer.names and trees.classes == classes for trees in policy.does)
-    fits &= len(rates) in (0, classes)
-    if len(models) != 2 * members or not fits:
+    rates, seldom = tuple(map(float, told.get("rates", ()))), [int(place) for place in told.get("seldom", ())]
+    acts, does, *alone = (tuple(models[at : at + members]) for at in range(0, members * (2 + len(seldom)), members))
+    heads = checkpoint.card.heads
+    policy = HabitPolicy(view, closer, acts, does, heads, tuple(zip(seldom, alone, strict=True)), rates)
+    classes = sum(heads) - len(heads)
+    fits = all(trees.names == view.names and trees.classes == 1 for trees in acts)
+    fits &= all(trees.names == closer.names and trees.classes == classes for trees in does)
+    fits &= all(trees.names == closer.names and trees.classes == 1 for of in alone for trees in of)
+    fits &= len(rates) in (0, classes) and sorted(set(seldom) & set(range(classes))) == sorted(seldom)
+    if len(models) != members * (2 + len(seldom)) or not fits:
         raise DecodeError(f"expected trees over the inputs that the card names, found others in {checkpoint.path}")
     return policy

@@ -3,7 +3,8 @@
 Two models (policies.habits): whether the player acts, learned from every step, and what he then
 does, learned from the steps in which he acts. Both by unweighted log likelihood, so that together
 they are the likelihood of all his choices. How many trees to grow is found on the last fifth of the
-demonstrated windows; then all windows are learned from.
+demonstrated windows; then all windows are learned from. A choice that was shown a few dozen times has
+a small model of its own, learned from every step: among all that he does it would hardly be told apart.
 Leaves out: networks, which PPO can go on from (bc).
 """
 
@@ -50,9 +51,11 @@ class Forest:
     """Share of the inputs that a tree may look at."""
     rows: float = 0.8
     """Share of the rows that a tree is grown on."""
-    eager: float = 1.1
+    calm: float = 5.0
+    """By how much leaves of few rows are drawn to 0 (L2)."""
+    eager: float | None = 1.1
     """How many trees are grown on all windows, of those that were best on the held-out ones. More rows bear more
-    trees; rare choices bear fewer."""
+    trees; rare choices bear fewer. None: as many as there may be, since a fifth of the windows could not tell."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,10 @@ class TreesConfig:
     """Features whose changes from row to row are looked at; none: all that move within windows."""
     acts: Forest = Forest(leaves=16, least=50, inputs=0.5, rows=0.7)
     does: Forest = Forest(leaves=8, least=10, inputs=0.7, rows=0.7, eager=0.7)
-    members: int = 3
+    seldom: Forest = Forest(leaves=4, learning_rate=0.1, trees=40, least=10, inputs=0.7, rows=0.7, eager=None)
+    rare: tuple[int, int] = (20, 60)
+    """A choice that was shown so many times, the last number left out, has a model of its own."""
+    members: int = 4
     """Forests that are averaged, each grown on other rows and inputs."""
     screen: bool = True
     """Leave out features that stand still all through a window and tell nothing."""
@@ -119,26 +125,34 @@ def clone_habits(
         raise InputError(f"expected at least 5 demonstrated windows, found {len(begins)}")
     view = lay_view(scaling, steps, config)
     held = np.arange(len(steps.windows)) >= begins[len(begins) * 4 // 5]
-    trial: tuple[list[str], list[str]] = ([], [])
-    final: tuple[list[str], list[str]] = ([], [])
-    rounds: list[int] = []
-    for member in range(config.members):
-        for which, lessons in enumerate(_lessons(view, steps, heads, config)):
-            found, grown, count = _grow(lessons, held, config, config.seed * config.members + member)
-            trial[which].append(found)
-            final[which].append(grown)
-            rounds.append(count)
-    policy = with_rates(_policy(view, config, final, heads), steps)
+    seldom = find_seldom(steps.actions[~held], heads, config.rare)
+    lessons = _lessons(view, steps, heads, config, seldom)
+    grown = [
+        [_grow(of, held, config, config.seed * config.members + member) for member in range(config.members)]
+        for of in lessons
+    ]
+    trial, final = ([[getattr(each, name) for each in of] for of in grown] for name in ("trial", "whole"))
+    rounds = tuple(each.trees for of in grown for each in of)
+    policy = with_rates(_policy(view, config, final, heads, seldom), steps)
     tried_on = take(steps, held)
-    tried = with_rates(_policy(view, config, trial, heads), take(steps, ~held))
+    tried = with_rates(_policy(view, config, trial, heads, seldom), take(steps, ~held))
     unseen = tried.probabilities(stacked(tried_on, policy.frames))
     leans = find_leans(unseen, tried_on.actions, steps.actions, LEANS)
-    return Habits(policy, to_text(*final), config, tuple(rounds), tuple(leans))
+    return Habits(policy, to_text(final), config, rounds, tuple(leans))
 
 
-def _policy(view: View, config: TreesConfig, texts: tuple[list[str], list[str]], heads: tuple[int, ...]) -> HabitPolicy:
-    acts, does = (tuple(parse_trees(text) for text in of) for of in texts)
-    return HabitPolicy(view, replace(view, frames=config.close_frames), acts, does, heads)
+def _policy(
+    view: View, config: TreesConfig, texts: Sequence[Sequence[str]], heads: tuple[int, ...], seldom: Sequence[int]
+) -> HabitPolicy:
+    acts, does, *alone = (tuple(parse_trees(text) for text in of) for of in texts)
+    closer = replace(view, frames=config.close_frames)
+    return HabitPolicy(view, closer, acts, does, heads, tuple(zip(seldom, alone, strict=True)))
+
+
+def find_seldom(actions: NDArray[np.int16], heads: tuple[int, ...], rare: tuple[int, int]) -> list[int]:
+    """Give the places, among all that can be done, of choices that were made seldom, but often enough to learn from."""
+    shown = np.bincount(to_choices(actions, heads), minlength=sum(heads) - len(heads) + 1)[1:]
+    return np.flatnonzero((shown >= rare[0]) & (shown < rare[1])).tolist()
 
 
 def with_rates(policy: HabitPolicy, steps: Transitions) -> HabitPolicy:
@@ -163,18 +177,24 @@ class Lessons:
     forest: Forest
 
 
-def _lessons(view: View, steps: Transitions, heads: tuple[int, ...], config: TreesConfig) -> tuple[Lessons, Lessons]:
-    """Give what the two models learn from: every step, and those in which he acts."""
+def _lessons(
+    view: View, steps: Transitions, heads: tuple[int, ...], config: TreesConfig, seldom: Sequence[int]
+) -> list[Lessons]:
+    """Give what the models learn from: every step, those in which he acts, and every step for each rare choice."""
     chosen = to_choices(steps.actions, heads)
     does, every = chosen > 0, np.ones(len(chosen), np.bool_)
     closer = replace(view, frames=config.close_frames)
     seen = view.look(stacked(steps, view.frames))
-    close = closer.look(stacked(steps, closer.frames))[does]
+    close = closer.look(stacked(steps, closer.frames))
     classes = sum(heads) - len(heads)
-    return (
+    return [
         Lessons(seen, does.astype(np.float64), every, 1, view.names, config.acts),
-        Lessons(close, (chosen[does] - 1).astype(np.float64), does, classes, closer.names, config.does),
-    )
+        Lessons(close[does], (chosen[does] - 1).astype(np.float64), does, classes, closer.names, config.does),
+        *(
+            Lessons(close, (chosen == place + 1).astype(np.float64), every, 1, closer.names, config.seldom)
+            for place in seldom
+        ),
+    ]
 
 
 def lay_view(scaling: Scaling, steps: Transitions, config: TreesConfig) -> View:
@@ -205,8 +225,20 @@ def to_choices(actions: NDArray[np.int16], heads: Sequence[int]) -> Ints:
     return found
 
 
-def _grow(lessons: Lessons, held: NDArray[np.bool_], config: TreesConfig, seed: int) -> tuple[str, str, int]:
-    """Find how many trees to grow on held-out windows, then grow them on all; give both models and the number."""
+@dataclass(frozen=True)
+class Grown:
+    """One forest, as text."""
+
+    trial: str
+    """Grown without the held-out windows."""
+    whole: str
+    """Grown on all of them."""
+    trees: int
+    """Of the whole, for each class."""
+
+
+def _grow(lessons: Lessons, held: NDArray[np.bool_], config: TreesConfig, seed: int) -> Grown:
+    """Find how many trees to grow on held-out windows, then grow them on all."""
     import lightgbm
 
     settings, forest = _settings(lessons.forest, lessons.classes, seed), lessons.forest
@@ -215,11 +247,15 @@ def _grow(lessons: Lessons, held: NDArray[np.bool_], config: TreesConfig, seed: 
     def table(rows: NDArray[np.bool_]) -> Any:
         return lightgbm.Dataset(lessons.inputs[rows], lessons.target[rows], feature_name=list(lessons.names))
 
-    stop = lightgbm.early_stopping(config.patience, verbose=False)
-    trial = lightgbm.train(settings, table(~out), forest.trees, valid_sets=[table(out)], callbacks=[stop])
-    count = max(1, round(trial.best_iteration * forest.eager))
+    if forest.eager is None:
+        trial, count = lightgbm.train(settings, table(~out), forest.trees), forest.trees
+    else:
+        stop = lightgbm.early_stopping(config.patience, verbose=False)
+        trial = lightgbm.train(settings, table(~out), forest.trees, valid_sets=[table(out)], callbacks=[stop])
+        count = max(1, round(trial.best_iteration * forest.eager))
     whole = lightgbm.train(settings, table(np.ones(len(out), np.bool_)), count)
-    return trial.model_to_string(num_iteration=min(count, trial.current_iteration())), whole.model_to_string(), count
+    tried = trial.model_to_string(num_iteration=min(count, trial.current_iteration()))
+    return Grown(tried, whole.model_to_string(), count)
 
 
 def _settings(forest: Forest, classes: int, seed: int) -> dict[str, Any]:
@@ -231,6 +267,7 @@ def _settings(forest: Forest, classes: int, seed: int) -> dict[str, Any]:
         "feature_fraction": forest.inputs,
         "bagging_fraction": forest.rows,
         "bagging_freq": 1,
+        "lambda_l2": forest.calm,
         "use_missing": False,
         "deterministic": True,
         "force_row_wise": True,
@@ -262,6 +299,7 @@ def save_habits(
         "frames": view.frames,
         "close_frames": made.policy.closer.frames,
         "members": made.config.members,
+        "seldom": [place for place, _ in made.policy.seldom],
         "leans": list(made.leans),
         "rates": list(made.policy.rates),
     }
