@@ -23,6 +23,7 @@ from playproof.games.crash.baselines import AlwaysSidebet, Hold
 from playproof.games.crash.lanes import make_tape
 from playproof.games.crash.study import BET, GRID, SIDEBET, STUDY, Rule
 from playproof.money import UNIT
+from playproof.validate import study
 from playproof.validate.study import (
     LEAKS,
     RARE,
@@ -86,6 +87,13 @@ def test_the_same_run_gives_the_same_result() -> None:
     task = Task(TINY, Unit("null", "fair", 0))
     assert run_unit(task) == run_unit(task)
     assert run_unit(task) != run_unit(Task(TINY, Unit("null", "fair", 1)))
+
+
+def test_a_report_that_asks_for_too_much_counts_as_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "MOST", 1)
+    told = run_unit(Task(TINY, Unit("edge", "drift", 0)))
+    assert told["needed"] > 1
+    assert told["verdict"] == "too many windows"
 
 
 @pytest.mark.parametrize("leak", LEAKS)

@@ -63,6 +63,8 @@ SAMPLES = 50
 """Samples of a run that tests fair games."""
 FIRST_LOOK = 40
 """Who peeks looks after every window from this one on."""
+MOST = 250_000
+"""Windows that are played at most because a report asks for them; one that asks for more counts as not found."""
 ONE_SIDED = 1.645
 """The t statistic above which a one-sided test of 5 % rejects."""
 
@@ -208,8 +210,9 @@ def run_edge(config: StudyConfig, unit: Unit) -> dict[str, Any]:
             break
         windows *= 2
     told = {"first": first.name, "pilot": windows, "chosen": chosen, "needed": first.windows_needed}
-    if first.windows_needed is None:
-        return told | {"verdict": "no number named", "failed": list(first.failed)}
+    if first.windows_needed is None or first.windows_needed > MOST:
+        named = "no number named" if first.windows_needed is None else "too many windows"
+        return told | {"verdict": named, "failed": list(first.failed)}
     again, _ = claim(larger, unit.name, seed, first.windows_needed, again=1)
     return told | told_of(again)
 

@@ -168,9 +168,11 @@ def _edge_remarks(runs: Sequence[Mapping[str, Any]]) -> list[str]:
         shown = sum(told["verdict"] == "EDGE SHOWN" for told in runs if told["name"] == name)
         total = sum(told["name"] == name for told in runs)
         middle = sorted(named)[len(named) // 2] if named else 0
+        dear = sum(told["verdict"] == "too many windows" for told in runs if told["name"] == name)
+        much = f" {dear} asked for more windows than a run may play, and count as not shown." if dear else ""
         lines.append(
             f"{name}: a number was named in {len(named)} of {total} runs (half of them at most {middle:,} windows), and"
-            f" the edge shown in {shown / max(1, len(named)):.1%} of those."
+            f" the edge shown in {shown / max(1, len(named)):.1%} of those.{much}"
         )
     failed = Counter(gate for told in runs if told["verdict"] != "EDGE SHOWN" for gate in told["failed"])
     missed = ", ".join(f"{gate} {count}" for gate, count in failed.most_common(6))
