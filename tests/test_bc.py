@@ -290,7 +290,7 @@ def test_features_that_only_name_the_window_are_left_out(human: Transitions) -> 
     assert NAMES.index("connected_players") not in telling(replace(human, observations=rows), np.random.default_rng(0))
 
 
-HABITS = TreesConfig(watched=("tick", "price", "bet_amount"), members=1, frames=3)
+HABITS = TreesConfig(watched=("tick", "price", "bet_amount"), members=1, frames=3, rare=0.1, enough=10)
 
 
 @pytest.fixture(scope="module")
@@ -324,9 +324,11 @@ class TestHabits:
                 wanted = alone[place][row] if place in alone else before[row, place] * left / rest
                 assert after[row, place] == pytest.approx(wanted, rel=1e-12)
 
-    def test_seldom_is_a_few_dozen_times(self) -> None:
-        done = np.repeat(np.array([[0, 0], [1, 0], [2, 0], [3, 0], [0, 1]], np.int16), [500, 19, 20, 59, 60], axis=0)
-        assert find_seldom(done, (4, 9), (20, 60)) == [1, 2]
+    def test_seldom_is_a_small_share_of_what_he_does_seen_often_enough(self) -> None:
+        kinds = np.array([[0, 0], [1, 0], [2, 0], [3, 0], [0, 1]], np.int16)
+        done = np.repeat(kinds, [5000, 911, 19, 20, 50], axis=0)
+        assert find_seldom(done, (4, 9), replace(HABITS, rare=0.05, enough=20)) == [2]
+        assert find_seldom(done, (4, 9), replace(HABITS, rare=0.051, enough=20)) == [2, 3]
 
     def test_every_choice_is_as_likely_as_it_was_shown(self, made: Any, human: Transitions) -> None:
         for head, of in enumerate(made.chances(human)):

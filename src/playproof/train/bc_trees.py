@@ -71,8 +71,10 @@ class TreesConfig:
     acts: Forest = Forest(leaves=16, least=50, inputs=0.5, rows=0.7)
     does: Forest = Forest(leaves=8, least=10, inputs=0.7, rows=0.7, eager=0.7)
     seldom: Forest = Forest(leaves=4, learning_rate=0.1, trees=40, least=10, inputs=0.7, rows=0.7, eager=None)
-    rare: tuple[int, int] = (20, 60)
-    """A choice that was shown so many times, the last number left out, has a model of its own."""
+    rare: float = 0.02
+    """A choice that is less than this share of all that he does has a model of its own."""
+    enough: int = 20
+    """If it was shown at least so often."""
     members: int = 4
     """Forests that are averaged, each grown on other rows and inputs."""
     screen: bool = True
@@ -125,7 +127,7 @@ def clone_habits(
         raise InputError(f"expected at least 5 demonstrated windows, found {len(begins)}")
     view = lay_view(scaling, steps, config)
     held = np.arange(len(steps.windows)) >= begins[len(begins) * 4 // 5]
-    seldom = find_seldom(steps.actions[~held], heads, config.rare)
+    seldom = find_seldom(steps.actions[~held], heads, config)
     lessons = _lessons(view, steps, heads, config, seldom)
     grown = [
         [_grow(of, held, config, config.seed * config.members + member) for member in range(config.members)]
@@ -149,10 +151,10 @@ def _policy(
     return HabitPolicy(view, closer, acts, does, heads, tuple(zip(seldom, alone, strict=True)))
 
 
-def find_seldom(actions: NDArray[np.int16], heads: tuple[int, ...], rare: tuple[int, int]) -> list[int]:
-    """Give the places, among all that can be done, of choices that were made seldom, but often enough to learn from."""
+def find_seldom(actions: NDArray[np.int16], heads: tuple[int, ...], config: TreesConfig) -> list[int]:
+    """Give the places, among all that can be done, of choices that are made seldom, but often enough to learn from."""
     shown = np.bincount(to_choices(actions, heads), minlength=sum(heads) - len(heads) + 1)[1:]
-    return np.flatnonzero((shown >= rare[0]) & (shown < rare[1])).tolist()
+    return np.flatnonzero((shown >= config.enough) & (shown < config.rare * shown.sum())).tolist()
 
 
 def with_rates(policy: HabitPolicy, steps: Transitions) -> HabitPolicy:
