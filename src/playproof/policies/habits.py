@@ -24,6 +24,10 @@ from playproof.policies.trees import Trees, parse_trees
 if TYPE_CHECKING:
     from playproof.policies.checkpoint import Checkpoint
 
+RECENT = 3
+"""Changes from row to row that are looked at one by one; older ones count in what is summed up."""
+NEAR = 4
+"""Changes of which the lowest and the highest are looked at, beside those of all: a fright lasts a few rows."""
 DIVIDER = "\n##### next model\n"
 """Between the models in the file of a checkpoint."""
 
@@ -44,11 +48,12 @@ class View:
     @property
     def names(self) -> tuple[str, ...]:
         """Name the inputs, one word each."""
-        now = [self.scaling.names[place] for place in self.used]
-        moved = [
-            f"{self.scaling.names[place]}_moved_{back}" for back in range(1, self.frames) for place in self.watched
-        ]
-        return (*now, *moved)
+        told = [f"moved_{back}" for back in range(1, 1 + min(RECENT, self.frames - 1))]
+        if self.frames - 1 > RECENT:
+            told += [f"{what}_{near}" for near in ("near", "all") for what in ("lowest", "highest")]
+            told += ["still", "changes"]
+        names = self.scaling.names
+        return (*(names[place] for place in self.used), *(f"{names[at]}_{it}" for it in told for at in self.watched))
 
     def look(self, rows: Floats) -> Floats:
         """Give the inputs of rows (n, features x frames or more), the newest frame last."""
@@ -59,8 +64,14 @@ class View:
             return newest
         stack = rows.reshape(len(rows) * self.frames, features)
         seen = scale_rows(stack, self.scaling)[:, list(self.watched)].reshape(len(rows), self.frames, -1)
-        moved = np.diff(seen, axis=1)[:, ::-1].reshape(len(rows), -1)
-        found: Floats = np.concatenate([newest, moved], axis=1)
+        moved = np.diff(seen, axis=1)[:, ::-1]
+        parts = [newest, moved[:, :RECENT].reshape(len(rows), -1)]
+        if self.frames - 1 > RECENT:
+            near, changed = moved[:, :NEAR], moved != 0
+            still = np.where(changed.any(axis=1), changed.argmax(axis=1), self.frames - 1)
+            parts += [near.min(axis=1), near.max(axis=1), moved.min(axis=1), moved.max(axis=1)]
+            parts += [still.astype(np.float32), changed.sum(axis=1).astype(np.float32)]
+        found: Floats = np.concatenate(parts, axis=1)
         return found
 
 

@@ -2,8 +2,8 @@
 
 Two models (policies.habits): whether the player acts, learned from every step, and what he then
 does, learned from the steps in which he acts. Both by unweighted log likelihood, so that together
-they are the likelihood of all his choices. How many trees to grow is found on the last fifth of the
-demonstrated windows; then all windows are learned from. A choice that was shown a few dozen times has
+they are the likelihood of all his choices. How many trees to grow is found on windows held out, each
+fifth of them once; then all windows are learned from. A choice that was shown a few dozen times has
 a small model of its own, learned from every step: among all that he does it would hardly be told apart.
 Leaves out: networks, which PPO can go on from (bc).
 """
@@ -34,6 +34,7 @@ Rows = NDArray[np.float32]
 STREAM = int.from_bytes(b"habits")
 MOST_RATE = 3.0
 """What is corrected at most: choices seen once or twice are not to be believed."""
+FOLDS = 5
 LEANS = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2.0)
 
 
@@ -126,20 +127,25 @@ def clone_habits(
     if len(begins) < 5:
         raise InputError(f"expected at least 5 demonstrated windows, found {len(begins)}")
     view = lay_view(scaling, steps, config)
-    held = np.arange(len(steps.windows)) >= begins[len(begins) * 4 // 5]
-    seldom = find_seldom(steps.actions[~held], heads, config)
+    fold = np.repeat(np.arange(len(begins)) % FOLDS, np.diff(np.r_[begins, len(steps.windows)]))
+    seldom = find_seldom(steps.actions, heads, config)
     lessons = _lessons(view, steps, heads, config, seldom)
-    grown = [
-        [_grow(of, held, config, config.seed * config.members + member) for member in range(config.members)]
-        for of in lessons
+    tried = [_try(of, fold, config) for of in lessons]
+    counts = [max(1, round(float(np.mean([trees for _, trees in of])))) for of in tried]
+    final = [
+        [_grow(of, count, config.seed * config.members + member) for member in range(config.members)]
+        for of, count in zip(lessons, counts, strict=True)
     ]
-    trial, final = ([[getattr(each, name) for each in of] for of in grown] for name in ("trial", "whole"))
-    rounds = tuple(each.trees for of in grown for each in of)
+    unseen: list[NDArray[np.float64]] = [np.empty((len(fold), size)) for size in heads]
+    for number in range(FOLDS):
+        texts = [[of[number][0]] for of in tried]
+        within, out = take(steps, fold != number), take(steps, fold == number)
+        told = with_rates(_policy(view, config, texts, heads, seldom), within)
+        for whole, part in zip(unseen, told.probabilities(stacked(out, told.frames)), strict=True):
+            whole[fold == number] = part
     policy = with_rates(_policy(view, config, final, heads, seldom), steps)
-    tried_on = take(steps, held)
-    tried = with_rates(_policy(view, config, trial, heads, seldom), take(steps, ~held))
-    unseen = tried.probabilities(stacked(tried_on, policy.frames))
-    leans = find_leans(unseen, tried_on.actions, steps.actions, LEANS)
+    leans = find_leans(unseen, steps.actions, steps.actions, LEANS)
+    rounds = tuple(count for count in counts for _ in range(config.members))
     return Habits(policy, to_text(final), config, rounds, tuple(leans))
 
 
@@ -227,37 +233,38 @@ def to_choices(actions: NDArray[np.int16], heads: Sequence[int]) -> Ints:
     return found
 
 
-@dataclass(frozen=True)
-class Grown:
-    """One forest, as text."""
-
-    trial: str
-    """Grown without the held-out windows."""
-    whole: str
-    """Grown on all of them."""
-    trees: int
-    """Of the whole, for each class."""
-
-
-def _grow(lessons: Lessons, held: NDArray[np.bool_], config: TreesConfig, seed: int) -> Grown:
-    """Find how many trees to grow on held-out windows, then grow them on all."""
+def _table(lessons: Lessons, rows: NDArray[np.bool_] | slice = slice(None)) -> Any:
     import lightgbm
 
-    settings, forest = _settings(lessons.forest, lessons.classes, seed), lessons.forest
-    out = held[lessons.rows]
+    return lightgbm.Dataset(lessons.inputs[rows], lessons.target[rows], feature_name=list(lessons.names))
 
-    def table(rows: NDArray[np.bool_]) -> Any:
-        return lightgbm.Dataset(lessons.inputs[rows], lessons.target[rows], feature_name=list(lessons.names))
 
-    if forest.eager is None:
-        trial, count = lightgbm.train(settings, table(~out), forest.trees), forest.trees
-    else:
-        stop = lightgbm.early_stopping(config.patience, verbose=False)
-        trial = lightgbm.train(settings, table(~out), forest.trees, valid_sets=[table(out)], callbacks=[stop])
-        count = max(1, round(trial.best_iteration * forest.eager))
-    whole = lightgbm.train(settings, table(np.ones(len(out), np.bool_)), count)
-    tried = trial.model_to_string(num_iteration=min(count, trial.current_iteration()))
-    return Grown(tried, whole.model_to_string(), count)
+def _try(lessons: Lessons, fold: Ints, config: TreesConfig) -> list[tuple[str, int]]:
+    """Grow a forest without each fold, as large as is best for that fold; give its text and how many trees it has."""
+    import lightgbm
+
+    forest, number, tried = lessons.forest, fold[lessons.rows], []
+    for held in range(FOLDS):
+        settings = _settings(forest, lessons.classes, config.seed * FOLDS + held)
+        within, out = _table(lessons, number != held), _table(lessons, number == held)
+        if forest.eager is None or not (number == held).any():
+            count = forest.trees if forest.eager is None else min(forest.trees, config.patience)
+            grown = lightgbm.train(settings, within, count)
+        else:
+            stop = lightgbm.early_stopping(config.patience, verbose=False)
+            grown = lightgbm.train(settings, within, forest.trees, valid_sets=[out], callbacks=[stop])
+            count = max(1, round(grown.best_iteration * forest.eager))
+        tried.append((grown.model_to_string(num_iteration=min(count, grown.current_iteration())), count))
+    return tried
+
+
+def _grow(lessons: Lessons, count: int, seed: int) -> str:
+    """Grow so many trees on all windows."""
+    import lightgbm
+
+    settings = _settings(lessons.forest, lessons.classes, seed)
+    text: str = lightgbm.train(settings, _table(lessons), count).model_to_string()
+    return text
 
 
 def _settings(forest: Forest, classes: int, seed: int) -> dict[str, Any]:
