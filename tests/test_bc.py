@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,22 @@ class TestHabits:
         assert len(alone) == len(made.policy.seldom) > 0
         for text in alone:
             assert np.allclose(parse_trees(text).score(close), _raw(text, close), atol=1e-9)
+
+    def test_changes_are_summed_up_as_a_plain_loop_would(self, made: Any, human: Transitions) -> None:
+        view = replace(made.policy.view, frames=8)
+        rows, names = stacked(human, 8)[40:120], list(view.names)
+        found = view.look(rows)
+        scaled = scale_rows(rows.reshape(-1, len(NAMES)), view.scaling).reshape(len(rows), 8, -1)
+        for row, place in product(range(len(rows)), view.watched):
+            steps = [float(scaled[row, 7 - back, place] - scaled[row, 6 - back, place]) for back in range(7)]
+            told = {f"moved_{back + 1}": steps[back] for back in range(3)}
+            told |= {"lowest_near": min(steps[:4]), "highest_near": max(steps[:4])}
+            told |= {"lowest_all": min(steps), "highest_all": max(steps)}
+            told["still"] = next((back for back, step in enumerate(steps) if step), 7)
+            told["changes"] = sum(step != 0 for step in steps)
+            for what, value in told.items():
+                assert found[row, names.index(f"{NAMES[place]}_{what}")] == pytest.approx(value, abs=1e-6)
+        assert found.shape == (len(rows), len(names))
 
     def test_what_he_seldom_does_is_told_alone_and_the_rest_share_what_is_left(
         self, made: Any, human: Transitions
