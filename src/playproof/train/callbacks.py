@@ -18,6 +18,8 @@ from playproof.evaluate.rollout import Rollout
 from playproof.train.checkpoint import gather
 from playproof.train.run import Run
 
+HALTED = "halted"
+"""Why a training stopped that was to go so far and no farther."""
 ALARMS = 3
 """Alarms that stop a training."""
 SURE = 2.0
@@ -82,6 +84,8 @@ class Watch:
     """At which step each stage of the curriculum begins."""
     save_every: int = 1
     """Rollouts between resume points."""
+    halt: int | None = None
+    """Step at which the training stops to be gone on with later; None: never."""
 
 
 class Boundary(BaseCallback):  # type: ignore[misc]
@@ -132,6 +136,8 @@ class Boundary(BaseCallback):  # type: ignore[misc]
         if first or last or rollouts % self.watch.every == 0:
             self._look()
         self._enter_stage()
+        if self.watch.halt is not None and self.num_timesteps >= self.watch.halt:
+            self.asked_to_stop = self.asked_to_stop or HALTED
         if self.asked_to_stop is not None and self.progress.stopped is None:
             self.progress.stopped = self.asked_to_stop
         if last or self.progress.stopped or rollouts % self.watch.save_every == 0:

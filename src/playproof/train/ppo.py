@@ -32,7 +32,7 @@ from playproof.money import UNIT
 from playproof.policies.checkpoint import Card, Checkpoint, describe, load_checkpoint
 from playproof.policies.network import BatchPlayer, NetworkPolicy
 from playproof.policies.scaling import Scaling, game_scaling
-from playproof.train.callbacks import Boundary, Progress, Watch
+from playproof.train.callbacks import HALTED, Boundary, Progress, Watch
 from playproof.train.checkpoint import bring_back
 from playproof.train.network import ACTIVATIONS, Weights, linear_weights
 from playproof.train.run import Run, Tracking, read_config
@@ -111,6 +111,10 @@ class PPOConfig:
     evaluate_every: int = 20
     """Rollouts between evaluations in money."""
     evaluate_windows: int = 512
+    beginnings: int = 3
+    """Trainings that are begun, each with a seed of its own; the one that earns most goes on (train/beginnings)."""
+    beginning: float = 0.3
+    """Share of the steps after which that is decided."""
     patience: int | None = None
     """Evaluations without a better profit that stop the training."""
     until: float | None = None
@@ -134,6 +138,10 @@ class PPOConfig:
             raise ConfigError(f"expected preset lanes or plan, found {self.preset!r}")
         if not 0.0 <= self.lean_from < self.lean_by:
             raise ConfigError(f"expected lean_from below lean_by, found {self.lean_from} and {self.lean_by}")
+        if self.beginnings < 1 or not 0.0 < self.beginning < 1.0:
+            raise ConfigError(
+                f"expected at least 1 beginning of a share between 0 and 1, found {self.beginnings} of {self.beginning}"
+            )
         if self.recurrent and (self.frames > 1 or self.anchor or self.warmup):
             raise ConfigError("expected a recurrent policy without frames, anchor and warm-up, found one with")
         if self.recurrent:
@@ -177,6 +185,7 @@ def plan_preset(config: PPOConfig) -> PPOConfig:
         activation="tanh",
         masked=False,
         evaluate_every=1,
+        beginnings=1,
     )
 
 
@@ -196,6 +205,7 @@ def fine_tuned(config: PPOConfig, source: Path, game: Game) -> PPOConfig:
         anchor_share=0.3,
         entropy=config.entropy / 3,
         entropy_floor=0.0,
+        beginnings=1,
     )
 
 
@@ -214,8 +224,10 @@ class Table:
     """Was the reward taken in spite of its checks?"""
 
     @classmethod
-    def lay(cls, game: Game, config: PPOConfig, *, allow_failing_reward: bool = False) -> Table:
-        """Look everything up, and refuse a reward that fails its checks."""
+    def lay(
+        cls, game: Game, config: PPOConfig, *, allow_failing_reward: bool = False, judged: bool | None = None
+    ) -> Table:
+        """Look everything up, and refuse a reward that fails its checks; `judged` says so if they were run already."""
         from playproof.rewards.load import load_reward
 
         observation = config.observation or first(game.observations)
@@ -226,7 +238,7 @@ class Table:
         for world, _ in config.worlds:
             lookup(game.worlds, world, "world")
         reward = load_reward(game, config.reward)
-        failed = failing_checks(game, reward, config)
+        failed = failing_checks(game, reward, config) if judged is None else ("before",) * judged
         if failed and not allow_failing_reward:
             raise GateFailed(
                 f"expected a reward that passes its checks, found {reward.name!r} failing {', '.join(failed)}; "
@@ -319,6 +331,7 @@ class Result:
     progress: Progress
     weights: Weights
     """The last ones."""
+    table: Table
 
 
 def train_ppo(
@@ -332,24 +345,26 @@ def train_ppo(
     tracking: Tracking = Tracking(),  # noqa: B008  (frozen)
     show: Show = lambda step, told: None,  # noqa: ARG005
     clock: Clock = time.perf_counter,
+    halt: int | None = None,
+    judged: bool | None = None,
 ) -> Result:
     """Train in a run's folder, from scratch, from a checkpoint (`source`), or from where the run stopped.
 
-    `clock` gives the seconds that the log and the progress tell of.
+    `clock` gives the seconds that the log and the progress tell of. At the step `halt` it stops, to be gone on with.
+    `judged` says whether the reward failed its checks, where they were run already.
     """
     torch.set_num_threads(1)
     torch.distributions.Distribution.set_default_validate_args(False)
     if resume:
-        told = read_config(path)["config"]
-        source = Path(told["source"]) if told.get("source") else None
-        config = PPOConfig.from_json({name: value for name, value in told.items() if name != "source"})
-    table = Table.lay(game, config, allow_failing_reward=allow_failing_reward)
+        config, source = asked_of(read_config(path)["config"])
+    table = Table.lay(game, config, allow_failing_reward=allow_failing_reward, judged=judged)
     model, env = build(table, load_checkpoint(source, game) if source is not None else None)
-    run = Run.resume(path, "ppo", tracking) if resume else Run.create(path, "ppo", _told(config, source), tracking)
+    run = Run.resume(path, "ppo", tracking) if resume else Run.create(path, "ppo", told_of(config, source), tracking)
     try:
-        boundary = _boundary(table, model, run, _brought_back(model, env, run), show, clock)
+        boundary = _boundary(table, model, run, _brought_back(model, env, run), show, clock, halt)
         _learn(model, boundary, config)
-        return _finish(run, boundary, weights_of(model))
+        steps = boundary.progress.rollouts * model.n_steps * model.n_envs
+        return _finish(run, boundary, steps, weights_of(model), table)
     finally:
         run.close()
 
@@ -364,20 +379,34 @@ def _brought_back(model: Any, env: Any, run: Run) -> Progress:
     if progress.stage:
         env.enter(progress.stage)
     bring_back(model, env, arrays, facts)
-    if progress.stopped == _INTERRUPTED:
+    if progress.stopped in (INTERRUPTED, HALTED):
         progress.stopped = None
     return progress
 
 
-_INTERRUPTED = "interrupted"
+INTERRUPTED = "interrupted"
+"""Why a training stopped that Ctrl-C stopped."""
 
 
-def _told(config: PPOConfig, source: Path | None) -> dict[str, Any]:
+def told_of(config: PPOConfig, source: Path | None) -> dict[str, Any]:
+    """Write down what a training is asked for."""
     return asdict(config) | {"source": None if source is None else str(source.absolute())}
 
 
+def asked_of(told: Mapping[str, Any]) -> tuple[PPOConfig, Path | None]:
+    """Read back what a training was asked for: its configuration, and what it starts from."""
+    config = PPOConfig.from_json({name: value for name, value in told.items() if name != "source"})
+    return config, Path(told["source"]) if told.get("source") else None
+
+
 def _boundary(
-    table: Table, model: Any, run: Run, progress: Progress, show: Show, clock: Callable[[], float]
+    table: Table,
+    model: Any,
+    run: Run,
+    progress: Progress,
+    show: Show,
+    clock: Callable[[], float],
+    halt: int | None,
 ) -> Boundary:
     config = table.config
 
@@ -393,6 +422,7 @@ def _boundary(
         config.patience,
         None if config.until is None else config.until * UNIT,
         tuple(int(start) for start in starts),
+        halt=halt,
     )
     return Boundary(run, watch, evaluate, keep, progress, clock, show)
 
@@ -400,7 +430,8 @@ def _boundary(
 def _learn(model: Any, boundary: Boundary, config: PPOConfig) -> None:
     """Learn what is left to learn; Ctrl-C stops at the next boundary, a second one at once."""
     left = config.steps - model.num_timesteps
-    if left <= 0 or boundary.progress.stopped:
+    halt = boundary.watch.halt
+    if left <= 0 or boundary.progress.stopped or (halt is not None and model.num_timesteps >= halt):
         return
     with _on_interrupt(boundary):
         model.learn(left, callback=boundary, log_interval=None, reset_num_timesteps=model.num_timesteps == 0)
@@ -413,7 +444,7 @@ def _on_interrupt(boundary: Boundary) -> Iterator[None]:
     def ask(number: int, frame: Any) -> None:  # noqa: ARG001
         if boundary.asked_to_stop is not None:
             raise KeyboardInterrupt
-        boundary.asked_to_stop = _INTERRUPTED
+        boundary.asked_to_stop = INTERRUPTED
 
     try:
         before = signal.signal(signal.SIGINT, ask)
@@ -429,15 +460,15 @@ def _on_interrupt(boundary: Boundary) -> Iterator[None]:
 _VECTORS = ("best_pnl", "best_reward", "first_pnl")
 
 
-def _finish(run: Run, boundary: Boundary, weights: Weights) -> Result:
+def _finish(run: Run, boundary: Boundary, steps: int, weights: Weights, table: Table) -> Result:
     progress = boundary.progress
     told = {name: value for name, value in vars(progress).items() if name not in _VECTORS}
     told["best_profit"] = float(np.mean(progress.best_pnl)) if progress.best_pnl else None
     if progress.best and progress.alarms:  # a policy answers for the alarms after it, too
         run.amend_checkpoint(progress.best, {"alarms": progress.alarms})
-    run.finish(told | {"steps": boundary.num_timesteps})
+    run.finish(told | {"steps": steps})
     best = run.path / progress.best if progress.best else None
-    return Result(run.path, best, boundary.num_timesteps, progress, weights)
+    return Result(run.path, best, steps, progress, weights, table)
 
 
 def build(table: Table, origin: Checkpoint | None = None) -> tuple[Any, Any]:
