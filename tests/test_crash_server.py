@@ -665,9 +665,11 @@ def test_beats_keep_to_their_schedule() -> None:
         time.sleep(0.7)
     pauses = 0.1 / 20
     assert len(beats) > 30
-    drift = [at - beats[0] - i * pauses for i, at in enumerate(beats)]
-    assert min(drift) > -pauses
-    assert sorted(drift)[len(drift) // 2] < 0.05
+    late = [at - i * pauses for i, at in enumerate(beats)]
+    late = [it - min(late) for it in late]  # any beat may be late, the first one too: the least late one was on time
+    assert sorted(late)[len(late) // 2] < 0.05
+    assert min(late[: len(late) // 3]) < 0.02, "it beats faster than its schedule"
+    assert min(late[-len(late) // 3 :]) < 0.02, "it beats slower than its schedule"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
