@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
 
 from playproof.errors import ConfigError
+from playproof.evaluate.rollout import rollout
+from playproof.policies import BatchPlayer
 from playproof.testing import coin
-from playproof.train.beginnings import FOLDER, PLAN, given_up, seed_of, steps_of, train_best
-from playproof.train.ppo import PPOConfig, Result, train_ppo
+from playproof.train.beginnings import FOLDER, PLAN, begun, given_up, seed_of, steps_of, train_best
+from playproof.train.ppo import VALIDATION, PPOConfig, Result, train_ppo
+from playproof.train.run import CONFIG as CONFIG_FILE
 from playproof.train.run import read_result
 from test_ppo import CONFIG, GAME, ROLLOUT, same
 
@@ -48,27 +54,49 @@ def test_the_others_go_no_farther_than_the_decision(done: Result) -> None:
     assert len({seed_of(ASKED, number) for number in range(3)}) == 3
 
 
-class Killed(Exception):
-    """Stands for a kill: nothing is saved after it."""
+def test_all_are_judged_on_the_same_windows(done: Result, tmp_path: Path) -> None:
+    profits = [it.profit for it in begun(done.path)]
+    for number, profit in enumerate(profits):
+        path = copytree(done.path / FOLDER / str(number), tmp_path / str(number))
+        made = train_ppo(GAME, CONFIG, path, resume=True, halt=HALT)
+        player = BatchPlayer(made.table.policy(made.weights))
+        found = rollout(GAME, player, "biased", 4 * 200, ASKED.seed + VALIDATION, stake=ASKED.stake)
+        assert profit == found.pnl.mean()
+    assert len(set(profits)) > 1
 
 
-@pytest.mark.parametrize("after", [4, 11])
-def test_a_kill_anywhere_leads_to_the_same_weights(done: Result, after: int, tmp_path: Path) -> None:
-    seen = 0
+PROGRAM = """
+import json, os, signal, sys
+from pathlib import Path
+from playproof.testing import coin
+from playproof.train.beginnings import train_best
+from playproof.train.ppo import PPOConfig
 
-    def show(step: int, told: Mapping[str, Any]) -> None:
-        nonlocal seen
-        seen += "loss" in told
-        if seen == after:
-            raise Killed
+seen = 0
 
-    with pytest.raises(Killed):
-        train_best(GAME, ASKED, tmp_path / "run", show=show)
-    again = train_best(GAME, CONFIG, tmp_path / "run", resume=True)
+def show(step, told):
+    global seen
+    seen += "loss" in told
+    if seen == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+train_best(coin.game(), PPOConfig.from_json(json.loads(sys.argv[2])), Path(sys.argv[1]), show=show)
+"""
+
+
+@pytest.mark.parametrize("after", [5, 11], ids=["in the second beginning", "in what follows"])
+def test_a_killed_run_goes_on_to_the_same_weights(done: Result, after: int, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    call = [sys.executable, "-c", PROGRAM, str(path), json.dumps(vars(ASKED)), str(after)]
+    assert subprocess.run(call, check=False).returncode == -signal.SIGKILL
+    assert (path / CONFIG_FILE).exists() == (after > 9)
+    again = train_best(GAME, CONFIG, path, resume=True)
     assert same(again.weights, done.weights)
-    assert [vars(it) | {"seconds": 0} for it in given_up(again.path)] == [
-        vars(it) | {"seconds": 0} for it in given_up(done.path)
-    ]
+    assert [it.profit for it in begun(path)] == [it.profit for it in begun(done.path)]
+
+
+class Killed(Exception):
+    """Stands for a kill between two writes."""
 
 
 def test_a_half_made_copy_is_made_again(done: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +109,20 @@ def test_a_half_made_copy_is_made_again(done: Result, tmp_path: Path, monkeypatc
         with pytest.raises(Killed):
             train_best(GAME, ASKED, tmp_path / "run")
     assert same(train_best(GAME, ASKED, tmp_path / "run", resume=True).weights, done.weights)
+
+
+def test_a_reward_that_lies_is_not_given_up_for_one_that_does_not_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three alarms end the choice, and the run: what a reward teaches is not to be hidden by other seeds."""
+    monkeypatch.setattr("playproof.train.callbacks.diverged", lambda *_: True)
+    still = replace(ASKED, steps=12 * ROLLOUT, evaluate_every=1, learning_rate=1e-9)  # its profit never rises
+    made = train_best(GAME, still, tmp_path / "run")
+    assert made.path == tmp_path / "run"
+    assert made.progress.alarms == 3
+    assert "alarms" in str(made.progress.stopped)
+    assert len(begun(made.path)) == 1
+    assert given_up(made.path) == ()
 
 
 def test_steps_are_counted_over_all_of_them(tmp_path: Path) -> None:

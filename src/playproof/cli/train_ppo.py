@@ -174,6 +174,8 @@ def with_options(config: PPOConfig, options: list[str]) -> PPOConfig:
 
 
 def _told(result: Result) -> dict[str, Any]:
+    from playproof.train.beginnings import begun
+
     progress = result.progress
     best = sum(progress.best_pnl) / len(progress.best_pnl) / UNIT if progress.best_pnl else None
     return {
@@ -182,6 +184,7 @@ def _told(result: Result) -> dict[str, Any]:
         "best_checkpoint": None if result.best is None else str(result.best),
         "best_profit_per_window": best,
         "best_step": progress.best_step,
+        "beginnings": [it.profit / UNIT for it in begun(result.path)] or None,
         "alarms": progress.alarms,
         "stopped": progress.stopped,
         "seconds": progress.seconds,

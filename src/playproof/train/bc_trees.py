@@ -136,17 +136,22 @@ def clone_habits(
         [_grow(of, count, config.seed * config.members + member) for member in range(config.members)]
         for of, count in zip(lessons, counts, strict=True)
     ]
-    unseen: list[NDArray[np.float64]] = [np.empty((len(fold), size)) for size in heads]
-    for number in range(FOLDS):
-        texts = [[of[number][0]] for of in tried]
-        within, out = take(steps, fold != number), take(steps, fold == number)
-        told = with_rates(_policy(view, config, texts, heads, seldom), within)
-        for whole, part in zip(unseen, told.probabilities(stacked(out, told.frames)), strict=True):
-            whole[fold == number] = part
     policy = with_rates(_policy(view, config, final, heads, seldom), steps)
+    texts = [[[of[number][0]] for of in tried] for number in range(FOLDS)]
+    unseen = _unseen(steps, fold, [_policy(view, config, of, heads, seldom) for of in texts])
     leans = find_leans(unseen, steps.actions, steps.actions, LEANS)
-    rounds = tuple(count for count in counts for _ in range(config.members))
-    return Habits(policy, to_text(final), config, rounds, tuple(leans))
+    return Habits(policy, to_text(final), config, tuple(counts), tuple(leans))
+
+
+def _unseen(steps: Transitions, fold: Ints, policies: Sequence[HabitPolicy]) -> list[NDArray[np.float64]]:
+    """Give the chances of every step by the policy that was grown without its fold, one array a head."""
+    found: list[NDArray[np.float64]] = [np.empty((len(fold), size)) for size in policies[0].heads]
+    for number, policy in enumerate(policies):
+        out = fold == number
+        told = with_rates(policy, take(steps, ~out))
+        for whole, part in zip(found, told.probabilities(stacked(take(steps, out), told.frames)), strict=True):
+            whole[out] = part
+    return found
 
 
 def _policy(

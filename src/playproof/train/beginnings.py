@@ -1,9 +1,9 @@
 """Begin PPO several times, and go on with the beginning that earns most.
 
-What a learner happens to find first decides what it refines later: one seed in four or five learns when to bet, but
-never how much at once, and no number of further steps mends that. A third of the way tells such seeds apart. So some
-trainings that differ by their seed alone are begun; all play the same validation windows; the best of them goes on
-to the end, just as if it had been alone.
+What a learner happens to find first decides what it refines later: some seeds learn when to bet, but not how much at
+once, and not all of them are mended by going on. A third of the way tells such seeds apart. So some trainings that
+differ by their seed alone are begun; all play the same validation windows; the best of them goes on to the end, just
+as if it had been alone. One whose reward rises while money does not ends the choice: it is what the reward teaches.
 
     runs/NAME/beginnings.json      what was asked for; at last the profits and which one went on
     runs/NAME/beginnings/0, 1, 2   a run's folder each
@@ -29,6 +29,7 @@ import numpy as np
 from playproof.errors import ConfigError
 from playproof.game import Game
 from playproof.policies.checkpoint import write_durably
+from playproof.train.callbacks import ALARMS
 from playproof.train.ppo import INTERRUPTED, Clock, PPOConfig, Result, Show, asked_of, told_of, train_ppo
 from playproof.train.run import CONFIG, Tracking
 
@@ -60,10 +61,14 @@ def steps_of(config: PPOConfig) -> int:
     return config.steps + (config.beginnings - 1) * _halt(config)
 
 
+def begun(path: Path) -> tuple[Begun, ...]:
+    """Give the beginnings of a run; none if it was alone, or has not decided yet."""
+    return tuple(Begun(**told) for told in (_plan(path) or {}).get("begun", ()))
+
+
 def given_up(path: Path) -> tuple[Begun, ...]:
-    """Give the beginnings of a run that were not gone on with; none if it was alone, or has not decided yet."""
-    plan = _plan(path) or {}
-    return tuple(Begun(**told) for at, told in enumerate(plan.get("begun", ())) if at != plan["chosen"])
+    """Give those of them that were not gone on with."""
+    return tuple(it for at, it in enumerate(begun(path)) if at != (_plan(path) or {})["chosen"])
 
 
 def train_best(
@@ -92,7 +97,7 @@ def train_best(
     halt = _halt(config)
     judged: bool | None = None
     if not (path / CONFIG).exists():
-        found: list[Begun] = []
+        found, settled = list[Begun](), False
         for number in range(config.beginnings):
             own, place = replace(config, seed=seed_of(config, number), beginnings=1), path / FOLDER / str(number)
             made = train(
@@ -109,7 +114,10 @@ def train_best(
                 return made
             judged = made.table.failed_checks
             found.append(Begun(own.seed, _profit(made, config), made.progress.seconds))
-        best = int(np.argmax([it.profit for it in found]))
+            settled = made.progress.alarms >= ALARMS or made.progress.reached is not None
+            if settled:
+                break
+        best = len(found) - 1 if settled else int(np.argmax([it.profit for it in found]))
         _write(path, {**plan, "begun": [vars(it) for it in found], "chosen": best})
         _take_over(path / FOLDER / str(best), path)
     shown = _later(show, (config.beginnings - 1) * halt)

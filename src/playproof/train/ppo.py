@@ -238,7 +238,7 @@ class Table:
         for world, _ in config.worlds:
             lookup(game.worlds, world, "world")
         reward = load_reward(game, config.reward)
-        failed = failing_checks(game, reward, config) if judged is None else ("before",) * judged
+        failed = failing_checks(game, reward, config) if judged is None else ()
         if failed and not allow_failing_reward:
             raise GateFailed(
                 f"expected a reward that passes its checks, found {reward.name!r} failing {', '.join(failed)}; "
@@ -246,7 +246,7 @@ class Table:
             )
         heads = tuple(map(len, lookup(game.actions, actions, "action set").heads))
         scaling = game_scaling(game, shown.features)
-        return cls(game, config, observation, actions, reward, scaling, heads, bool(failed))
+        return cls(game, config, observation, actions, reward, scaling, heads, bool(failed or judged))
 
     def lanes(self, world: str, seed: tuple[int, ...], count: int) -> Lanes:
         """Make lanes to train on."""

@@ -211,10 +211,15 @@ def run_edge(config: StudyConfig, unit: Unit) -> dict[str, Any]:
         windows *= 2
     told = {"first": first.name, "pilot": windows, "chosen": chosen, "needed": first.windows_needed}
     if first.windows_needed is None or first.windows_needed > MOST:
-        named = "no number named" if first.windows_needed is None else "too many windows"
-        return told | {"verdict": named, "failed": list(first.failed)}
+        return told | left_at(first)
     again, _ = claim(larger, unit.name, seed, first.windows_needed, again=1)
     return told | told_of(again)
+
+
+def left_at(first: Verdict) -> dict[str, Any]:
+    """Give what is kept of a run that ends with its first report: it named no number of windows, or too large a one."""
+    named = "no number named" if first.windows_needed is None else "too many windows"
+    return {"verdict": named, "failed": list(first.failed)}
 
 
 def run_trained(config: StudyConfig, unit: Unit) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from playproof.policies.checkpoint import CARD
 from playproof.store.tables import opened, ready
 from playproof.validate.examine import Examination, examine
 from playproof.validate.planning import world_plan
-from playproof.validate.study import told_of
+from playproof.validate.study import left_at, told_of
 from playproof.validate.subject import Subject, from_checkpoint
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def run_ppo(
             return told | told_of(verdict)
         told["needed"] = needed
         if needed is None or needed > MOST:
-            named = "no number named" if needed is None else "too many windows"
-            return told | {"verdict": named, "failed": list(verdict.failed)}
+            return told | left_at(verdict)
         again = _judged(game, chosen, world, needed, _windows(seed, SECOND), engine, now)
         return told | told_of(again.verdict)
 
