@@ -18,6 +18,7 @@ from playproof.evaluate.rollout import rollout
 from playproof.policies import BatchPlayer
 from playproof.testing import coin
 from playproof.train.beginnings import FOLDER, PLAN, begun, given_up, seed_of, steps_of, train_best
+from playproof.train.page import UNIT
 from playproof.train.ppo import VALIDATION, PPOConfig, Result, train_ppo
 from playproof.train.run import CONFIG as CONFIG_FILE
 from playproof.train.run import read_result
@@ -52,6 +53,11 @@ def test_the_others_go_no_farther_than_the_decision(done: Result) -> None:
     assert steps == [HALT] * 3
     assert len(given_up(done.path)) == 2
     assert len({seed_of(ASKED, number) for number in range(3)}) == 3
+
+
+def test_the_page_tells_of_all_beginnings(done: Result) -> None:
+    profits = ", ".join(f"{it.profit / UNIT:+.5f}" for it in begun(done.path))
+    assert f"Begun 3 times; the best went on (coins per window: {profits})." in (done.path / "report.html").read_text()
 
 
 def test_all_are_judged_on_the_same_windows(done: Result, tmp_path: Path) -> None:

@@ -78,7 +78,16 @@ def test_a_clone_goes_on_after_ctrl_c_to_the_same_weights(
     weights = [(Path(it["checkpoint"]) / "weights.safetensors").read_bytes() for it in (whole, broken)]
     assert weights[0] == weights[1]
     assert broken["heads"] == whole["heads"]
-    assert (home / "runs" / "whole" / "report.html").stat().st_size > 10_000
+    told = (home / "runs" / "whole" / "report.html").read_text()
+    assert "How well it knows the player" in told
+    for head in whole["heads"]:
+        assert f"Balanced accuracy {head['balanced']:.3f} over" in told
+        for name, precision in zip(head["choices"], head["precision"], strict=True):
+            player, clone = whole["mix"].get(name, (None, None))
+            cells = ["-" if it is None else f"{it:.3f}" for it in (player, clone, precision)]
+            assert f"<th>{name}</th><td>{'</td><td>'.join(cells)}</td>" in told
+    assert "confusion" not in told.split("<h1>")[1]  # nothing is printed as the program keeps it
+    assert "Money on validation windows" not in told  # a clone plays none
     assert main(["train", "bc", *PLAY, "--name", "whole"]) == 1
     assert "--resume" in capsys.readouterr().err
 

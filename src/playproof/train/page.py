@@ -7,7 +7,7 @@ learning curve on validation windows is no proof of an edge.
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ h1 {{ font-size: 1.7rem; margin: 0 0 .3rem; overflow-wrap: anywhere; }} p.lead {
 .scroll {{ overflow-x: auto; }} table {{ border-collapse: collapse; margin: 1.2rem 0; }}
 th, td {{ text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid {LINE}; vertical-align: top; }}
 th {{ color: #9fb0c0; font-weight: 500; white-space: nowrap; }} td {{ overflow-wrap: anywhere; }}
+.numbers td {{ white-space: nowrap; font-variant-numeric: tabular-nums; }}
 footer {{ color: #9fb0c0; margin-top: 2rem; font-size: .9rem; }}
 """
 RESIZE = "addEventListener('load', () => document.querySelectorAll('.js-plotly-plot').forEach(Plotly.Plots.resize))"
@@ -153,24 +154,85 @@ def page(path: Path) -> str:
         body = figure.to_html(full_html=False, include_plotlyjs=place == 0, div_id=f"plot-{place}",
                               config={"displaylogo": False, "responsive": True})  # fmt: skip
         parts.append(f'<section class="{kind}"><h3>{html.escape(figure.layout.meta["title"])}</h3>{body}</section>')
-    rows = "".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(_short(value))}</td></tr>"
-        for name, value in sorted({**told["config"], **{f"result: {k}": v for k, v in result.items()}}.items())
-        if value not in (None, "", {}, [])
-    )
+    shown = {**_flat(told["config"]), **{f"result: {name}": value for name, value in _flat(result).items()}}
+    rows = _rows([name, _short(value)] for name, value in sorted(shown.items()) if value not in (None, "", {}, []))
     title = html.escape(f"{told['method']} run {path.name}")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>"
-        '<p class="lead">Money on validation windows, the same ones at every evaluation. '
-        "This is how it learned, not a proof of an edge: that is what validate gives.</p>"
-        f'<div class="plots">{"".join(parts)}</div>'
+        f'<p class="lead">{_lead(path, notes)}</p>'
+        f'<div class="plots">{"".join(parts)}</div>{likeness_tables(result)}'
         f'<h2>Configuration and result</h2><div class="scroll"><table>{rows}</table></div>'
         f"<footer>Commit {html.escape(told['commit'])}. "
         "Plots in coins; money in the table in the smallest unit.</footer>"
         f"<script>{RESIZE}</script></body></html>"
     )
+
+
+def _lead(path: Path, notes: Sequence[Note]) -> str:
+    """Say what the plots show, and what they do not."""
+    from playproof.train.beginnings import begun
+
+    told = "This is how it learned, not a proof of an edge: that is what validate gives."
+    if any(note["kind"] == "evaluation" for note in notes):
+        told = f"Money on validation windows, the same ones at every evaluation. {told}"
+    if tried := begun(path):
+        profits = ", ".join(f"{it.profit / UNIT:+.5f}" for it in tried)
+        told += f" Begun {len(tried)} times; the best went on (coins per window: {profits})."
+    return told
+
+
+def likeness_tables(result: Mapping[str, Any]) -> str:
+    """Show how well a clone knows its player, head by head and choice by choice; nothing for other runs."""
+    parts, mix = [], result.get("mix") or {}
+    for number, head in enumerate(result.get("heads") or ()):
+        summary = (
+            f"Accuracy {head['accuracy']:.3f}; always waiting {head['always_wait']:.3f}, the choice made most "
+            f"{head['majority']:.3f}. Balanced accuracy {head['balanced']:.3f} over {', '.join(head['scored'])}. "
+            f"Log loss {head['log_loss']:.4f} nats, of his mix alone {head['mix_loss']:.4f}."
+        )
+        lines = [
+            [name, *map(_share, mix.get(name, (None, None))), _share(precision), _share(recall), *map(str, named)]
+            for name, precision, recall, named in zip(
+                head["choices"], head["precision"], head["recall"], head["confusion"], strict=True
+            )
+        ]
+        columns = ["choice", "player's share", "clone's share", "precision", "recall", *head["choices"]]
+        titles = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+        parts.append(
+            f"<h3>Head {number + 1}</h3><p>{html.escape(summary)}</p>"
+            f'<div class="scroll"><table class="numbers"><tr>{titles}</tr>{_rows(lines)}</table></div>'
+        )
+    if not parts:
+        return ""
+    scored = f"{result['scored_steps']:,}" if "scored_steps" in result else "the"
+    return (
+        f"<h2>How well it knows the player</h2><p>On {scored} held-out steps; the last columns count what a balanced "
+        f"prediction names where he chose what the row says.</p>{''.join(parts)}"
+    )
+
+
+def _rows(lines: Iterable[Sequence[str]]) -> str:
+    """Write lines of a table, the first cell of each as its name."""
+    return "".join(
+        f"<tr><th>{html.escape(first)}</th>{''.join(f'<td>{html.escape(cell)}</td>' for cell in rest)}</tr>"
+        for first, *rest in lines
+    )
+
+
+def _flat(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay nested settings side by side; what has a table of its own is left out."""
+    found: dict[str, Any] = {}
+    for name, value in told.items():
+        if name in ("heads", "mix"):
+            continue
+        found |= {f"{name}: {k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {name: value}
+    return found
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 def _short(value: object) -> str:
