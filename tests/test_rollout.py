@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -9,14 +11,17 @@ from playproof.errors import ConfigError, ContractError, InputError
 from playproof.evaluate import rollout as module
 from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
 from playproof.game import Game, Terms, load_game
-from playproof.game.lanes import LaneTerms, Tape
+from playproof.game import lanes as playing
+from playproof.game.lanes import LaneTerms, Tape, narrows
 from playproof.games.crash import kernel
 from playproof.games.crash.baselines import Hold, Seated, make_baseline
 from playproof.games.crash.env import CrashEnv
 from playproof.games.crash.lanes import make_tape
-from playproof.games.crash.many import make_lanes
+from playproof.games.crash.many import CrashLanes, make_lanes
 from playproof.games.crash.optimum import best_policy, hazard_value, solve_drift
 from playproof.games.crash.possible import buttons
+from playproof.games.crash.rivals import Hindsight
+from playproof.games.crash.targets import Noting
 from playproof.money import UNIT
 from playproof.testing import coin
 from playproof.testing.coin_lanes import CoinLanes
@@ -125,6 +130,50 @@ def test_a_delay_carries_actions_out_later(game: Game) -> None:
     assert (prompt.in_market[long] == 5).all()
     assert (late.in_market[long] == 7).all()  # bought two ticks late, sold two ticks after the fifth is seen
     assert (prompt.pnl != late.pnl).any()
+
+
+@pytest.mark.parametrize("name", ["wait", "hold-40", "take-profit", "sidebet", "sweet-spot"])
+@pytest.mark.parametrize(
+    ("source", "delay", "reward"),
+    [("published", 0, None), ("drift", 2, "playproof.games.crash.mutants:BROKEN"), ("tape", 1, None)],
+    ids=["world", "composed", "tape"],
+)
+def test_lanes_that_are_left_change_nothing(
+    name: str, source: str, delay: int, reward: str | None, game: Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr(module, "LANES", 64)
+    narrow = CrashLanes.keep
+    monkeypatch.setattr(CrashLanes, "keep", lambda self, chosen: (kept.append(len(chosen)), narrow(self, chosen))[1])
+    rng = np.random.default_rng(8)
+    lengths = rng.geometric(0.02, 333) + 1
+    rounds = [[1.0, *np.exp(rng.normal(0, 0.2, length).cumsum()), 0.01] for length in lengths]
+    names = [f"r{number}" for number in range(len(rounds))]
+    windows: str | Tape = Tape(tuple(names), make_tape(rounds, names)) if source == "tape" else source
+    found = []
+    for fewest in (2, 10**9):
+        monkeypatch.setattr(playing, "FEWEST", fewest)
+        player = Hindsight() if name == "wait" else make_baseline(name)
+        asked = RolloutOptions(delay=delay, reward=reward)
+        played = rollout(game, player, windows, 333, 6, stake=STAKE, options=asked)
+        seen = player.best(333, STAKE).tolist() if isinstance(player, Hindsight) else []
+        found.append({key: np.asarray(value).tolist() for key, value in vars(played).items() if key != "components"})
+        found[-1] |= {key: value.tolist() for key, value in played.components.items()} | {"seen": seen}
+    assert found[0] == found[1]
+    assert len(kept) >= 4  # 64, at most 32, at most 16 ...
+    assert all(after <= before // 2 for before, after in pairwise([64, *kept]))
+
+
+def test_who_notes_leaves_lanes_with_who_plays(game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = []
+    for fewest in (2, 10**9):
+        monkeypatch.setattr(playing, "FEWEST", fewest)
+        noting = Noting(Hold(k=20))
+        rollout(game, noting, "published", 64, 6, stake=STAKE)
+        noted.append((noting.entries, noting.sold, noting.rugged))
+    assert 64 <= noted[0][0] < noted[1][0]  # the other also notes windows that nobody asked for
+    assert noted[0][1] + noted[0][2] <= noted[0][0]
+    assert not narrows(Noting(make_baseline("human")))
 
 
 def test_games_without_lanes_and_worlds_without_number_are_refused(game: Game) -> None:

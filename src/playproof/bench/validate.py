@@ -30,7 +30,7 @@ from playproof.validate.subject import load_subject
 POLICY = "hold-40"
 ROUNDS = 10_000
 FEWER = 2_500
-LOOPED = 100
+LOOPED = 300
 """Rounds of the plain loop, as many before the report as after it."""
 MOST_SECONDS = 20.0
 TIMES_FASTER = 50.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ Actions: TypeAlias = NDArray[np.int64]
 Ints: TypeAlias = NDArray[np.int64]
 Chosen: TypeAlias = NDArray[np.bool_]
 Rng: TypeAlias = np.random.Generator
+FEWEST = 16
+"""Lanes that are not worth narrowing: a step costs the same with fewer."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,26 @@ class MaskedPolicy(Protocol):
         """Choose for rows (n, features) and masks (n, sum of heads)."""
 
 
+@runtime_checkable
+class NarrowingPolicy(Protocol):
+    """A batch policy that can leave lanes whose windows have all been played."""
+
+    @property
+    def narrows(self) -> bool:
+        """Tell whether it can, or whoever plays for it."""
+
+    def keep(self, state: Any, kept: Ints) -> None:
+        """Go on with these lanes alone, in their order."""
+
+
+@runtime_checkable
+class NarrowingLanes(Protocol):
+    """Lanes that can leave some of themselves."""
+
+    def keep(self, kept: Ints) -> None:
+        """Go on with these lanes alone, in their order; each plays the windows that it would have played."""
+
+
 MakeLanes: TypeAlias = Callable[[LaneTerms, int], Lanes]
 """Make so many lanes on some terms."""
 
@@ -215,6 +237,17 @@ def _chooser(player: BatchPolicy, lanes: Lanes) -> Callable[[Rows, Any], Actions
     return player.act
 
 
+def narrows(player: BatchPolicy) -> bool:
+    """Tell whether a policy can leave lanes."""
+    return isinstance(player, NarrowingPolicy) and player.narrows
+
+
+def leave(player: BatchPolicy, state: Any, kept: Ints) -> None:
+    """Let a policy that narrows go on with these lanes alone."""
+    assert isinstance(player, NarrowingPolicy)
+    player.keep(state, kept)
+
+
 def play_lanes(
     lanes: Lanes,
     player: BatchPolicy,
@@ -229,6 +262,7 @@ def play_lanes(
 
     With a delay an action is carried out so many steps after it was chosen; until the first one, and in
     place of those left over from the window before, `wait` is. `progress` is told how many windows ended.
+    Lanes whose windows have all been played are left, half of them at a time, where lanes and policy can.
     """
     from playproof.game.tally import Tally  # compiled code, which this module's other readers do without
 
@@ -236,6 +270,7 @@ def play_lanes(
     state = player.start(lanes.count, rng)
     tally, choose = Tally(lanes, windows), _chooser(player, lanes)
     queue = [np.tile(np.asarray(wait, np.int64), (lanes.count, 1)) for _ in range(delay)]
+    narrowing = isinstance(lanes, NarrowingLanes) and narrows(player)
     while tally.left:
         queue.append(np.array(choose(rows, state), np.int64))
         actions = queue.pop(0)
@@ -251,4 +286,9 @@ def play_lanes(
                 late[chosen] = wait
             if progress is not None:
                 progress(before - tally.left)
+            if narrowing and FEWEST <= tally.playing <= lanes.count // 2:
+                kept = tally.narrow()
+                cast("NarrowingLanes", lanes).keep(kept)
+                leave(player, state, kept)
+                rows, queue = rows[kept], [late[kept] for late in queue]
     return Played(**tally.done)

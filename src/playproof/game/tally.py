@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.compiled import compiler
-from playproof.game.lanes import Actions, Lanes, Moved
+from playproof.game.lanes import Actions, Ints, Lanes, Moved
 
 compiled = compiler(__file__, ("tally",))
 AT_THE_END = ("pnl", "opened", "staked", "no_effect")
@@ -35,27 +35,33 @@ def close_windows(
     staked: Any,
     no_effect: Any,
     played: Any,
+    seats: Any,
+    stride: int,
     counts: Any,
     sums: Any,
     counts_done: Any,
     sums_done: Any,
     ends_done: Any,
-) -> int:
-    """Move what was counted of the lanes whose windows ended to those windows; give how many of them are wanted."""
-    wanted = 0
+) -> Any:
+    """Move what was counted of the lanes whose windows ended to those windows.
+
+    Give how many of them are wanted, and for how many lanes that was the last one.
+    """
+    wanted, over = 0, 0
     for place in range(len(lanes)):
         lane = lanes[place]
-        number = played[lane] * len(played) + lane
+        number = played[lane] * stride + seats[lane]
         played[lane] += 1
         if number < len(counts_done):
             wanted += 1
+            over += number + stride >= len(counts_done)
             counts_done[number] = counts[lane]
             sums_done[:, number] = sums[:, lane]
             ends_done[0, number], ends_done[1, number] = pnl[place], opened[place]
             ends_done[2, number], ends_done[3, number] = staked[place], no_effect[place]
         counts[lane] = 0
         sums[:, lane] = 0.0
-    return wanted
+    return wanted, over
 
 
 class Tally:
@@ -64,7 +70,9 @@ class Tally:
     def __init__(self, lanes: Lanes, windows: int) -> None:
         n, choices = lanes.count, lanes.heads[0]
         self.left = windows
-        self._played = np.zeros(n, np.int64)
+        self.playing = min(n, windows)
+        """Lanes that have not yet played all their windows."""
+        self._played, self._seats, self._stride = np.zeros(n, np.int64), np.arange(n), n
         self._counts = np.zeros((n, 2 + choices), np.int64)
         self._counts_done = np.zeros((windows, 2 + choices), np.int64)
         self._ends_done = np.zeros((len(AT_THE_END), windows), np.int64)
@@ -81,19 +89,31 @@ class Tally:
             np.add(running, values, out=running)
         ended = moved.ended
         if len(ended.lanes):
-            self.left -= close_windows(
+            wanted, over = close_windows(
                 ended.lanes,
                 ended.pnl,
                 ended.opened,
                 ended.staked,
                 ended.no_effect,
                 self._played,
+                self._seats,
+                self._stride,
                 self._counts,
                 self._sums,
                 self._counts_done,
                 self._sums_done,
                 self._ends_done,
             )
+            self.left -= wanted
+            self.playing -= over
+
+    def narrow(self) -> Ints:
+        """Leave the lanes that have played all their windows; give the places of the others."""
+        kept = np.flatnonzero(self._played * self._stride + self._seats < len(self._counts_done))
+        self._played, self._seats, self._counts = self._played[kept], self._seats[kept], self._counts[kept]
+        self._sums = np.ascontiguousarray(self._sums[:, kept])
+        self._parts = {name: self._sums[1 + place] for place, name in enumerate(self._parts)}
+        return kept
 
     def _widen(self, moved: Moved) -> None:
         """Make room for components of the reward that were not told before; each is a row of the sums."""

@@ -188,6 +188,15 @@ class Scripted:
         """Forget what is remembered of the chosen lanes."""
         state.seen[chosen] = _UNSEEN
 
+    @property
+    def narrows(self) -> bool:
+        """Tell that lanes can be left."""
+        return True
+
+    def keep(self, state: Memory, kept: Ints) -> None:
+        """Remember these lanes alone."""
+        state.seen, state.note = state.seen[kept], state.note[kept]
+
     def act(self, obs: Rows, state: Memory) -> Actions:
         """Choose for every lane."""
         now = progress(obs)

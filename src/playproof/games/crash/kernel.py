@@ -73,6 +73,7 @@ LANE = np.dtype(
         ("equity", "i8"),
         ("bet", "i8"),
         ("round", "i8"),
+        ("seat", "i8"),  # number among the lanes that began
         ("tape_start", "i8"),  # of this round on the tape
         ("next_start", "i8"),  # of the next round on the tape
         ("tick", "i4"),
@@ -736,9 +737,9 @@ def observe(s: Any, kind: int, out: Array, row: int) -> None:
 
 
 @compiled
-def load_tape(lane: Any, row: int, cfg: Any, tape_rounds: Array) -> None:
-    """Lay the round after this one ready: lane i plays rounds i, i + lanes, i + 2 lanes ... in a circle."""
-    following = tape_rounds[((lane.round + 1) * cfg.stride + row) % cfg.taped]
+def load_tape(lane: Any, cfg: Any, tape_rounds: Array) -> None:
+    """Lay the round after this one ready: seat i plays rounds i, i + lanes, i + 2 lanes ... in a circle."""
+    following = tape_rounds[((lane.round + 1) * cfg.stride + lane.seat) % cfg.taped]
     lane.next_start = following.start
     lane.next_last = following.last_tick
     lane.next_peak = following.peak
@@ -769,10 +770,10 @@ def reset(
     for i in range(len(lanes)):
         if chosen[i]:
             if cfg.taped > 0:
-                load_tape(lanes[i], i, cfg, tape_rounds)
+                load_tape(lanes[i], cfg, tape_rounds)
             start_episode(lanes[i], states[i], sites[i], cfg)
             if cfg.taped > 0:
-                load_tape(lanes[i], i, cfg, tape_rounds)
+                load_tape(lanes[i], cfg, tape_rounds)
         observe(states[i], cfg.observation, obs, i)
         tell_facts(lanes[i], facts, i)
 
@@ -829,7 +830,7 @@ def step_row(
         tape_countdown = np.int64(tick.countdown)
     reward = step_lane(lane, s, site, lots, cfg, tape_price, tape_countdown, main, second, third)
     if cfg.taped > 0 and lane.tick == 0:
-        load_tape(lane, row, cfg, carray(_tape_rounds_at(at[TAPE_ROUNDS]), cfg.taped))
+        load_tape(lane, cfg, carray(_tape_rounds_at(at[TAPE_ROUNDS]), cfg.taped))
     if cfg.watched > 0:
         tell_moment(lane, carray(_moment_at(at[AFTER]), row + 1)[row])
     return reward
@@ -878,7 +879,7 @@ def step(
             finished += 1
             start_episode(lane, s, sites[i], cfg)
             if cfg.taped > 0:
-                load_tape(lane, i, cfg, carray(_tape_rounds_at(at[TAPE_ROUNDS]), cfg.taped))
+                load_tape(lane, cfg, carray(_tape_rounds_at(at[TAPE_ROUNDS]), cfg.taped))
         observe(s, cfg.observation, obs, i)
         tell_facts(lane, facts, i)
     return finished

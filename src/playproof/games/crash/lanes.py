@@ -232,6 +232,7 @@ class Lanes:
         self.config = settings.to_record(count)
         self.width = COMPILED_SETS.get(settings.observation, COMPILED_SETS["policy"])[1]
         self.lanes = np.zeros(count, kernel.LANE)
+        self.lanes["seat"] = np.arange(count)
         self.states = fold.new_state(count)
         self.sites = np.zeros(count, kernel.SITE)
         self.lots = np.zeros(count, kernel.LOTS)
@@ -253,6 +254,17 @@ class Lanes:
         self._addresses = kernel.addresses(
             self.lanes, self.states, self.sites, self.lots, self.config, self.tape_rounds, self.tape, *moments
         )
+
+    def only(self, kept: Array) -> Lanes:
+        """Give these lanes alone, as they stand."""
+        found = Lanes(self.settings, len(kept))
+        for name in ("lanes", "states", "sites", "lots", "final_obs", "final_facts"):
+            getattr(found, name)[:] = getattr(self, name)[kept]
+        found.config[:] = self.config  # a tape is still dealt to as many seats
+        found.clipped = self.clipped
+        if found.purse is not None and self.purse is not None:
+            found.purse.memory[:] = self.purse.memory[:, kept]
+        return found
 
     def seed(self, seeds: Sequence[int], chosen: Array, first_round: int = 0) -> None:
         """Key the chosen lanes; their next round is the first."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from playproof.compiled import compiler
 from playproof.errors import InputError
 from playproof.events import Event
-from playproof.game.lanes import Actions, Chosen, Ended, LaneTerms, Moved, Rows, Tape
+from playproof.game.lanes import Actions, Chosen, Ended, Ints, LaneTerms, Moved, Rows, Tape
 from playproof.games.crash import columns as c
 from playproof.games.crash import fast, fold, kernel
 from playproof.games.crash.features import OBSERVATIONS
@@ -121,6 +121,11 @@ class CrashLanes:
         last = self._lanes.final_obs[: len(ended)].copy()
         over = Ended(ended, last, truncated[ended], equity - self.settings.balance, opened, staked, no_effect)
         return Moved(rows, rewards, held, over, self._lanes.components(rewards))
+
+    def keep(self, kept: Ints) -> None:
+        """Go on with these lanes alone."""
+        self._lanes = self._lanes.only(kept)
+        self._all, self._open, self._bets = self._all[kept], self._open[kept], self._bets[kept]
 
     def masks(self) -> Chosen:
         """Tell which choices can have an effect now, an order with some adjustment of the bet or with none.

@@ -82,6 +82,8 @@ class _Seen:
     low: Floats
     gain: Floats
     """The best ratio of a price to one before it."""
+    seats: Ints
+    """Numbers of the lanes among those that began."""
 
 
 @dataclass
@@ -95,13 +97,22 @@ class Hindsight:
     def start(self, lanes: int, rng: Rng) -> _Seen:  # noqa: ARG002
         """See nothing of so many lanes yet."""
         self.lanes, self.ended = lanes, [[] for _ in range(lanes)]
-        return _Seen(np.full(lanes, np.inf), np.ones(lanes))
+        return _Seen(np.full(lanes, np.inf), np.ones(lanes), np.arange(lanes))
 
     def begin(self, state: _Seen, chosen: Chosen) -> None:
         """Note what the windows that ended had to give."""
         for lane in np.flatnonzero(chosen).tolist():
-            self.ended[lane].append(float(state.gain[lane]))
+            self.ended[state.seats[lane]].append(float(state.gain[lane]))
         state.low[chosen], state.gain[chosen] = np.inf, 1.0
+
+    @property
+    def narrows(self) -> bool:
+        """Tell that lanes can be left."""
+        return True
+
+    def keep(self, state: _Seen, kept: Ints) -> None:
+        """Watch these lanes alone."""
+        state.low, state.gain, state.seats = state.low[kept], state.gain[kept], state.seats[kept]
 
     def act(self, obs: Rows, state: _Seen) -> Actions:
         """Wait, and look at the price."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game.lanes import BatchPolicy, Played, Target
+from playproof.game.lanes import BatchPolicy, Played, Target, leave, narrows
 from playproof.games.crash.baselines import (
     BUY,
     PHASE,
@@ -24,6 +24,7 @@ from playproof.games.crash.baselines import (
     Actions,
     Chosen,
     Hold,
+    Ints,
     Rng,
     Rows,
     make_baseline,
@@ -61,6 +62,16 @@ class Noting:
         self.rugged += int((self.held & chosen).sum())
         self.held[chosen] = False
         self.player.begin(state, chosen)
+
+    @property
+    def narrows(self) -> bool:
+        """Tell whether who plays can leave lanes."""
+        return narrows(self.player)
+
+    def keep(self, state: Any, kept: Ints) -> None:
+        """Note these lanes alone."""
+        self.held = self.held[kept]
+        leave(self.player, state, kept)
 
     def act(self, obs: Rows, state: Any) -> Actions:
         """Choose as the other does."""
