@@ -12,7 +12,7 @@ from playproof.evaluate import rollout as module
 from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
 from playproof.game import Game, Terms, load_game
 from playproof.game import lanes as playing
-from playproof.game.lanes import LaneTerms, Tape, narrows
+from playproof.game.lanes import LaneTerms, Tape, narrows, play_lanes
 from playproof.games.crash import kernel
 from playproof.games.crash.baselines import Hold, Seated, make_baseline
 from playproof.games.crash.env import CrashEnv
@@ -162,6 +162,14 @@ def test_lanes_that_are_left_change_nothing(
     assert found[0] == found[1]
     assert len(kept) >= 4  # 64, at most 32, at most 16 ...
     assert all(after <= before // 2 for before, after in pairwise([64, *kept]))
+
+
+def test_lanes_that_were_left_are_there_again(game: Game) -> None:
+    lanes = make_lanes(LaneTerms("published", (1, 2), stake=STAKE), 64)
+    first, again = (play_lanes(lanes, Hold(k=5), 200, np.random.default_rng(0)) for _ in range(2))
+    assert lanes.count < 64
+    assert (first.pnl == again.pnl).all()
+    assert (first.steps == again.steps).all()
 
 
 def test_who_notes_leaves_lanes_with_who_plays(game: Game, monkeypatch: pytest.MonkeyPatch) -> None:

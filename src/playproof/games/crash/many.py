@@ -83,10 +83,15 @@ class CrashLanes:
     def __init__(self, terms: LaneTerms, count: int) -> None:
         self.settings = to_settings(terms)
         self._seed = terms.seed
-        self._lanes = Lanes(self.settings, count)
-        self._all = np.ones(count, np.bool_)
-        self._open = np.zeros(count, np.bool_)
-        self._bets = np.zeros(count, np.int64)
+        self._seats = count
+        self._sit()
+
+    def _sit(self) -> None:
+        """Take a lane for every seat."""
+        self._lanes = Lanes(self.settings, self._seats)
+        self._all = np.ones(self._seats, np.bool_)
+        self._open = np.zeros(self._seats, np.bool_)
+        self._bets = np.zeros(self._seats, np.int64)
 
     @property
     def count(self) -> int:
@@ -104,7 +109,9 @@ class CrashLanes:
         return OBSERVATIONS[self.settings.observation].features
 
     def start(self) -> Rows:
-        """Seat a player in round 0 of every lane."""
+        """Seat a player in round 0 of every lane, those included that were left."""
+        if self.count < self._seats:
+            self._sit()
         self._lanes.lanes[:], self._lanes.sites[:] = _warmed(self.settings.world, self._seed, self.count)
         self._open[:] = False
         self._bets[:] = 0
