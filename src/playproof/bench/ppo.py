@@ -49,8 +49,8 @@ SHARE_GOAL = 0.9
 FASTER_GOAL = 10.0
 NETWORK_GOAL, BUILDER_GOAL = 50.0, 200.0
 """Microseconds to an action, at the median."""
-CLONED = 100
-"""Windows that a clone learns from: few, so that something is left to learn."""
+CLONED = 40
+"""Windows that a clone learns from: few, so that something is left to learn (a hundred leave a thousandth)."""
 FRESH = 900_001
 """Seed of the windows that scores are measured on; training and validation never see them."""
 WINDOWS = 8192

@@ -190,7 +190,10 @@ def plan_preset(config: PPOConfig) -> PPOConfig:
 
 
 def fine_tuned(config: PPOConfig, source: Path, game: Game) -> PPOConfig:
-    """Give the settings for going on from a checkpoint: its own shape and terms, a warm-up, an anchor."""
+    """Give the settings for going on from a checkpoint: its own shape and terms, a warm-up, an anchor.
+
+    It does not lean to doing nothing: what the policy does already was shown to it, and an anchor holds it there.
+    """
     card = load_checkpoint(source, game).card
     return replace(
         config,
@@ -205,6 +208,7 @@ def fine_tuned(config: PPOConfig, source: Path, game: Game) -> PPOConfig:
         anchor_share=0.3,
         entropy=config.entropy / 3,
         entropy_floor=0.0,
+        lean=0.0,
         beginnings=1,
     )
 
