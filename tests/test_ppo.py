@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 
-from playproof.errors import ConfigError, GateFailed, InputError
+from playproof.errors import ConfigError, DecodeError, GateFailed, InputError
 from playproof.evaluate.rollout import RolloutOptions, rollout
 from playproof.game import load_game
 from playproof.policies import BatchPlayer, load_checkpoint, load_policy
@@ -31,7 +31,7 @@ from playproof.train.callbacks import Boundary, Progress, Watch, diverged
 from playproof.train.learner import divergence, leaning
 from playproof.train.page import page
 from playproof.train.ppo import PPOConfig, Result, Table, build, fine_tuned, plan_preset, train_ppo, weights_of
-from playproof.train.run import Run, Tracking, find_checkpoint, read_config, read_log, read_result
+from playproof.train.run import Run, Tracking, find_checkpoint, read_config, read_log, read_result, restore
 
 GAME = coin.game()
 LANES, STEPS = 64, 32
@@ -112,6 +112,22 @@ def test_a_kept_policy_answers_for_later_alarms(solved: Result, tmp_path: Path) 
     before, after = (load_checkpoint(path, GAME) for path in (solved.best, tmp_path / "run" / "checkpoints" / "best"))
     assert after.card == replace(before.card, metrics={**before.card.metrics, "alarms": 3})
     assert same(before.weights, after.weights)
+
+
+def test_how_a_run_ended_stands_until_it_has_gone_on(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", "ppo", vars(CONFIG), Tracking(tensorboard=False))
+    run.save_state(3, {"lanes": np.zeros(4)}, {})
+    run.finish({"steps": 3})
+    run.close()
+    again = Run.resume(tmp_path / "run", "ppo", Tracking(tensorboard=False))
+    found = again.load_state()
+    assert found is not None
+    with pytest.raises(DecodeError, match=r"another version .* another name"):
+        restore(np.zeros(5), found[1]["lanes"])
+    assert read_result(again.path) == {"steps": 3}
+    again.note("train", 4, {"loss": 0.5})
+    assert read_result(again.path) == {}
+    again.close()
 
 
 def test_a_run_stands_for_its_best_policy(solved: Result, tmp_path: Path) -> None:

@@ -36,10 +36,10 @@ from playproof.money import UNIT
 from playproof.policies.checkpoint import CARD, load_policy, save_checkpoint
 from playproof.policies.network import BatchPlayer
 from playproof.policies.scaling import scale_rows
-from playproof.train.beginnings import PLAN, given_up, train_best
+from playproof.train.beginnings import PLAN, given_up, steps_of, train_best
 from playproof.train.ppo import VALIDATION, PPOConfig, Table, build, fine_tuned, plan_preset, weights_of
 from playproof.train.ppo import Result as Trained
-from playproof.train.run import CONFIG, read_log
+from playproof.train.run import CONFIG, RESULT, read_log
 
 EDGE, NULL = "drift", "published"
 """The worlds: one whose best stationary policy is known, and one in which nothing wins."""
@@ -87,7 +87,7 @@ def configuration(game: Game, world: str, seed: int, quick: bool) -> PPOConfig:
 
 def trained(name: str, game: Game, config: PPOConfig, source: Path | None = None) -> Trained:
     """Train, or go on with a training of this bench that was interrupted."""
-    path = folder("runs") / "bench-train" / f"{name}-{_fingerprint(config, source)}"
+    path = _place(name, config, source)
     resume = (path / CONFIG).exists() or (path / PLAN).exists()
 
     def show(step: int, told: Any) -> None:
@@ -95,6 +95,10 @@ def trained(name: str, game: Game, config: PPOConfig, source: Path | None = None
             note(f"  {name}: {step:,} steps, {told['seconds']:.0f} s, {told['pnl'] / UNIT:+.5f} coins a window")
 
     return train_best(game, config, path, source=source, resume=resume, show=show, clock=time.process_time)
+
+
+def _place(name: str, config: PPOConfig, source: Path | None = None) -> Path:
+    return folder("runs") / "bench-train" / f"{name}-{_fingerprint(config, source)}"
 
 
 def _fingerprint(config: PPOConfig, source: Path | None) -> str:
@@ -175,13 +179,18 @@ def clone(quick: bool) -> Found:
         assert done.best is not None
         shares.append(float(fresh(game, done.best, EDGE, windows).pnl.sum() / best.pnl.sum()))
         falls.append(_deepest_fall(done.path))
-        whole = _steps_to(trained(tag(scratch, quick), game, scratch).path, game, scratch)
-        halves.append(_steps_to(done.path, game, config) / max(whole, 1.0))
+        if not (_place(tag(scratch, quick), scratch) / RESULT).exists():
+            trained(tag(scratch, quick), game, scratch)
+        alone = _steps_to(_place(tag(scratch, quick), scratch), game, scratch)
+        taken, begun = _steps_to(done.path, game, config), steps_of(scratch) - scratch.steps
+        halves.append(taken / (alone + begun))
         named = f"PPO from a clone in {EDGE}, seed {seed}"
         results += [
             Result(f"{named}: share of the best profit", shares[-1], ""),
             Result(f"{named}: lowest evaluation against the clone's", falls[-1], "standard errors"),
-            Result(f"{named}: steps to {SHARE_GOAL} of the best over those from scratch", halves[-1], ""),
+            Result(f"{named}: steps to {SHARE_GOAL} of the best", taken, "steps"),
+            Result(f"the same from scratch, seed {seed}", alone + begun, "steps"),
+            Result(f"of these in beginnings that were given up, seed {seed}", begun, "steps"),
         ]
     return results, [
         Goal.at_least(f"PPO's share of the best profit in {EDGE} from a clone, worst seed", min(shares), SHARE_GOAL),

@@ -80,18 +80,18 @@ class Run:
 
     @classmethod
     def resume(cls, path: Path, method: str, tracking: Tracking = Tracking()) -> Run:  # noqa: B008
-        """Go on with a run; notes after its resume point are dropped."""
+        """Go on with a run; notes after its resume point are dropped. How it ended stands until it has gone on."""
         told = read_config(path)
         if told["method"] != method:
             raise ConfigError(f"expected a run of {method} at {path}, found one of {told['method']}")
         state = _read_state(path)
         kept = [line for line in read_log(path) if state is not None and line["step"] <= state["step"]]
         write_durably(path / LOG, "".join(json.dumps(line) + "\n" for line in kept).encode())
-        (path / RESULT).unlink(missing_ok=True)
         return cls(path, method, told["config"], tracking)
 
     def note(self, kind: str, step: int, told: Mapping[str, Any]) -> None:
-        """Write a line into the log, and its numbers to the trackers."""
+        """Write a line into the log, and its numbers to the trackers; a run that notes has not ended."""
+        (self.path / RESULT).unlink(missing_ok=True)
         self._log.write(json.dumps({"kind": kind, "step": step, **told}, default=_plain) + "\n")
         self._log.flush()
         numbers = {f"{kind}/{name}": float(value) for name, value in told.items() if _is_number(value)}
@@ -154,7 +154,10 @@ def restore(array: NDArray[Any], data: bytes) -> None:
     """Write an array's saved bytes back into it."""
     found = np.frombuffer(data, np.uint8)
     if found.nbytes != array.nbytes:
-        raise DecodeError(f"expected {array.nbytes} bytes for an array of shape {array.shape}, found {found.nbytes}")
+        raise DecodeError(
+            f"expected {array.nbytes} bytes for an array of shape {array.shape}, found {found.nbytes}: the resume "
+            "point was saved by another version or with other settings; train anew under another name"
+        )
     array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)
 
 
