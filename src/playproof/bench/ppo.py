@@ -39,7 +39,7 @@ from playproof.policies.scaling import scale_rows
 from playproof.train.beginnings import PLAN, given_up, steps_of, train_best
 from playproof.train.ppo import VALIDATION, PPOConfig, Table, build, fine_tuned, plan_preset, weights_of
 from playproof.train.ppo import Result as Trained
-from playproof.train.run import CONFIG, RESULT, read_log
+from playproof.train.run import CONFIG, RESULT, read_config, read_log
 
 EDGE, NULL = "drift", "published"
 """The worlds: one whose best stationary policy is known, and one in which nothing wins."""
@@ -228,7 +228,8 @@ def _deepest_fall(path: Path) -> float:
 def _steps_to(path: Path, game: Game, config: PPOConfig) -> float:
     """Give the step of the first evaluation at nine tenths of the best profit on its windows; at worst the last."""
     assert game.best is not None
-    seed, windows = config.seed + VALIDATION, config.evaluate_windows
+    own = read_config(path)["config"]["seed"]  # of the beginning that went on
+    seed, windows = own + VALIDATION, config.evaluate_windows
     best = rollout(game, resolve(game.best)(EDGE), EDGE, windows, seed, stake=STAKE).pnl.mean()
     told = [note for note in read_log(path) if note["kind"] == "evaluation"]
     return float(next((note["step"] for note in told if note["pnl"] >= SHARE_GOAL * best), told[-1]["step"]))
