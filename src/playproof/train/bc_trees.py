@@ -72,8 +72,8 @@ class TreesConfig:
     acts: Forest = Forest(leaves=16, least=50, inputs=0.5, rows=0.7)
     does: Forest = Forest(leaves=8, least=10, inputs=0.7, rows=0.7, eager=0.7)
     seldom: Forest = Forest(leaves=4, learning_rate=0.1, trees=40, least=10, inputs=0.7, rows=0.7, eager=None)
-    rare: float = 0.02
-    """A choice that is less than this share of all that he does has a model of its own."""
+    rare: float = 0.05
+    """A choice that is less than this share of all that he does by its head has a model of its own."""
     enough: int = 20
     """If it was shown at least so often."""
     members: int = 4
@@ -164,8 +164,10 @@ def _policy(
 
 def find_seldom(actions: NDArray[np.int16], heads: tuple[int, ...], config: TreesConfig) -> list[int]:
     """Give the places, among all that can be done, of choices that are made seldom, but often enough to learn from."""
-    shown = np.bincount(to_choices(actions, heads), minlength=sum(heads) - len(heads) + 1)[1:]
-    return np.flatnonzero((shown >= config.enough) & (shown < config.rare * shown.sum())).tolist()
+    sizes = np.array(heads) - 1
+    shown = np.bincount(to_choices(actions, heads), minlength=sizes.sum() + 1)[1:]
+    by_head = np.repeat(np.add.reduceat(shown, np.r_[0, sizes.cumsum()[:-1]]), sizes)
+    return np.flatnonzero((shown >= config.enough) & (shown < config.rare * by_head)).tolist()
 
 
 def with_rates(policy: HabitPolicy, steps: Transitions) -> HabitPolicy:
