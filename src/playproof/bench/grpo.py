@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 from playproof.bench.report import Goal, Report, Result
+from playproof.cli.output import note
 from playproof.errors import MissingExtra
 
 GROUP, REPEATS, NEW_TOKENS = 8, 3, 24
@@ -63,14 +64,17 @@ def run() -> dict[str, Any]:
 
 def _taking_turns(sides: Mapping[str, Callable[[], None]]) -> dict[str, list[float]]:
     """Run every side once to warm up, then in turns; give the seconds of each run."""
-    for side in sides.values():
+    for name, side in sides.items():
+        began = time.perf_counter()
         side()
+        note(f"  {name}, to warm up: {time.perf_counter() - began:.1f} s")
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(REPEATS):
         for name, side in sides.items():
             began = time.perf_counter()
             side()
             taken[name].append(time.perf_counter() - began)
+            note(f"  {name}: {taken[name][-1]:.1f} s")
     return taken
 
 
