@@ -152,7 +152,7 @@ def test_lanes_that_are_left_change_nothing(
     windows: str | Tape = Tape(tuple(names), make_tape(rounds, names)) if source == "tape" else source
     found = []
     for fewest in (2, 10**9):
-        monkeypatch.setattr(playing, "FEWEST", fewest)
+        monkeypatch.setattr(playing, "NARROWEST", fewest)
         player = Hindsight() if name == "wait" else make_baseline(name)
         asked = RolloutOptions(delay=delay, reward=reward)
         played = rollout(game, player, windows, 333, 6, stake=STAKE, options=asked)
@@ -175,7 +175,7 @@ def test_lanes_that_were_left_are_there_again(game: Game) -> None:
 def test_who_notes_leaves_lanes_with_who_plays(game: Game, monkeypatch: pytest.MonkeyPatch) -> None:
     noted = []
     for fewest in (2, 10**9):
-        monkeypatch.setattr(playing, "FEWEST", fewest)
+        monkeypatch.setattr(playing, "NARROWEST", fewest)
         noting = Noting(Hold(k=20))
         rollout(game, noting, "published", 64, 6, stake=STAKE)
         noted.append((noting.entries, noting.sold, noting.rugged))

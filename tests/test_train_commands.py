@@ -13,6 +13,7 @@ from playproof.cli.lessons import with_options
 from playproof.errors import ConfigError
 from playproof.train.bc import BcConfig
 from playproof.train.bc_trees import TreesConfig
+from playproof.train.page import likeness_tables
 
 PLAY = ["--game", "crash", "--world", "published", "--player", "human", "--rounds", "10"]
 SMALL = ["--set", "epochs=2", "--set", "hidden=[4]"]
@@ -83,8 +84,8 @@ def test_a_clone_goes_on_after_ctrl_c_to_the_same_weights(
     for head in whole["heads"]:
         assert f"Balanced accuracy {head['balanced']:.3f} over" in told
         for name, precision in zip(head["choices"], head["precision"], strict=True):
-            player, clone = whole["mix"].get(name, (None, None))
-            cells = ["-" if it is None else f"{it:.3f}" for it in (player, clone, precision)]
+            shares = whole["mix"].get(name, (None, None))
+            cells = ["-" if it is None else f"{it:.3f}" for it in (*shares, precision)]
             assert f"<th>{name}</th><td>{'</td><td>'.join(cells)}</td>" in told
     assert "confusion" not in told.split("<h1>")[1]  # nothing is printed as the program keeps it
     assert "Money on validation windows" not in told  # a clone plays none
@@ -99,3 +100,16 @@ def test_settings_keep_their_kind() -> None:
     for text in ("epochs=1.5", "screen=1", "hidden=4", "activation=3", "acts=4"):
         with pytest.raises(ConfigError, match="--set"):
             with_options(TreesConfig() if text.startswith("acts") else BcConfig(), [text])
+
+
+def test_a_page_says_where_too_little_was_held_out() -> None:
+    scores = dict.fromkeys(("accuracy", "always_wait", "majority", "balanced", "log_loss", "mix_loss"), 0.5)
+    head = scores | {"choices": ["WAIT", "BUY"], "scored": ["WAIT"], "precision": [1.0, None], "recall": [1.0, None]}
+    few = {"heads": [head | {"confusion": [[3, 0], [9, 20]]}], "mix": {"BUY": [0.1, None]}, "scored_steps": 32}
+    told = likeness_tables(few)
+    assert "He did something 29 times in them: too few to tell" in told
+    assert "clone's share" not in told  # it was not let play
+    enough = likeness_tables(few | {"heads": [head | {"confusion": [[3, 0], [9, 21]]}], "mix": {"BUY": [0.1, 0.2]}})
+    assert "too few" not in enough
+    assert "<th>BUY</th><td>0.100</td><td>0.200</td>" in enough
+    assert likeness_tables({}) == ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ Actions: TypeAlias = NDArray[np.int64]
 Ints: TypeAlias = NDArray[np.int64]
 Chosen: TypeAlias = NDArray[np.bool_]
 Rng: TypeAlias = np.random.Generator
-FEWEST = 16
-"""Lanes that are not worth narrowing: a step costs the same with fewer."""
+NARROWEST = 16
+"""With fewer lanes than these a step costs the same: they are not left."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def play_lanes(
     state = player.start(lanes.count, rng)
     tally, choose = Tally(lanes, windows), _chooser(player, lanes)
     queue = [np.tile(np.asarray(wait, np.int64), (lanes.count, 1)) for _ in range(delay)]
-    narrowing = isinstance(lanes, NarrowingLanes) and narrows(player)
+    narrowing = lanes if isinstance(lanes, NarrowingLanes) and narrows(player) else None
     while tally.left:
         queue.append(np.array(choose(rows, state), np.int64))
         actions = queue.pop(0)
@@ -286,9 +286,9 @@ def play_lanes(
                 late[chosen] = wait
             if progress is not None:
                 progress(before - tally.left)
-            if narrowing and FEWEST <= tally.playing <= lanes.count // 2:
+            if narrowing is not None and NARROWEST <= tally.playing <= lanes.count // 2:
                 kept = tally.narrow()
-                cast("NarrowingLanes", lanes).keep(kept)
+                narrowing.keep(kept)
                 leave(player, state, kept)
                 rows, queue = rows[kept], [late[kept] for late in queue]
     return Played(**tally.done)

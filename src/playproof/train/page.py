@@ -35,6 +35,9 @@ footer {{ color: #9fb0c0; margin-top: 2rem; font-size: .9rem; }}
 """
 RESIZE = "addEventListener('load', () => document.querySelectorAll('.js-plotly-plot').forEach(Plotly.Plots.resize))"
 
+ENOUGH = 30
+"""Held-out choices other than waiting, below which the page says that they are too few."""
+
 Note = dict[str, Any]
 
 
@@ -177,7 +180,7 @@ def _lead(path: Path, notes: Sequence[Note]) -> str:
     told = "This is how it learned, not a proof of an edge: that is what validate gives."
     if any(note["kind"] == "evaluation" for note in notes):
         told = f"Money on validation windows, the same ones at every evaluation. {told}"
-    if tried := begun(path):
+    if len(tried := begun(path)) > 1:
         profits = ", ".join(f"{it.profit / UNIT:+.5f}" for it in tried)
         told += f" Begun {len(tried)} times; the best went on (coins per window: {profits})."
     return told
@@ -186,19 +189,29 @@ def _lead(path: Path, notes: Sequence[Note]) -> str:
 def likeness_tables(result: Mapping[str, Any]) -> str:
     """Show how well a clone knows its player, head by head and choice by choice; nothing for other runs."""
     parts, mix = [], result.get("mix") or {}
+    played = any(shares[1] is not None for shares in mix.values())
+    acted = 0
     for number, head in enumerate(result.get("heads") or ()):
         summary = (
             f"Accuracy {head['accuracy']:.3f}; always waiting {head['always_wait']:.3f}, the choice made most "
             f"{head['majority']:.3f}. Balanced accuracy {head['balanced']:.3f} over {', '.join(head['scored'])}. "
             f"Log loss {head['log_loss']:.4f} nats, of his mix alone {head['mix_loss']:.4f}."
         )
+        acted += sum(map(sum, head["confusion"][1:]))
         lines = [
-            [name, *map(_share, mix.get(name, (None, None))), _share(precision), _share(recall), *map(str, named)]
+            [
+                name,
+                *map(_share, mix.get(name, (None, None))[: 1 + played]),
+                _share(precision),
+                _share(recall),
+                *map(str, named),
+            ]
             for name, precision, recall, named in zip(
                 head["choices"], head["precision"], head["recall"], head["confusion"], strict=True
             )
         ]
-        columns = ["choice", "player's share", "clone's share", "precision", "recall", *head["choices"]]
+        shares = ("player's share", "clone's share")[: 1 + played]
+        columns = ["choice", *shares, "precision", "recall", *head["choices"]]
         titles = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
         parts.append(
             f"<h3>Head {number + 1}</h3><p>{html.escape(summary)}</p>"
@@ -207,9 +220,10 @@ def likeness_tables(result: Mapping[str, Any]) -> str:
     if not parts:
         return ""
     scored = f"{result['scored_steps']:,}" if "scored_steps" in result else "the"
+    few = "" if acted >= ENOUGH else f" He did something {acted} times in them: too few to tell how well it knows him."
     return (
         f"<h2>How well it knows the player</h2><p>On {scored} held-out steps; the last columns count what a balanced "
-        f"prediction names where he chose what the row says.</p>{''.join(parts)}"
+        f"prediction names where he chose what the row says.{few}</p>{''.join(parts)}"
     )
 
 
