@@ -30,10 +30,10 @@ from playproof.policies.scaling import game_scaling, scale_rows
 from playproof.policies.trees import parse_trees
 from playproof.testing import coin
 from playproof.train.bc import BcConfig, Cloning, card_of, clone, lay_pieces, learning_curve, merge, telling
-from playproof.train.bc_trees import TreesConfig, clone_habits, find_seldom, save_habits, to_choices
+from playproof.train.bc_trees import TreesConfig, by_head, clone_habits, find_seldom, save_habits, to_choices
 from playproof.train.demonstrations import Asked, Mixture, Noisy, demonstrate, first_windows, stacked, starts, take
 from playproof.train.learning import Losses, seeded
-from playproof.train.likeness import action_mix, head_likeness, likeness, prior_of
+from playproof.train.likeness import Tilt, action_mix, find_tilts, head_likeness, likeness, prior_of
 from playproof.train.run import Run, Tracking
 
 QUIET = Tracking(tensorboard=False)
@@ -123,8 +123,37 @@ class TestLikeness:
         chances /= chances.sum(1, keepdims=True)
         chosen = (chances.cumsum(1) < rng.random((20000, 1))).sum(1)
         best = head_likeness(chances, chosen, chosen, ("WAIT", "A", "B")).balanced
-        for lean in (0.5, 2.0):
-            assert head_likeness(chances, chosen, chosen, ("WAIT", "A", "B"), lean=lean).balanced <= best + 0.005
+        for tilt in (Tilt(wait=0.5), Tilt(wait=2.0), Tilt(stretch=0.5, seldom=(2,)), Tilt(stretch=2.0, seldom=(2,))):
+            assert head_likeness(chances, chosen, chosen, ("WAIT", "A", "B"), tilt=tilt).balanced <= best + 0.005
+
+    def test_a_choice_learned_too_timidly_is_stretched_back(self) -> None:
+        rng = np.random.default_rng(6)
+        due = rng.random(20000) < 0.05
+        chances = np.stack([np.full(20000, 0.9), np.full(20000, 0.09), np.where(due, 0.19, 0.001)], axis=1)
+        chances /= chances.sum(1, keepdims=True)
+        chosen = (chances.cumsum(1) < rng.random((20000, 1))).sum(1)
+        prior = np.bincount(chosen) / 20000
+        timid = chances.copy()
+        timid[:, 1] = np.where(due, 3.0, 1.0) * prior[1]
+        timid[:, 2] = prior[2] * (chances[:, 2] / prior[2]) ** 0.3
+        actions = chosen[:, None]
+        (plain,) = likeness([timid], actions, actions, [("WAIT", "A", "B")])
+        (tilt,) = find_tilts([timid], actions, actions, [[2]])
+        (found,) = likeness([timid], actions, actions, [("WAIT", "A", "B")], tilts=[tilt])
+        (without,) = find_tilts([timid], actions, actions, [[]])
+        assert tilt.stretch > 1.0
+        assert without.stretch == 1.0
+        assert plain.recall[2] == 0.0
+        assert found.recall[2] is not None
+        assert found.recall[2] > 0.8
+        assert found.balanced > plain.balanced + 0.2
+
+    def test_a_choice_shown_too_seldom_is_not_named_however_it_is_stretched(self) -> None:
+        chosen = np.array([0] * 50 + [1] * 50 + [2])
+        tilt = Tilt(stretch=2.0, seldom=(2,))
+        found = head_likeness(np.eye(3)[chosen], chosen, chosen, ("WAIT", "A", "B"), tilt=tilt)
+        assert found.scored == ("WAIT", "A")
+        assert found.confusion[2][2] == 0
 
     def test_rare_choices_do_not_count(self) -> None:
         chosen = np.array([0] * 50 + [1] * 50 + [2])
@@ -348,6 +377,10 @@ class TestHabits:
         assert find_seldom(done, (4, 9), replace(HABITS, rare=0.052, enough=20)) == [2]
         assert find_seldom(done, (4, 9), replace(HABITS, rare=0.053, enough=20)) == [2, 3]
         assert find_seldom(done, (4, 9), replace(HABITS, rare=0.053, enough=19)) == [1, 2, 3]
+
+    def test_places_among_all_that_is_done_are_choices_of_heads(self) -> None:
+        assert by_head([2, 3, 10], (4, 9)) == [[3], [1, 8]]
+        assert by_head([], (4, 9)) == [[], []]
 
     def test_every_choice_is_as_likely_as_it_was_shown(self, made: Any, human: Transitions) -> None:
         for head, of in enumerate(made.chances(human)):

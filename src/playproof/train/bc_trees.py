@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from playproof.policies.scaling import Scaling, game_scaling
 from playproof.policies.trees import parse_trees
 from playproof.train.bc import telling
 from playproof.train.demonstrations import stacked, starts, take
-from playproof.train.likeness import HeadLikeness, find_leans, likeness
+from playproof.train.likeness import HeadLikeness, Tilt, find_tilts, likeness
 
 Ints = NDArray[np.int64]
 Rows = NDArray[np.float32]
@@ -35,7 +36,6 @@ STREAM = int.from_bytes(b"habits")
 MOST_RATE = 3.0
 """What is corrected at most: choices seen once or twice are not to be believed."""
 FOLDS = 5
-LEANS = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2.0)
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Habits:
     config: TreesConfig
     rounds: tuple[int, ...]
     """Trees of each model, for each class."""
-    leans: tuple[float, ...]
-    """By head: how many fold doing nothing counts in balanced predictions."""
+    tilts: tuple[Tilt, ...]
+    """By head: how balanced predictions correct the chances."""
 
     def chances(self, steps: Transitions) -> tuple[NDArray[np.float64], ...]:
         """Give the chances of each head's choices at recorded steps, with the rows before them."""
@@ -109,7 +109,7 @@ class Habits:
         self, steps: Transitions, demonstrated: Transitions, names: Sequence[Sequence[str]]
     ) -> tuple[HeadLikeness, ...]:
         """Score the clone on steps of windows that it has not seen."""
-        return likeness(self.chances(steps), steps.actions, demonstrated.actions, names, leans=self.leans)
+        return likeness(self.chances(steps), steps.actions, demonstrated.actions, names, tilts=self.tilts)
 
 
 def clone_habits(
@@ -139,8 +139,8 @@ def clone_habits(
     policy = with_rates(_policy(view, config, final, heads, seldom), steps)
     texts = [[[of[number][0]] for of in tried] for number in range(FOLDS)]
     unseen = _unseen(steps, fold, [_policy(view, config, of, heads, seldom) for of in texts])
-    leans = find_leans(unseen, steps.actions, steps.actions, LEANS)
-    return Habits(policy, to_text(final), config, tuple(counts), tuple(leans))
+    tilts = find_tilts(unseen, steps.actions, steps.actions, by_head(seldom, heads))
+    return Habits(policy, to_text(final), config, tuple(counts), tuple(tilts))
 
 
 def _unseen(steps: Transitions, fold: Ints, policies: Sequence[HabitPolicy]) -> list[NDArray[np.float64]]:
@@ -168,6 +168,12 @@ def find_seldom(actions: NDArray[np.int16], heads: tuple[int, ...], config: Tree
     shown = np.bincount(to_choices(actions, heads), minlength=sizes.sum() + 1)[1:]
     by_head = np.repeat(np.add.reduceat(shown, np.r_[0, sizes.cumsum()[:-1]]), sizes)
     return np.flatnonzero((shown >= config.enough) & (shown < config.rare * by_head)).tolist()
+
+
+def by_head(places: Sequence[int], heads: tuple[int, ...]) -> list[list[int]]:
+    """Give for each head which of its choices stand at some places among all that can be done."""
+    begins = np.r_[0, (np.array(heads) - 1).cumsum()].tolist()
+    return [[place - low + 1 for place in places if low <= place < high] for low, high in pairwise(begins)]
 
 
 def with_rates(policy: HabitPolicy, steps: Transitions) -> HabitPolicy:
@@ -316,7 +322,7 @@ def save_habits(
         "close_frames": made.policy.closer.frames,
         "members": made.config.members,
         "seldom": [place for place, _ in made.policy.seldom],
-        "leans": list(made.leans),
+        "tilts": [asdict(tilt) for tilt in made.tilts],
         "rates": list(made.policy.rates),
     }
     card = Card(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,23 @@ Ints = NDArray[np.integer[Any]]
 LEAST = 20
 """Demonstrations of a choice from which on it counts in balanced accuracy."""
 FLOOR = 1e-12
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """How learned chances are corrected in balanced predictions; found on windows held out of the demonstrations."""
+
+    wait: float = 1.0
+    """How many fold the first choice, doing nothing, counts."""
+    stretch: float = 1.0
+    """What the prior-adjusted logits of the seldom choices are multiplied by: where a choice was shown a few dozen
+    times, what speaks for it is learned too timidly."""
+    seldom: tuple[int, ...] = ()
+
+
+EVEN = Tilt()
+WAITS = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2.0)
+STRETCHES = (1.0, 1.5, 2.0, 2.5)
 
 
 @dataclass(frozen=True)
@@ -62,10 +80,13 @@ def prior_of(actions: Ints, sizes: Sequence[int]) -> tuple[NDArray[np.float64], 
     return tuple(np.bincount(actions[:, head], minlength=size) / len(actions) for head, size in enumerate(sizes))
 
 
-def balanced_choice(chances: Floats, prior: Floats, allowed: NDArray[np.bool_], lean: float = 1.0) -> Ints:
-    """Name the choice whose chance is largest beside its prior, among those allowed; the first counts `lean` fold."""
+def balanced_choice(chances: Floats, prior: Floats, allowed: NDArray[np.bool_], tilt: Tilt = EVEN) -> Ints:
+    """Name the choice whose chance is largest beside its prior, among those allowed."""
     adjusted = np.where(allowed, chances / np.maximum(prior, FLOOR), -np.inf)
-    adjusted[:, 0] *= lean
+    adjusted[:, 0] *= tilt.wait
+    for place in tilt.seldom:
+        if allowed[place]:
+            adjusted[:, place] **= tilt.stretch
     found: Ints = adjusted.argmax(axis=1)
     return found
 
@@ -76,18 +97,14 @@ def head_likeness(
     demonstrated: Ints,
     choices: Sequence[str],
     least: int = LEAST,
-    lean: float = 1.0,
+    tilt: Tilt = EVEN,
 ) -> HeadLikeness:
-    """Score one head's chances (n, choices) against what was chosen (n,); priors come from the demonstrations.
-
-    Chances that are learned are uncertain, most of all about rare choices: `lean`, found on windows held
-    out of the demonstrations, is how many fold doing nothing counts in the balanced prediction.
-    """
+    """Score one head's chances (n, choices) against what was chosen (n,); priors come from the demonstrations."""
     if chances.shape != (len(chosen), len(choices)):
         raise InputError(f"expected chances of {len(choices)} choices in {len(chosen)} steps, found {chances.shape}")
     counts = np.bincount(demonstrated, minlength=len(choices))
     prior, allowed = counts / max(counts.sum(), 1), counts >= least
-    named = balanced_choice(chances, prior, allowed, lean)
+    named = balanced_choice(chances, prior, allowed, tilt)
     confusion = np.zeros((len(choices), len(choices)), np.int64)
     np.add.at(confusion, (chosen, named), 1)
     met, guessed, right = confusion.sum(axis=1), confusion.sum(axis=0), confusion.diagonal()
@@ -119,23 +136,26 @@ def likeness(
     demonstrated: Ints,
     heads: Sequence[Sequence[str]],
     least: int = LEAST,
-    leans: Sequence[float] = (),
+    tilts: Sequence[Tilt] = (),
 ) -> tuple[HeadLikeness, ...]:
     """Score every head on unseen steps (n, heads)."""
-    leans = leans or (1.0,) * len(heads)
+    tilts = tilts or (EVEN,) * len(heads)
     return tuple(
-        head_likeness(chances[place], actions[:, place], demonstrated[:, place], names, least, leans[place])
+        head_likeness(chances[place], actions[:, place], demonstrated[:, place], names, least, tilts[place])
         for place, names in enumerate(heads)
     )
 
 
-def find_leans(chances: Sequence[Floats], actions: Ints, demonstrated: Ints, tried: Sequence[float]) -> list[float]:
-    """Give for each head the lean with the best balanced accuracy on held-out steps."""
+def find_tilts(
+    chances: Sequence[Floats], actions: Ints, demonstrated: Ints, seldom: Sequence[Sequence[int]]
+) -> list[Tilt]:
+    """Give for each head the tilt with the best balanced accuracy on held-out steps; `seldom` names choices by head."""
     found = []
-    for head, of in enumerate(chances):
+    for head, (of, few) in enumerate(zip(chances, seldom, strict=True)):
         names = [str(place) for place in range(of.shape[1])]
-        scores = [head_likeness(of, actions[:, head], demonstrated[:, head], names, lean=it).balanced for it in tried]
-        found.append(float(tried[int(np.argmax(scores))]))
+        tried = [Tilt(wait, by, tuple(few)) for by, wait in product(STRETCHES if few else (1.0,), WAITS)]
+        scores = [head_likeness(of, actions[:, head], demonstrated[:, head], names, tilt=it).balanced for it in tried]
+        found.append(tried[int(np.argmax(scores))])
     return found
 
 
