@@ -101,6 +101,7 @@ def _their_step(found: Any, messages: Messages, folder: str) -> Callable[[], Non
         generation_kwargs={"min_new_tokens": NEW_TOKENS},
         report_to=[],
         use_cpu=True,
+        bf16=False,  # TRL's default is many times slower on processors without it, and ours is in float32 too
         beta=0.0,
         loss_type="grpo",
         gradient_checkpointing=False,
