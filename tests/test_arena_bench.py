@@ -189,6 +189,15 @@ def test_the_page_shows_hostile_names_as_text() -> None:
     assert "&lt;script&gt;x" in written
 
 
+def test_the_page_sums_up_scenarios_where_there_are_several() -> None:
+    both = {"held-out": _earning([1, 2]), "bear": _earning([3, 4])}
+    facts = {"seed": 1, "plan": "p", "windows": 2, "scenarios": 2, "decisions": 6, "stake": 3500.0, "commit": "c"}
+    written = page(figures({"mine": both, DUMMY: both}), ["mine"], {}, {**facts, "against": DUMMY})
+    assert "2 forked windows of each of 2 scenarios, " in written
+    for title in ("All scenarios", "Held out", "Bear"):
+        assert written.count(f"<h2>{title}</h2>") == 1
+
+
 def test_the_command_ranks_and_writes_a_page(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["arena", "bench", "balanced", "contrarian", "--windows", "3", "--scenario", "bear", "--json"]
     assert main(command) == 0
@@ -203,6 +212,9 @@ def test_the_command_ranks_and_writes_a_page(home: Path, capsys: pytest.CaptureF
     ]
     written = Path(told["page"]).read_text()
     assert "contrarian against balanced" in written
+    assert "3 forked windows of one scenario, " in written
+    assert written.count("<h2>Bear</h2>") == 1
+    assert "All scenarios" not in written
     assert Path(told["page"]).is_relative_to(home)
     assert main([*command, "--against", "nobody"]) == 1
     assert main(["arena", "bench", "--scenario", "sideways"]) == 1

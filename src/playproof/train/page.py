@@ -126,6 +126,7 @@ def learning_figure(notes: Sequence[Note], names: Sequence[str], title: str) -> 
 
 def figures(notes: Sequence[Note]) -> list[tuple[str, Figure]]:
     """Give the plots that a run's notes allow, each with its width."""
+    from playproof.train.language_figures import language_figures
     from playproof.train.lesson_figures import lesson_figures
 
     evaluations = [note for note in notes if note["kind"] == "evaluation"]
@@ -144,11 +145,12 @@ def figures(notes: Sequence[Note]) -> list[tuple[str, Figure]]:
         moves = ("entropy", "approx_kl", "clip_fraction")
         if any(name in update for update in updates for name in moves):
             found.append(("", learning_figure(updates, moves, "How the policy moves")))
-    return found + lesson_figures(notes)
+    return found + lesson_figures(notes) + language_figures(notes)
 
 
 def page(path: Path) -> str:
     """Write the page of a run's folder."""
+    from playproof.train.language_figures import holdout_table
     from playproof.train.run import read_config, read_log, read_result
 
     told, result, notes = read_config(path), read_result(path), read_log(path)
@@ -165,10 +167,10 @@ def page(path: Path) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>"
         f'<p class="lead">{_lead(path, notes)}</p>'
-        f'<div class="plots">{"".join(parts)}</div>{likeness_tables(result)}'
+        f'<div class="plots">{"".join(parts)}</div>{likeness_tables(result)}{holdout_table(result)}'
         f'<h2>Configuration and result</h2><div class="scroll"><table>{rows}</table></div>'
         f"<footer>Commit {html.escape(told['commit'])}. "
-        "Plots in coins; money in the table in the smallest unit.</footer>"
+        "Plots in whole coins or USD; money in the last table in the smallest unit.</footer>"
         f"<script>{RESIZE}</script></body></html>"
     )
 
@@ -178,6 +180,8 @@ def _lead(path: Path, notes: Sequence[Note]) -> str:
     from playproof.train.beginnings import begun
 
     told = "This is how it learned, not a proof of an edge: that is what validate gives."
+    if any(note["kind"] == "holdout" for note in notes):
+        told = f"Money on held-out windows, the same ones every time. {told}"
     if any(note["kind"] == "evaluation" for note in notes):
         told = f"Money on validation windows, the same ones at every evaluation. {told}"
     if len(tried := begun(path)) > 1:
@@ -239,7 +243,7 @@ def _flat(told: Mapping[str, Any]) -> dict[str, Any]:
     """Lay nested settings side by side; what has a table of its own is left out."""
     found: dict[str, Any] = {}
     for name, value in told.items():
-        if name in ("heads", "mix"):
+        if name in ("heads", "mix", "before", "after"):
             continue
         found |= {f"{name}: {k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {name: value}
     return found

@@ -41,6 +41,8 @@ def page(
 ) -> str:
     """Write the leaderboard."""
     scenarios = list(dict.fromkeys(it.scenario for it in told))
+    if facts["scenarios"] == 1:  # whose figures are those of all
+        scenarios = [name for name in scenarios if name != ALL]
     parts = [_scenario(name, [it for it in told if it.scenario == name], models) for name in scenarios]
     total = [it for it in told if it.scenario == ALL]
     return (
@@ -56,9 +58,10 @@ def page(
 
 
 def _told(facts: Mapping[str, Any]) -> str:
+    scenarios = "one scenario" if facts["scenarios"] == 1 else f"each of {facts['scenarios']} scenarios"
     return html.escape(
-        f"{facts['windows']} forked windows of each of {facts['scenarios']} scenarios, {facts['decisions']} decisions "
-        "an hour, the same windows for everybody. Scripted players stand beside the models; wait does nothing."
+        f"{facts['windows']} forked windows of {scenarios}, {facts['decisions']} decisions in each, the same windows "
+        "for everybody. Scripted players stand beside the models; wait does nothing."
     )
 
 

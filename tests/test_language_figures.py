@@ -1,0 +1,71 @@
+"""The page of a language model's run: money first, before and after, in whole units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playproof.money import UNIT
+from playproof.train.language_figures import holdout_table, language_figures
+from playproof.train.page import figures
+
+
+def held(step: int, pnl: float, valid: float = 1.0, **gain: float) -> dict[str, Any]:
+    """Give a note of held-out windows, in the smallest unit."""
+    found = {"holdout_pnl": pnl, "holdout_pnl_low": pnl - 2, "holdout_pnl_high": pnl + 3, **gain}
+    shares = {"holdout_valid": valid, "holdout_refused": 0.25, "holdout_trades": 0.5}
+    money = {name: value * UNIT for name, value in found.items()}
+    return {"kind": "holdout", "step": step, "holdout_windows": 64} | money | shares
+
+
+def learned(step: int) -> dict[str, Any]:
+    """Give a note of an iteration."""
+    scores = {"score_min": -0.2, "score_max": 0.3, "score_mean": 0.1 * step}
+    return {"kind": "grpo", "step": step, "windows": 4, "flat": 1, "kl": 0.01} | scores
+
+
+def lines(figure: Any) -> dict[str, tuple[list[float], list[float]]]:
+    """Give what is drawn, by its name in the legend."""
+    return {it.name: (list(it.x), list(it.y)) for it in figure.data}
+
+
+def test_money_is_drawn_with_its_interval_beside_the_beginning() -> None:
+    notes = [held(0, 6.0), learned(1), learned(2), held(2, 14.0, 0.9, gain=8, gain_low=2, gain_high=15)]
+    drawn = {figure.layout.meta["title"]: figure for _, figure in language_figures(notes)}
+    assert list(drawn) == [
+        "Money: profit per held-out window",
+        "Answers on held-out windows",
+        "Scores of the iteration's own episodes",
+        "How the policy moves",
+    ]
+    money = drawn["Money: profit per held-out window"]
+    assert lines(money)["held out, 95 % interval"] == ([0, 2], [6, 14])
+    assert lines(money)["at the beginning"] == ([0, 2], [6, 6])
+    errors = money.data[1].error_y
+    assert (list(errors.array), list(errors.arrayminus)) == ([3, 3], [2, 2])
+    assert lines(drawn["Answers on held-out windows"])["valid decisions"][1] == [1.0, 0.9]
+    assert lines(drawn["Answers on held-out windows"])["refused orders"][1] == [0.25, 0.25]
+    assert lines(drawn["How the policy moves"])["groups without spread, right axis"][1] == [0.25, 0.25]
+    assert lines(drawn["Scores of the iteration's own episodes"])["mean"][1] == [0.1, 0.2]
+
+
+def test_a_run_without_held_out_windows_shows_what_it_has() -> None:
+    assert [figure.layout.meta["title"] for _, figure in language_figures([learned(1)])] == [
+        "Scores of the iteration's own episodes",
+        "How the policy moves",
+    ]
+    taught = [{"kind": "sft", "step": step, "loss": 3.0 / step, "tokens": 9} for step in (1, 2, 3)]
+    ((_, loss),) = figures(taught)
+    assert lines(loss)["loss"] == ([1, 2, 3], [3.0, 1.5, 1.0])
+    assert language_figures([]) == []
+    assert holdout_table({"before": None, "after": None}) == holdout_table({}) == ""
+
+
+def test_before_and_after_are_told_in_whole_units() -> None:
+    told = holdout_table(
+        {"before": held(0, 6.25), "after": held(12, 14.4, 0.91, gain=8.15, gain_low=2.08, gain_high=14.49)}
+    )
+    assert "On 64 held-out windows" in told
+    assert "Gain, paired window by window: +8.15 (95 % +2.08 to +14.49)." in told
+    assert "<tr><th>before</th><td>+6.25 (95 % +4.25 to +9.25)</td><td>100%</td><td>25%</td><td>0.50</td></tr>" in told
+    assert "<th>after 12 iterations</th><td>+14.40 (95 % +12.40 to +17.40)</td><td>91%</td>" in told
+    assert "Gain" not in holdout_table({"before": held(0, 6.0), "after": held(0, 6.0)})
