@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from playproof.games.arena.prompts import TASK, most_tokens
 from playproof.games.arena.ranking import Result, profits, rank, rank_results
 from playproof.games.arena.running import Closed, Plan, Reply, Run, Settings, Sight, scripted
 from playproof.games.arena.scribe import differences, run_again
+from playproof.games.arena.windows import window_id
 from playproof.money import UNIT
 
 RUNNER = CliRunner()
@@ -395,6 +397,22 @@ def test_a_run_is_recorded_and_gives_the_same_money_again(home: Path) -> None:
         if it["kind"] == "asset":
             assert (it["start_price"], it["end_price"]) == prices[it["window_id"], it["subject"]]
     assert RUNNER.invoke(app, ["verify", told["run"]]).exit_code == 0
+
+
+def test_a_run_takes_windows_that_are_closed_whatever_the_minute(home: Path) -> None:
+    """A survey in the first minutes of an hour once missed the last window of a run made in them."""
+    from playproof.episodes.trajectories.windows import is_closed
+    from playproof.store.tables import opened, ready
+
+    hour = datetime(2026, 11, 16, 19, tzinfo=UTC)
+    with opened() as engine:
+        ready(engine)
+        for minute, last in ((0, 17), (4, 17), (5, 18), (59, 18)):
+            now = hour + timedelta(minutes=minute)
+            begins = free_stretch(engine, now, 3, 1)
+            names = [window_id(begins + timedelta(hours=place)) for place in range(3)]
+            assert all(is_closed(name, 1, load_game("arena").windows, now) for name in names)
+            assert begins + timedelta(hours=2) == hour.replace(hour=last)
 
 
 def test_a_forged_recording_is_found(home: Path) -> None:

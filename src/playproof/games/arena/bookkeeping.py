@@ -28,12 +28,13 @@ def _table(name: str) -> Any:
 
 
 def free_stretch(engine: Any, now: datetime, windows: int, hours: int) -> datetime:
-    """Give the start of the latest windows in a row that have ended and that nobody has recorded."""
+    """Give the start of the latest windows in a row that are closed, also to late records, and that nobody recorded."""
     from sqlalchemy import select
 
+    grace: timedelta = resolve("playproof.episodes.trajectories.windows:GRACE")
     trajectory = _table("Trajectory")
     length = timedelta(hours=hours)
-    end = window_start(now, hours)
+    end = window_start(now - grace, hours)
     with engine.connect() as connection:
         while True:
             start = end - windows * length
