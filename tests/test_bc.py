@@ -378,6 +378,13 @@ class TestHabits:
         assert find_seldom(done, (4, 9), replace(HABITS, rare=0.053, enough=20)) == [2, 3]
         assert find_seldom(done, (4, 9), replace(HABITS, rare=0.053, enough=19)) == [1, 2, 3]
 
+    def test_what_is_stretched_is_what_is_seldom(self, made: Any) -> None:
+        seldom = [place for place, _ in made.policy.seldom]
+        assert seldom
+        wanted = by_head(seldom, made.policy.heads)
+        assert [list(tilt.seldom) for tilt in made.tilts] == wanted
+        assert all(tilt.stretch == 1.0 for tilt, few in zip(made.tilts, wanted, strict=True) if not few)
+
     def test_places_among_all_that_is_done_are_choices_of_heads(self) -> None:
         assert by_head([2, 3, 10], (4, 9)) == [[3], [1, 8]]
         assert by_head([], (4, 9)) == [[], []]

@@ -68,4 +68,7 @@ def test_before_and_after_are_told_in_whole_units() -> None:
     assert "Gain, paired window by window: +8.15 (95 % +2.08 to +14.49)." in told
     assert "<tr><th>before</th><td>+6.25 (95 % +4.25 to +9.25)</td><td>100%</td><td>25%</td><td>0.50</td></tr>" in told
     assert "<th>after 12 iterations</th><td>+14.40 (95 % +12.40 to +17.40)</td><td>91%</td>" in told
-    assert "Gain" not in holdout_table({"before": held(0, 6.0), "after": held(0, 6.0)})
+    stopped = holdout_table({"before": held(0, 6.0), "after": held(0, 6.0)})  # before its first measurement
+    assert "before" in stopped
+    assert "Gain" not in stopped
+    assert "after" not in stopped

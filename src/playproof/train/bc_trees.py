@@ -166,8 +166,8 @@ def find_seldom(actions: NDArray[np.int16], heads: tuple[int, ...], config: Tree
     """Give the places, among all that can be done, of choices that are made seldom, but often enough to learn from."""
     sizes = np.array(heads) - 1
     shown = np.bincount(to_choices(actions, heads), minlength=sizes.sum() + 1)[1:]
-    by_head = np.repeat(np.add.reduceat(shown, np.r_[0, sizes.cumsum()[:-1]]), sizes)
-    return np.flatnonzero((shown >= config.enough) & (shown < config.rare * by_head)).tolist()
+    of_head = np.repeat(np.add.reduceat(shown, np.r_[0, sizes.cumsum()[:-1]]), sizes)
+    return np.flatnonzero((shown >= config.enough) & (shown < config.rare * of_head)).tolist()
 
 
 def by_head(places: Sequence[int], heads: tuple[int, ...]) -> list[list[int]]:

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from playproof.money import UNIT
+from playproof.train.lesson_figures import BESIDE, GREY, MONEY, Note, error_bars
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-Note = dict[str, Any]
-MONEY, BESIDE, BAD, GREY = "#4cc38a", "#f5a524", "#e5484d", "#9fb0c0"
+BAD = "#e5484d"
 ITERATION = "iteration"
 
 
@@ -37,23 +37,17 @@ def money_figure(notes: Sequence[Note]) -> Figure:
     from playproof.train.page import empty_figure
 
     drawn = empty_figure("Money: profit per held-out window", "money a window", height=380, xaxis_title=ITERATION)
-    steps, pnl = [note["step"] for note in notes], [note["holdout_pnl"] / UNIT for note in notes]
-    errors = {
-        "type": "data",
-        "symmetric": False,
-        "array": [(note["holdout_pnl_high"] - note["holdout_pnl"]) / UNIT for note in notes],
-        "arrayminus": [(note["holdout_pnl"] - note["holdout_pnl_low"]) / UNIT for note in notes],
-        "color": GREY,
-    }
+    steps = [note["step"] for note in notes]
+    pnl, low, high = ([note[f"holdout_pnl{end}"] / UNIT for note in notes] for end in ("", "_low", "_high"))
     drawn.add_scatter(x=[steps[0], steps[-1]], y=[pnl[0], pnl[0]], mode="lines", name="at the beginning",
                       line={"color": GREY, "dash": "dot"})  # fmt: skip
-    drawn.add_scatter(x=steps, y=pnl, error_y=errors, mode="lines+markers", name="held out, 95 % interval",
-                      line={"color": MONEY, "width": 3}, marker={"size": 10})  # fmt: skip
+    drawn.add_scatter(x=steps, y=pnl, error_y=error_bars(pnl, low, high), mode="lines+markers", marker={"size": 10},
+                      name="held out, 95 % interval", line={"color": MONEY, "width": 3})  # fmt: skip
     return drawn
 
 
 def answers_figure(notes: Sequence[Note]) -> Figure:
-    """Draw which share of the answers are decisions, and which share of the orders is refused."""
+    """Draw which share of the answers are decisions, and which share the market refused."""
     from playproof.train.page import empty_figure
 
     drawn = empty_figure("Answers on held-out windows", "share", xaxis_title=ITERATION, yaxis_tickformat=".0%")
@@ -114,10 +108,11 @@ def holdout_table(result: Mapping[str, Any]) -> str:
     before, after = result.get("before"), result.get("after")
     if not before or not after:
         return ""
+    told = [("before", before), *([(f"after {after['step']} iterations", after)] if after["step"] else [])]
     lines = [
         f"<tr><th>{name}</th><td>{_money(it, 'holdout_pnl')}</td><td>{it['holdout_valid']:.0%}</td>"
         f"<td>{it['holdout_refused']:.0%}</td><td>{it['holdout_trades']:.2f}</td></tr>"
-        for name, it in (("before", before), (f"after {after['step']} iterations", after))
+        for name, it in told
     ]
     gain = f"<p>Gain, paired window by window: {_money(after, 'gain')}.</p>" if "gain" in after else ""
     titles = "".join(f"<th>{it}</th>" for it in ("", "money a window", "valid", "refused", "trades a window"))

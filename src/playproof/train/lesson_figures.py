@@ -26,6 +26,13 @@ def lesson_figures(notes: Sequence[Note]) -> list[tuple[str, Figure]]:
     return found
 
 
+def error_bars(middle: Sequence[float], low: Sequence[float], high: Sequence[float]) -> dict[str, Any]:
+    """Give the bars from the low ends of intervals to the high ones."""
+    up = [end - value for value, end in zip(middle, high, strict=True)]
+    down = [value - end for value, end in zip(middle, low, strict=True)]
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "color": GREY}
+
+
 def rounds_figure(notes: Sequence[Note]) -> Figure:
     """Draw balanced accuracy over the rounds that a clone was shown, by head."""
     from playproof.train.page import empty_figure
@@ -69,13 +76,7 @@ def bins_figure(notes: Sequence[Note]) -> Figure:
     drawn = empty_figure("Calibration on test windows", "share that happened", xaxis_title="predicted probability")
     ends = [min(note["predicted"] for note in notes), max(note["predicted"] for note in notes)]
     drawn.add_scatter(x=ends, y=ends, name="true probabilities", line={"color": GREY, "dash": "dot"})
-    errors = {
-        "type": "data",
-        "symmetric": False,
-        "array": [note["high"] - note["observed"] for note in notes],
-        "arrayminus": [note["observed"] - note["low"] for note in notes],
-        "color": GREY,
-    }
-    drawn.add_scatter(x=[note["predicted"] for note in notes], y=[note["observed"] for note in notes], error_y=errors,
+    observed, low, high = ([note[name] for note in notes] for name in ("observed", "low", "high"))
+    drawn.add_scatter(x=[note["predicted"] for note in notes], y=observed, error_y=error_bars(observed, low, high),
                       mode="markers", marker={"color": MONEY, "size": 10}, name="predicted, 95 % interval")  # fmt: skip
     return drawn
