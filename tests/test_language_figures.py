@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from playproof.money import UNIT
 from playproof.train.language_figures import holdout_table, language_figures
-from playproof.train.page import figures
+from playproof.train.page import figures, page
 
 
 def held(step: int, pnl: float, valid: float = 1.0, **gain: float) -> dict[str, Any]:
@@ -72,3 +74,22 @@ def test_before_and_after_are_told_in_whole_units() -> None:
     assert "before" in stopped
     assert "Gain" not in stopped
     assert "after" not in stopped
+
+
+def test_the_page_of_a_run_shows_plots_and_table_and_no_raw_money(tmp_path: Path) -> None:
+    before, after = held(0, 6.25), held(8, 14.4, gain=8.15, gain_low=2.08, gain_high=14.49)
+    told = {"method": "grpo", "commit": "c0ffee", "config": {"forks": 8}}
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    (tmp_path / "result.json").write_text(json.dumps({"iterations": 8, "before": before, "after": after}))
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(it) + "\n" for it in (before, learned(8), after)))
+    written = page(tmp_path)
+    shown = written.split("<h1>")[1]
+    for text in (
+        "Money: profit per held-out window",
+        "How the policy moves",
+        "On 64 held-out windows",
+        "+8.15 (95 % +2.08",
+    ):
+        assert text in shown
+    assert "Money on held-out windows, the same ones every time." in shown
+    assert "holdout_pnl" not in shown  # nothing is printed as the program keeps it
