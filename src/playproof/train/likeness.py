@@ -38,6 +38,7 @@ class Tilt:
     """What the prior-adjusted logits of the seldom choices are multiplied by: where a choice was shown a few dozen
     times, what speaks for it is learned too timidly."""
     seldom: tuple[int, ...] = ()
+    """Places of these choices in the head."""
 
 
 EVEN = Tilt()
