@@ -5,7 +5,7 @@
 set -u
 python="${1:?usage: scripts/chromium.sh PYTHON}"
 
-found() { "$python" -m playproof.chromium; }
+found() { "$python" -m playproof.record.feeds.chromium; }
 
 if path="$(found)"; then
     echo "chromium: $path"

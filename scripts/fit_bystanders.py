@@ -1,4 +1,4 @@
-"""Fit the constants of `playproof.games.crash.bystanders` to recordings, and compare model with data.
+"""Fit the constants of `playproof.games.crash.sim.crowd` to recordings, and compare model with data.
 
     python scripts/fit_bystanders.py ../shared/data             # constants, with the samples behind them
     python scripts/fit_bystanders.py ../shared/data --compare   # the table of docs/bystanders.md
@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from playproof.games.crash.bystanders import (
+from playproof.games.crash.rules.worlds import WORLDS, counter_round
+from playproof.games.crash.sim.crowd import (
     CONNECTED_PLAYERS,
     CONNECTED_STEP,
     FARM_AMOUNT,
@@ -44,7 +45,6 @@ from playproof.games.crash.bystanders import (
     next_level,
     quantile,
 )
-from playproof.games.crash.worlds import WORLDS, counter_round
 from playproof.money import from_units
 
 CAPTURES = ("socket-capture-public", "socket-capture-cdp")

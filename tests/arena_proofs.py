@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from playproof.errors import RefusedOrder
-from playproof.games.arena.exchange import Exchange
-from playproof.games.arena.rules import Rules
-from playproof.games.arena.running import Plan, Reply, Run, Settings, scripted
+from playproof.games.arena.agents.runner import Plan, Reply, Run, Settings, scripted
+from playproof.games.arena.market.exchange import Exchange
+from playproof.games.arena.market.rules import Rules
 from playproof.money import UNIT
 
 

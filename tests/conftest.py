@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-from playproof.chromium import find_chromium
 from postgres import Postgres, running_postgres
+
+from playproof.record.feeds.chromium import find_chromium
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from playproof.games.crash import fair
+from playproof.games.crash.rules import prices as fair
 
 START = datetime(2025, 10, 29, 18, tzinfo=UTC)
 

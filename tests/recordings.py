@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from playproof.episodes import segment_session
+from playproof.datasets.segment import segment_session
 from playproof.events import Event
 from playproof.game import Frame, Game, load_game, resolve
-from playproof.game.laid import Ask, Batch, Laid, lay
-from playproof.games.crash import columns as c
-from playproof.games.crash.actions import ADJUSTMENTS, PERCENTAGES
-from playproof.games.crash.env import CrashEnv
-from playproof.games.crash.features import RECORDED
-from playproof.games.crash.kernel import F_ADVANCED
-from playproof.games.crash.lanes import make_tape
-from playproof.games.crash.protocol import Phase
-from playproof.games.crash.sample import Recording, Script, record
+from playproof.game.episode_columns import Ask, Batch, Laid, lay
+from playproof.games.crash.features.table import RECORDED
+from playproof.games.crash.recording import columns as c
+from playproof.games.crash.recording.sample import Recording, Script, record
+from playproof.games.crash.rules.actions import ADJUSTMENTS, PERCENTAGES
+from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.sim.env import CrashEnv
+from playproof.games.crash.sim.kernel import F_ADVANCED
+from playproof.games.crash.sim.lanes import make_tape
 from playproof.money import UNIT
 from playproof.store import EventLog
-from playproof.store.parts import schema, to_events
+from playproof.store.log.parts import schema, to_events
 
 ACTIONS = ("BUY", "SELL", "SIDEBET")
 BOLD = tuple(button for button in ADJUSTMENTS if button not in ("INC_1", "MAX"))
@@ -103,7 +103,7 @@ def dealt_events(tables: Mapping[str, pa.Table]) -> list[Event]:
 
 
 def _whole(table: pa.Table, shape: pa.Schema) -> pa.Table:
-    from playproof.store.parts import fill
+    from playproof.store.log.parts import fill
 
     return fill(table, shape)
 
@@ -219,6 +219,6 @@ def store(home: Path, events: Iterable[Event], *, compacted: bool = True, log: s
     with EventLog.open(home, crash().columns, log) as opened:
         opened.append(list(events))
         if compacted:
-            from playproof.store.compaction import compact_log
+            from playproof.store.log.compaction import compact_log
 
             compact_log(opened, final=True)

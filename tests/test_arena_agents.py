@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from arena_proofs import busy_prompts
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from arena_proofs import busy_prompts
 from playproof.errors import ConfigError, GateFailed
 from playproof.game import WAIT, load_game
-from playproof.games.arena.actions import (
+from playproof.games.arena.agents.archetypes import ARCHETYPES, Order, write_order
+from playproof.games.arena.agents.decisions import (
     AMOUNTS,
     HOLD,
     NAMES,
@@ -31,17 +32,16 @@ from playproof.games.arena.actions import (
     shortened,
     write_trade,
 )
-from playproof.games.arena.agents import ARCHETYPES, Order, write_order
-from playproof.games.arena.bookkeeping import free_stretch, read_run
-from playproof.games.arena.commands import app
-from playproof.games.arena.features import values
-from playproof.games.arena.language import LanguageAgent, ModelSettings, language_agent
-from playproof.games.arena.prompts import TASK, most_tokens
-from playproof.games.arena.ranking import Result, profits, rank, rank_results
-from playproof.games.arena.running import Closed, Plan, Reply, Run, Settings, Sight, scripted
-from playproof.games.arena.scribe import differences, run_again
-from playproof.games.arena.windows import window_id
+from playproof.games.arena.agents.llm import LanguageAgent, ModelSettings, language_agent
+from playproof.games.arena.agents.prompts import TASK, most_tokens
+from playproof.games.arena.agents.runner import Closed, Plan, Reply, Run, Settings, Sight, scripted
+from playproof.games.arena.learning.observation import values
+from playproof.games.arena.market.windows import window_id
+from playproof.games.arena.recording.ranking import Result, profits, rank, rank_results
+from playproof.games.arena.recording.run_recorder import differences, run_again
 from playproof.money import UNIT
+from playproof.workflows.arena.collect import free_stretch, read_run
+from playproof.workflows.arena.commands import app
 
 RUNNER = CliRunner()
 
@@ -368,7 +368,7 @@ def test_the_state_takes_at_most_300_tokens() -> None:
 
 
 def test_a_run_is_recorded_and_gives_the_same_money_again(home: Path) -> None:
-    from playproof.store.tables import LlmCall, MarketOutcome, Step, Trajectory, opened
+    from playproof.store.db import LlmCall, MarketOutcome, Step, Trajectory, opened
 
     done = RUNNER.invoke(app, ["run", "--agents", "5", "--windows", "3", "--seed", "4", "--json"])
     assert done.exit_code == 0, done.output
@@ -401,8 +401,8 @@ def test_a_run_is_recorded_and_gives_the_same_money_again(home: Path) -> None:
 
 def test_a_run_takes_windows_that_are_closed_whatever_the_minute(home: Path) -> None:
     """A survey in the first minutes of an hour once missed the last window of a run made in them."""
-    from playproof.episodes.trajectories.windows import is_closed
-    from playproof.store.tables import opened, ready
+    from playproof.record.trajectories.windows import is_closed
+    from playproof.store.db import opened, ready
 
     hour = datetime(2026, 11, 16, 19, tzinfo=UTC)
     with opened() as engine:
@@ -416,7 +416,7 @@ def test_a_run_takes_windows_that_are_closed_whatever_the_minute(home: Path) -> 
 
 
 def test_a_forged_recording_is_found(home: Path) -> None:
-    from playproof.store.tables import Trajectory, opened, writing
+    from playproof.store.db import Trajectory, opened, writing
 
     told = json.loads(RUNNER.invoke(app, ["run", "--agents", "2", "--windows", "1", "--json"]).stdout)
     with opened() as engine:
@@ -429,7 +429,7 @@ def test_a_forged_recording_is_found(home: Path) -> None:
 
 
 def test_a_language_agent_plays_and_is_recorded(home: Path, upstream: Any) -> None:
-    from playproof.store.tables import LlmCall, opened
+    from playproof.store.db import LlmCall, opened
 
     upstream.script = [(200, "I would buy!"), (200, trade(amount=50)), (200, HOLD)]
     done = RUNNER.invoke(

@@ -13,8 +13,14 @@ import pytest
 from playproof.cli.app import main
 from playproof.errors import InputError
 from playproof.game.forks import ForkTerms
-from playproof.games.arena.actions import HOLD
-from playproof.games.arena.bench import (
+from playproof.games.arena.agents.decisions import HOLD
+from playproof.games.arena.agents.prompts import state_text
+from playproof.games.arena.learning.forks import ArenaForks
+from playproof.games.arena.learning.vector_env import PLAYER
+from playproof.games.arena.market.scenarios import SCENARIOS, STAKE, check_unseen, chosen
+from playproof.money import UNIT
+from playproof.reports.leaderboard import page
+from playproof.workflows.arena.benchmark import (
     ALL,
     DUMMY,
     BenchPlan,
@@ -26,12 +32,6 @@ from playproof.games.arena.bench import (
     play,
     play_windows,
 )
-from playproof.games.arena.bench_page import page
-from playproof.games.arena.forks import ArenaForks
-from playproof.games.arena.lanes import PLAYER
-from playproof.games.arena.prompts import state_text
-from playproof.games.arena.scenarios import SCENARIOS, STAKE, check_unseen, chosen
-from playproof.money import UNIT
 
 CANARY = "CANARY-7f3a"
 PLAN = BenchPlan(tuple(chosen(["held-out", "bear"])), 6, 6)

@@ -13,12 +13,12 @@ from gymnasium.utils.env_checker import check_env
 from playproof.errors import ConfigError, InputError, UnknownName
 from playproof.evaluate.rollout import rollout
 from playproof.game import load_game, resolve
-from playproof.game.lanes import Habits, LaneTerms
-from playproof.games.arena.env import ArenaEnv
-from playproof.games.arena.lanes import HEADS, ArenaLanes, Lane, LaneSettings, make_lanes
-from playproof.games.arena.rivals import rivals
+from playproof.game.vector_env import Habits, LaneTerms
+from playproof.games.arena.learning.controls import rivals
+from playproof.games.arena.learning.env import ArenaEnv
+from playproof.games.arena.learning.vector_env import HEADS, ArenaLanes, Lane, LaneSettings, make_lanes
 from playproof.money import UNIT
-from playproof.store.tables import opened, ready
+from playproof.store.db import opened, ready
 from playproof.validate.examine import Plan, examine
 from playproof.validate.subject import load_subject
 
@@ -162,7 +162,7 @@ def test_rivals_trade_as_much_as_the_policy() -> None:
 
 def test_training_and_validation_take_the_arena_as_any_game(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from playproof.train.ppo import PPOConfig, train_ppo
+    from playproof.train.ppo.loop import PPOConfig, train_ppo
 
     config = PPOConfig(
         game="arena",

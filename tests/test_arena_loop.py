@@ -16,9 +16,9 @@ import pytest
 
 from playproof.cli.app import main
 from playproof.errors import ConfigError, InputError
-from playproof.games.arena.bench import Played, Scripted
-from playproof.games.arena.loop import STEPS, Joints, Lesson, Loop, LoopPlan, alone, read_state, status, write_state
 from playproof.money import UNIT
+from playproof.workflows.arena.benchmark import Played, Scripted
+from playproof.workflows.arena.loop import STEPS, Joints, Lesson, Loop, LoopPlan, alone, read_state, status, write_state
 
 PLAN = LoopPlan("random", decisions=2, bench_windows=4)
 
@@ -44,7 +44,7 @@ def earning(who: Any, plan: Any, scenario: Any, numbers: Any) -> list[Played]:
 
 
 def test_a_better_candidate_is_kept_and_a_worse_one_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("playproof.games.arena.loop.play_windows", earning)
+    monkeypatch.setattr("playproof.workflows.arena.loop.play_windows", earning)
     lessons: list[Lesson] = []
 
     def teach(lesson: Lesson) -> Mapping[str, Any]:
@@ -125,8 +125,8 @@ def test_a_state_that_is_no_state_is_told(tmp_path: Path) -> None:
 PROGRAM = """
 import json, os, signal, sys
 from pathlib import Path
-from playproof.games.arena.bench import Played, Scripted
-from playproof.games.arena.loop import Joints, Loop, LoopPlan
+from playproof.workflows.arena.benchmark import Played, Scripted
+from playproof.workflows.arena.loop import Joints, Loop, LoopPlan
 
 path, log, left = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 
@@ -209,7 +209,7 @@ def test_the_command_collects_scores_and_decides(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One real cycle but for the training, which hands the informed player over."""
-    from playproof.games.arena import loop_command
+    from playproof.workflows.arena import loop_command
 
     monkeypatch.delenv("JUDGE_MODEL", raising=False)
     monkeypatch.setattr(loop_command, "grpo", lambda lesson, track, name: {"checkpoint": "informed"})
@@ -229,7 +229,7 @@ def test_the_command_collects_scores_and_decides(
 
 
 def test_collected_windows_are_recorded_with_outcomes_and_scored(home: Path) -> None:
-    from playproof.games.arena.loop_command import collect, score, sync_outcomes
+    from playproof.workflows.arena.loop_command import collect, score, sync_outcomes
 
     plan = LoopPlan("balanced", decisions=2, windows=2, reward="computed")
     done = collect(plan, "balanced", "loop-1-1")
@@ -248,8 +248,8 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 import tongues
 from playproof.cli.app import main
-from playproof.games.arena.presets import PRESETS
-from playproof.train.grpo_learner import Learner
+from playproof.workflows.arena.presets import PRESETS
+from playproof.train.language.grpo_update import Learner
 
 PRESETS["small"] = tongues.small_preset(Path({base!r}))
 whole, steps = Learner.step, 0
@@ -271,11 +271,11 @@ sys.exit(main(["arena", "loop", "--preset", "small", "--once", "--json"]))
 def test_kill_9_amid_real_training_ends_in_the_same_loop(tmp_path: Path) -> None:
     """Teach, collect with a served model, train by GRPO, benchmark, decide: killed in GRPO, and undisturbed."""
     from sqlalchemy import select
-
-    from playproof.store.tables import UsedWindow, connect
-    from playproof.train.language_model import load_language_model, weights_hash
-    from playproof.train.tiny import make_tiny
     from tongues import saved, texts
+
+    from playproof.store.db import UsedWindow, connect
+    from playproof.train.language.model import load_language_model, weights_hash
+    from playproof.train.language.tiny import make_tiny
 
     base = saved(tmp_path / "base", make_tiny(texts(64), 1, width=128, layers=2))
     ended = []

@@ -8,17 +8,17 @@ from decimal import Decimal, getcontext
 from fractions import Fraction
 
 import pytest
+from arena_proofs import Ring, conserve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena_proofs import Ring, conserve
 from playproof.errors import ConfigError, RefusedOrder
-from playproof.games.arena import account as accounts
-from playproof.games.arena.account import Account, Perp, Quote
-from playproof.games.arena.curve import buy_cost, growth, price_at, sell_proceeds
-from playproof.games.arena.exchange import Exchange
-from playproof.games.arena.pools import NO, YES, Pool
-from playproof.games.arena.rules import COMPANIES, FEE_FLOOR, SHARE, Rules, fee
+from playproof.games.arena.market import account as accounts
+from playproof.games.arena.market.account import Account, Perp, Quote
+from playproof.games.arena.market.exchange import Exchange
+from playproof.games.arena.market.impact import buy_cost, growth, price_at, sell_proceeds
+from playproof.games.arena.market.pools import NO, YES, Pool
+from playproof.games.arena.market.rules import COMPANIES, FEE_FLOOR, SHARE, Rules, fee
 from playproof.money import UNIT
 
 getcontext().prec = 60

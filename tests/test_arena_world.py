@@ -17,22 +17,22 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from playproof.episodes import segment
+from playproof.datasets.segment import segment
 from playproof.errors import ConfigError, DecodeError, UnknownName
 from playproof.events import Event
 from playproof.game import Fact, Frame, Terms, load_game, resolve
-from playproof.games.arena.actions import EXAMPLES, HOLD, write_trade
-from playproof.games.arena.chance import bell, chance, draw, within
-from playproof.games.arena.features import FOLD, values
-from playproof.games.arena.feed import decode, write
-from playproof.games.arena.known import Known, apply
-from playproof.games.arena.ledger import ArenaLedger
-from playproof.games.arena.prompts import state_text
-from playproof.games.arena.rules import PERPS, Rules
-from playproof.games.arena.running import Closed, Plan, Run, Settings, TapedAgent, scripted
-from playproof.games.arena.windows import parse_window, window_id
-from playproof.games.arena.world import World
-from playproof.games.arena.worlds import WORLDS, get_world
+from playproof.games.arena.agents.decisions import EXAMPLES, HOLD, write_trade
+from playproof.games.arena.agents.prompts import state_text
+from playproof.games.arena.agents.runner import Closed, Plan, Run, Settings, TapedAgent, scripted
+from playproof.games.arena.learning.observation import FOLD, values
+from playproof.games.arena.learning.state import Known, apply
+from playproof.games.arena.market.rng import bell, chance, draw, within
+from playproof.games.arena.market.rules import PERPS, Rules
+from playproof.games.arena.market.windows import parse_window, window_id
+from playproof.games.arena.market.world import World
+from playproof.games.arena.market.worlds import WORLDS, get_world
+from playproof.games.arena.recording.feed import decode, write
+from playproof.games.arena.recording.ledger import ArenaLedger
 from playproof.money import UNIT
 
 GAME = load_game("arena")
@@ -436,8 +436,8 @@ def test_a_moment_is_inside_its_window_in_every_zone(moment: datetime, minutes: 
 
 def test_windows_do_not_depend_on_the_local_zone() -> None:
     code = (
-        "from playproof.games.arena.windows import *; from datetime import datetime, UTC;"
-        "from playproof.games.arena.running import *;"
+        "from playproof.games.arena.market.windows import *; from datetime import datetime, UTC;"
+        "from playproof.games.arena.agents.runner import *;"
         "print(window_id(datetime(2025, 1, 15, 10, 59, tzinfo=UTC)), parse_window('2025-01-15T10:00').start);"
         "run = Run(Plan(Settings(start=datetime(2025, 1, 15, 22, tzinfo=UTC)), 3), scripted(2));"
         "print([(it.window, it.start.hour, it.tallies[0].pnl) for it in run.windows()])"

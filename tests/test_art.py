@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playproof.datasets import art
-from playproof.datasets.art import (
+from playproof.datasets.conversations import art
+from playproof.datasets.conversations.art import (
     JudgeView,
     PolicyView,
     Turn,
@@ -26,9 +26,9 @@ from playproof.datasets.art import (
     to_art_group,
     validate_compatibility,
 )
-from playproof.episodes.trajectories.outcomes import Outcomes
 from playproof.errors import DecodeError
-from playproof.store.tables.trajectories import StoredCall, StoredStep, StoredTrajectory
+from playproof.record.trajectories.outcomes import Outcomes
+from playproof.store.db.trajectories import StoredCall, StoredStep, StoredTrajectory
 
 NOW = datetime(2025, 1, 15, 10, tzinfo=UTC)
 WINDOW = "2025-01-15T10:00Z"

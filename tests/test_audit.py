@@ -14,14 +14,14 @@ import pytest
 
 from playproof.cli.app import main
 from playproof.errors import InputError
-from playproof.evaluate.evidence import joint_test
 from playproof.game import load_game, resolve
-from playproof.game.auditing import Ages, Auditing, Material, Settled, Wager
-from playproof.games.crash import audit as crash
-from playproof.games.crash import fair
-from playproof.games.crash.verify import PUBLISHED_ROUNDS, replay
+from playproof.game.audit import Ages, Auditing, Material, Settled, Wager
+from playproof.games.crash.analysis import audit as crash
+from playproof.games.crash.rules import prices as fair
+from playproof.games.crash.rules.verify import PUBLISHED_ROUNDS, replay
+from playproof.reports.audit import page, to_json
+from playproof.stats.evidence import joint_test
 from playproof.validate.audit import AuditReport, audit
-from playproof.validate.audit_page import page, to_json
 
 GAME = load_game("crash")
 ACTIVE, RUGGED = 2, 3

@@ -13,18 +13,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from lessons import Follows, coin_score, coin_steps
+
 from playproof.datasets import Transitions
 from playproof.errors import ConfigError, DecodeError, InputError
 from playproof.evaluate.rollout import RolloutOptions, rollout
 from playproof.game import load_game
-from playproof.games.crash.baselines import Hold
-from playproof.games.crash.human import Human
-from playproof.games.crash.optimum import best_policy
-from playproof.games.crash.watched import watched_chances
+from playproof.games.crash.players.baselines import Hold
+from playproof.games.crash.players.clone_bound import watched_chances
+from playproof.games.crash.players.human import Human
+from playproof.games.crash.players.optimum import best_policy
 from playproof.policies.checkpoint import load_checkpoint, load_policy, save_checkpoint
-from playproof.policies.habits import read_habits
+from playproof.policies.clone_trees import read_habits
 from playproof.policies.network import BatchPlayer, NetworkPolicy, draw_one
 from playproof.policies.scaling import game_scaling, scale_rows
 from playproof.policies.trees import parse_trees
@@ -32,8 +32,8 @@ from playproof.testing import coin
 from playproof.train.bc import BcConfig, Cloning, card_of, clone, lay_pieces, learning_curve, merge, telling
 from playproof.train.bc_trees import TreesConfig, by_head, clone_habits, find_seldom, save_habits, to_choices
 from playproof.train.demonstrations import Asked, Mixture, Noisy, demonstrate, first_windows, stacked, starts, take
-from playproof.train.learning import Losses, seeded
-from playproof.train.likeness import Tilt, action_mix, find_tilts, head_likeness, likeness, prior_of
+from playproof.train.imitation_metrics import Tilt, action_mix, find_tilts, head_likeness, likeness, prior_of
+from playproof.train.offline_loop import Losses, seeded
 from playproof.train.run import Run, Tracking
 
 QUIET = Tracking(tensorboard=False)

@@ -12,17 +12,17 @@ from shutil import copytree
 from typing import Any
 
 import pytest
+from test_ppo import CONFIG, GAME, ROLLOUT, same
 
 from playproof.errors import ConfigError
 from playproof.evaluate.rollout import rollout
 from playproof.policies import BatchPlayer
+from playproof.reports.run import UNIT
 from playproof.testing import coin
-from playproof.train.beginnings import FOLDER, PLAN, begun, given_up, seed_of, steps_of, train_best
-from playproof.train.page import UNIT
-from playproof.train.ppo import VALIDATION, PPOConfig, Result, train_ppo
+from playproof.train.ppo.loop import VALIDATION, PPOConfig, Result, train_ppo
+from playproof.train.ppo.restarts import FOLDER, PLAN, begun, given_up, seed_of, steps_of, train_best
 from playproof.train.run import CONFIG as CONFIG_FILE
 from playproof.train.run import read_result
-from test_ppo import CONFIG, GAME, ROLLOUT, same
 
 ASKED = replace(CONFIG, beginnings=3, beginning=0.4)
 HALT = 3 * ROLLOUT
@@ -75,8 +75,8 @@ PROGRAM = """
 import json, os, signal, sys
 from pathlib import Path
 from playproof.testing import coin
-from playproof.train.beginnings import train_best
-from playproof.train.ppo import PPOConfig
+from playproof.train.ppo.restarts import train_best
+from playproof.train.ppo.loop import PPOConfig
 
 seen = 0
 
@@ -111,7 +111,7 @@ def test_a_half_made_copy_is_made_again(done: Result, tmp_path: Path, monkeypatc
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("playproof.train.beginnings._take_over", killed)
+        patch.setattr("playproof.train.ppo.restarts._take_over", killed)
         with pytest.raises(Killed):
             train_best(GAME, ASKED, tmp_path / "run")
     assert same(train_best(GAME, ASKED, tmp_path / "run", resume=True).weights, done.weights)
@@ -121,7 +121,7 @@ def test_a_reward_that_lies_is_not_given_up_for_one_that_does_not_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three alarms end the choice, and the run: what a reward teaches is not to be hidden by other seeds."""
-    monkeypatch.setattr("playproof.train.callbacks.diverged", lambda *_: True)
+    monkeypatch.setattr("playproof.train.ppo.callbacks.diverged", lambda *_: True)
     still = replace(ASKED, steps=12 * ROLLOUT, evaluate_every=1, learning_rate=1e-9)  # its profit never rises
     made = train_best(GAME, still, tmp_path / "run")
     assert made.path == tmp_path / "run"
@@ -161,7 +161,7 @@ def test_a_reward_that_fails_is_judged_once(tmp_path: Path, monkeypatch: pytest.
         judged.append(config.seed)
         return ("R1",)
 
-    monkeypatch.setattr("playproof.train.ppo.failing_checks", fails)
+    monkeypatch.setattr("playproof.train.ppo.loop.failing_checks", fails)
     made = train_best(coin.game(), replace(ASKED, steps=2 * ROLLOUT), tmp_path / "run", allow_failing_reward=True)
     assert len(judged) == 1
     assert made.table.failed_checks

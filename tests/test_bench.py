@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import benchmarks
 import playproof
-from playproof import bench
-from playproof.bench.report import Goal, Report, Result, commit, markdown, number
-from playproof.cli.app import main
+from benchmarks.report import Goal, Report, Result, markdown, number
+from playproof.cli.app import run_app
 from playproof.errors import ContractError, UnknownName
+from playproof.provenance import commit
 
 GOOD = Report("toy", (Result("speed", 12_345.6, "steps/s"),), (Goal.at_least("fast", 3.0, 2.0),), "abc")
 BAD = Report("toy", (), (Goal.at_most("late", 3.0, 2.0),), "abc")
@@ -24,10 +25,10 @@ BAD = Report("toy", (), (Goal.at_most("late", 3.0, 2.0),), "abc")
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """Put a bench called toy beside the known ones."""
-    module = types.ModuleType("toy_bench")
+    module = types.ModuleType("benchmarks.toy")
     module.run = GOOD.to_json  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "toy_bench", module)
-    monkeypatch.setitem(bench.BENCHES, "toy", "toy_bench:run")
+    monkeypatch.setitem(sys.modules, "benchmarks.toy", module)
+    monkeypatch.setattr(benchmarks, "NAMES", (*benchmarks.NAMES, "toy"))
     return module
 
 
@@ -84,9 +85,9 @@ def test_numbers_are_short() -> None:
 
 
 def test_the_command_prints_the_report(toy: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "toy", "--json"]) == 0
+    assert run_app(benchmarks.app, "benchmarks", ["toy", "--json"]) == 0
     assert Report.from_json(json.loads(capsys.readouterr().out)) == GOOD
-    assert main(["bench", "toy"]) == 0
+    assert run_app(benchmarks.app, "benchmarks", ["toy"]) == 0
     out = capsys.readouterr().out
     assert "12,346" in out
     assert "yes" in out
@@ -94,35 +95,35 @@ def test_the_command_prints_the_report(toy: types.ModuleType, capsys: pytest.Cap
 
 def test_a_missed_goal_is_exit_code_2(toy: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     toy.run = BAD.to_json
-    assert main(["bench", "toy", "--json"]) == 2
+    assert run_app(benchmarks.app, "benchmarks", ["toy", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["goals"][0]["met"] is False
 
 
 def test_an_unknown_bench_names_the_known_ones(toy: types.ModuleType) -> None:
     with pytest.raises(UnknownName, match="toy"):
-        bench.load("bogus")
+        benchmarks.load("bogus")
 
 
 def test_all_benches_write_the_page(
     toy: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reports = {"one": GOOD, "two": BAD}
-    monkeypatch.setattr(bench, "benches", lambda: dict.fromkeys(reports, ""))
-    monkeypatch.setattr(bench, "run_apart", reports.__getitem__)
+    monkeypatch.setattr(benchmarks, "NAMES", tuple(reports))
+    monkeypatch.setattr(benchmarks, "run_apart", reports.__getitem__)
     output = tmp_path / "docs" / "benchmarks.md"
-    assert main(["bench", "--json", "--output", str(output)]) == 2
+    assert run_app(benchmarks.app, "benchmarks", ["--json", "--output", str(output)]) == 2
     assert [each["bench"] for each in json.loads(capsys.readouterr().out)["benches"]] == ["toy", "toy"]
     assert output.read_text().count("## toy") == 2
 
 
 def test_the_page_says_when_where_and_at_which_commit() -> None:
-    text = bench.page([GOOD], datetime(2025, 3, 1, tzinfo=UTC))
+    text = benchmarks.page([GOOD], datetime(2025, 3, 1, tzinfo=UTC))
     assert "2025-03-01" in text
     assert "commit abc" in text
-    assert bench.machine() in text
+    assert benchmarks.machine() in text
     assert markdown(GOOD) in text
 
 
 def test_every_registered_bench_can_be_found() -> None:
-    for name in bench.benches():
-        assert callable(bench.load(name)), name
+    for name in benchmarks.NAMES:
+        assert callable(benchmarks.load(name)), name

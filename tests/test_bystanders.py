@@ -19,8 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playproof.errors import ConfigError
-from playproof.games.crash import bystanders
-from playproof.games.crash.bystanders import (
+from playproof.games.crash.rules.money import MIN_BET, SIDEBET_TICKS
+from playproof.games.crash.rules.prices import counter_uniform, round_key
+from playproof.games.crash.rules.worlds import BYSTANDERS, WORLDS, counter_round
+from playproof.games.crash.sim import crowd as bystanders
+from playproof.games.crash.sim.crowd import (
     BUSY,
     CAST_SIZE,
     CONNECTED_PLAYERS,
@@ -44,9 +47,6 @@ from playproof.games.crash.bystanders import (
     uniforms,
     warm_site,
 )
-from playproof.games.crash.fair import counter_uniform, round_key
-from playproof.games.crash.ledger import MIN_BET, SIDEBET_TICKS
-from playproof.games.crash.worlds import BYSTANDERS, WORLDS, counter_round
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"

@@ -71,9 +71,11 @@ def test_help_lists_every_command_with_a_line_and_imports_nothing_heavy() -> Non
 
 
 def test_a_command_imports_only_its_own_module() -> None:
-    modules = imported("bench", "--help")
-    assert "playproof.bench" in modules
-    others = {command.target.partition(":")[0] for command in command_line().commands.values()} - {"playproof.bench"}
+    modules = imported("trials", "--help")
+    assert "playproof.cli.proof.trials" in modules
+    others = {command.target.partition(":")[0] for command in command_line().commands.values()} - {
+        "playproof.cli.proof.trials"
+    }
     assert not modules & others
     assert not {name.partition(".")[0] for name in modules} & HEAVY
 
@@ -106,7 +108,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"playproof {__version__}\n"
 
 
-@pytest.mark.parametrize("args", [["bogus"], ["--bogus"], ["bench", "--bogus"], ["bench", "a", "b"]])
+@pytest.mark.parametrize("args", [["bogus"], ["--bogus"], ["trials", "--bogus"], ["doctor", "a", "b"]])
 def test_wrong_usage_is_an_error_and_not_a_failed_gate(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(args) == 1
     out, err = capsys.readouterr()
@@ -182,7 +184,7 @@ def test_an_interrupt_is_130(
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("args", [["--help"], ["bench", "--help"], ["--version"]])
+@pytest.mark.parametrize("args", [["--help"], ["trials", "--help"], ["--version"]])
 def test_a_closed_pipe_is_quiet(args: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -15,15 +15,15 @@ from sqlalchemy import Engine
 
 from playproof.cli.app import main
 from playproof.errors import ConfigError
-from playproof.evaluate.evidence import joint_test
 from playproof.evaluate.trials import trials
 from playproof.game import load_game
-from playproof.games.crash.optimum import best_policy
+from playproof.games.crash.players.optimum import best_policy
 from playproof.home import home
 from playproof.money import UNIT
-from playproof.store.tables import connect, opened, ready
+from playproof.reports.compare import compare_page, share
+from playproof.stats.evidence import joint_test
+from playproof.store.db import connect, opened, ready
 from playproof.validate.compare import Comparison, compare, weigh
-from playproof.validate.compare_page import compare_page, share
 from playproof.validate.examine import Plan
 from playproof.validate.subject import Subject, load_subject
 

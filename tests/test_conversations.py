@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from playproof.datasets.conversations import (
+from playproof.datasets.conversations.groups import (
     Episode,
     Exchange,
     Group,
@@ -27,12 +27,12 @@ from playproof.datasets.conversations import (
     usable_windows,
     written_tokens,
 )
-from playproof.datasets.used_windows import UsedWindows
+from playproof.datasets.conversations.used_windows import UsedWindows
 from playproof.errors import DecodeError, InputError
 from playproof.game import load_game
-from playproof.record.trajectories import TrajectoryRecorder
-from playproof.record.trajectory_facts import ActionTaken, Call
-from playproof.store.tables import connect, upgrade
+from playproof.record.trajectories.facts import ActionTaken, Call
+from playproof.record.trajectories.recorder import TrajectoryRecorder
+from playproof.store.db import connect, upgrade
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import playproof.crash
+import playproof.games.crash.api
 from playproof.crash import (
     FEATURE_COUNT,
     FEATURE_NAMES,
@@ -35,9 +36,9 @@ from playproof.crash import (
 from playproof.errors import ConfigError, InputError
 from playproof.game import load_game
 from playproof.game.play import View
-from playproof.games.crash.actions import BETS, MAIN
-from playproof.games.crash.features import FILLS, OBSERVATIONS
-from playproof.games.crash.sample import sample
+from playproof.games.crash.features.table import FILLS, OBSERVATIONS
+from playproof.games.crash.recording.sample import sample
+from playproof.games.crash.rules.actions import BETS, MAIN
 from playproof.store import EventLog, EventStore
 
 GAME = load_game("crash")
@@ -98,7 +99,8 @@ def test_actions_are_the_games_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [module.name for module in pkgutil.iter_modules(playproof.crash.__path__, "playproof.crash.")]
+    "name",
+    [module.name for module in pkgutil.iter_modules(playproof.games.crash.api.__path__, "playproof.games.crash.api.")],
 )
 def test_the_examples_in_the_docstrings(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0

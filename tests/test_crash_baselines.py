@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from playproof.errors import ConfigError, UnknownName
 from playproof.game import Policy
-from playproof.games.crash import baselines, human, kernel
-from playproof.games.crash.baselines import (
+from playproof.games.crash.features.state import ACTIVE, COOLDOWN, PRESALE, RUGGED
+from playproof.games.crash.features.table import POLICY
+from playproof.games.crash.players import baselines, human
+from playproof.games.crash.players.baselines import (
     BASELINES,
     BUY,
     SELL,
@@ -35,10 +37,7 @@ from playproof.games.crash.baselines import (
     make_baseline,
     presses_to,
 )
-from playproof.games.crash.env import CrashVectorEnv
-from playproof.games.crash.features import POLICY
-from playproof.games.crash.fold import ACTIVE, COOLDOWN, PRESALE, RUGGED
-from playproof.games.crash.human import (
+from playproof.games.crash.players.human import (
     ADJUST,
     CHOICES,
     ENTER,
@@ -55,7 +54,9 @@ from playproof.games.crash.human import (
     Watcher,
     to_choices,
 )
-from playproof.games.crash.ledger import average_cost
+from playproof.games.crash.rules.money import average_cost
+from playproof.games.crash.sim import kernel
+from playproof.games.crash.sim.env import CrashVectorEnv
 from playproof.money import UNIT
 
 MILLI = UNIT // 1000

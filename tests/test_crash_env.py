@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import playproof  # noqa: F401  (registers the environments)
 from playproof.errors import ConfigError, InputError, UnknownName
-from playproof.games.crash import kernel
-from playproof.games.crash.env import ENV_ID, CrashVectorEnv
-from playproof.games.crash.twin import PlainEnv
-from playproof.games.crash.worlds import WORLDS, counter_round, get_world
+from playproof.games.crash.rules.worlds import WORLDS, counter_round, get_world
+from playproof.games.crash.sim import kernel
+from playproof.games.crash.sim.env import ENV_ID, CrashVectorEnv
+from tests.reference.crash_twin import PlainEnv
 
 ACTIONS = ("buttons", "buttons-share", "trader")
 
@@ -283,7 +283,7 @@ def test_same_seed_same_bits(seed: int, world: str) -> None:
 
 
 def test_stable_baselines3_can_use_it() -> None:
-    sb3 = pytest.importorskip("playproof.games.crash.sb3", reason="needs the extra train")
+    sb3 = pytest.importorskip("playproof.games.crash.sim.sb3", reason="needs the extra train")
     maskable = pytest.importorskip("sb3_contrib", reason="needs the extra train")
     envs = sb3.CrashVecEnv(16, seed=3, world="drift")
     twin = CrashVectorEnv(16, world="drift")

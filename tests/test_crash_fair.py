@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ast
+import inspect
 import json
 import re
+import types
 from importlib import import_module
 from pathlib import Path
 
@@ -13,10 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playproof._numba import cache_folder, sources_of
 from playproof.cli.app import main
-from playproof.games.crash import fair, fast, history, worlds
-from playproof.games.crash.verify import PUBLISHED_ROUNDS as VECTORS
-from playproof.games.crash.verify import check_file
+from playproof.games.crash.rules import prices as fair
+from playproof.games.crash.rules import worlds
+from playproof.games.crash.rules.verify import PUBLISHED_ROUNDS as VECTORS
+from playproof.games.crash.rules.verify import check_file
+from playproof.games.crash.sim import kernel, prices_nb
 
 
 def test_seedrandom_gives_the_documented_numbers() -> None:
@@ -26,7 +30,7 @@ def test_seedrandom_gives_the_documented_numbers() -> None:
 
 @pytest.mark.parametrize(("seed", "game_id", "rug_tick", "peak"), VECTORS)
 def test_vectors(seed: str, game_id: str, rug_tick: int, peak: float) -> None:
-    for play in (fair.play_round, fast.site_round):
+    for play in (fair.play_round, prices_nb.site_round):
         found = play(seed, game_id)
         assert (found.rug_tick, found.peak) == (rug_tick, peak)
         assert found.rug_price == (1 - 0.98) * min(found.prices[:-1])
@@ -34,12 +38,12 @@ def test_vectors(seed: str, game_id: str, rug_tick: int, peak: float) -> None:
 
 @given(st.text(st.characters(codec="ascii"), max_size=120), st.sampled_from(fair.VERSIONS))
 def test_compiled_site_rounds_equal_the_plain_ones(seed: str, version: fair.Version) -> None:
-    assert fast.site_round(seed, "g", version) == fair.play_round(seed, "g", version)
+    assert prices_nb.site_round(seed, "g", version) == fair.play_round(seed, "g", version)
 
 
 def test_a_seed_beyond_256_characters_or_ascii_is_replayed_too() -> None:
     for seed in ("x" * 300, "söed"):
-        assert fast.site_round(seed, "g") == fair.play_round(seed, "g")
+        assert prices_nb.site_round(seed, "g") == fair.play_round(seed, "g")
 
 
 @given(st.integers(-(2**63), 2**64 - 1), st.integers(-200, 10**9), st.sampled_from(list(worlds.WORLDS)))
@@ -47,7 +51,7 @@ def test_compiled_counter_rounds_equal_the_plain_ones(seed: int, number: int, na
     world = worlds.get_world(name)
     plain = worlds.counter_round(world, seed, number)
     prices = np.empty(fair.MAX_TICKS + 1)
-    last, rugged = fast.counter_round(world.code, np.uint64(seed & fair.MASK), number, prices)
+    last, rugged = prices_nb.counter_round(world.code, np.uint64(seed & fair.MASK), number, prices)
     assert (tuple(prices[: last + 1].tolist()), rugged) == (plain.prices, plain.rugged)
 
 
@@ -62,7 +66,7 @@ def test_site_rounds_of_the_published_world_are_the_published_rounds() -> None:
 def test_counter_draws_are_equal_and_in_range(key: int, tick: int, draw: int) -> None:
     plain = fair.counter_uniform(key, tick, draw)
     assert 0 <= plain < 1
-    assert fast.counter_uniform(np.uint64(key), tick, draw) == plain
+    assert prices_nb.counter_uniform(np.uint64(key), tick, draw) == plain
 
 
 def test_the_counter_stream_is_uniform_and_uncorrelated() -> None:
@@ -128,32 +132,34 @@ def test_verify_prints_one_round(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crash", "verify", "no-such-file.jsonl"]) == 1
 
 
-PACKAGE = "playproof.games.crash"
-
-
-def compiled_from(tree: ast.Module) -> set[str]:
-    """Give the modules of the game that a module's compiled functions take names from."""
-    origin: dict[str, str] = {}
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
-            inner = (node.module or "").removeprefix(PACKAGE).strip(".")
-            origin |= {alias.asname or alias.name: inner or alias.name for alias in node.names}
-    used: set[str] = set()
-    for node in tree.body:
-        if (
-            isinstance(node, ast.FunctionDef)
-            and any(ast.unparse(mark) in ("compiled", "inlined") for mark in node.decorator_list)
-        ) or (isinstance(node, ast.Assign) and used):
-            used |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
-    return {origin[name] for name in used if name in origin}
-
-
 def test_every_module_that_compiled_code_is_made_from_is_in_the_digest() -> None:
     """numba watches a function's own file; the digest must hold the files that it calls into."""
-    for path in Path(fast.__file__).parent.glob("*.py"):
-        tree = ast.parse(path.read_text())
-        needed = compiled_from(tree)
-        own = re.search(r"^SOURCES = ", path.read_text(), re.MULTILINE)
-        borrowed = history if path.stem == "watching" or "history.compiled" in path.read_text() else fast
-        sources = import_module(f"{PACKAGE}.{path.stem}").SOURCES if own else borrowed.SOURCES
-        assert needed <= {*sources, path.stem}, path.name
+    package = Path(fair.__file__).parents[1]
+    compiling = [path for path in package.rglob("*.py") if "compiler(__file__" in path.read_text()]
+    assert len(compiling) > 8
+    for path in compiling:
+        module = import_module("playproof." + ".".join(path.relative_to(package.parents[1]).with_suffix("").parts))
+        functions = [value for value in vars(module).values() if hasattr(value, "py_func")]
+        called = {Path(inspect.getfile(function.py_func)) for function in functions}
+        names = {name for function in functions for name in function.py_func.__code__.co_names}
+        modules = [value for name in names if isinstance(value := getattr(module, name, None), types.ModuleType)]
+        called |= {Path(value.__file__) for value in modules if value.__file__ and str(package) in value.__file__}
+        missing = {source for source in called if package in source.parents} - set(sources_of(str(path)))
+        assert not missing, path.name
+
+
+def test_an_edit_of_an_imported_module_leads_to_a_fresh_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cache_folder(kernel.__file__)
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda self: read(self) + b"#" * (self.name == "worlds.py"))
+    assert cache_folder(kernel.__file__) != before
+
+
+def test_no_module_borrows_the_decorator_of_another() -> None:
+    """A borrowed decorator has the digest of the lender's files, not of the borrower's."""
+    package = Path(fair.__file__).parents[1]
+    for path in package.rglob("*.py"):
+        text = path.read_text()
+        if re.search(r"^@(\w+\.)?(compiled|inlined|uncounted)$", text, re.MULTILINE):
+            assert "compiler(__file__" in text, path.name
+            assert not re.search(r"import .*\b(compiled|inlined)\b", text), path.name

@@ -26,9 +26,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playproof.errors import InputError, RefusedOrder
-from playproof.games.crash import fair, fast, features, fold, history
-from playproof.games.crash.bystanders import STRETCH, crowd
-from playproof.games.crash.crowd_feed import (
+from playproof.games.crash.features import history
+from playproof.games.crash.features import state as fold
+from playproof.games.crash.features import table as features
+from playproof.games.crash.features.table import ENTRIES, FILLS, MARKET, NEEDS, OBSERVATIONS, POLICY, RECORDED, TRADER
+from playproof.games.crash.rules import prices as fair
+from playproof.games.crash.rules.money import MAX_LOTS, Ledger
+from playproof.games.crash.rules.worlds import counter_round, get_world
+from playproof.games.crash.server.messages import ranked
+from playproof.games.crash.server.protocol import BET, BUY, LEADERS, SELL, STATE, TRADE, Phase
+from playproof.games.crash.server.round_schedule import bystander_seed
+from playproof.games.crash.server.table import Table
+from playproof.games.crash.server.table_crowd import Gathering
+from playproof.games.crash.sim import prices_nb
+from playproof.games.crash.sim.crowd import STRETCH, crowd
+from playproof.games.crash.sim.crowd_feed import (
     CrowdFeed,
     Figures,
     Own,
@@ -37,15 +49,7 @@ from playproof.games.crash.crowd_feed import (
     read_leaderboard,
     to_records,
 )
-from playproof.games.crash.dealing import bystander_seed
-from playproof.games.crash.features import ENTRIES, FILLS, MARKET, NEEDS, OBSERVATIONS, POLICY, RECORDED, TRADER
-from playproof.games.crash.gathering import Gathering
-from playproof.games.crash.kernel import LOTS
-from playproof.games.crash.ledger import MAX_LOTS, Ledger
-from playproof.games.crash.live import Table
-from playproof.games.crash.messages import ranked
-from playproof.games.crash.protocol import BET, BUY, LEADERS, SELL, STATE, TRADE, Phase
-from playproof.games.crash.worlds import counter_round, get_world
+from playproof.games.crash.sim.kernel import LOTS
 from playproof.money import UNIT, to_units
 
 COOLDOWN, PRESALE, ACTIVE, RUGGED = range(4)
@@ -112,7 +116,7 @@ def test_knowledge_has_the_bits_of_the_fold() -> None:
 
 
 def test_the_document_is_current(project: Path) -> None:
-    """Write it with: python -c "from playproof.games.crash.features import to_markdown as t; print(t(), end='')"."""
+    """Write it with `make docs`."""
     text = features.to_markdown()
     assert (project / "docs" / "features.md").read_text(encoding="utf-8") == text
     for name in (feature.name for feature in features.FEATURES):
@@ -120,7 +124,7 @@ def test_the_document_is_current(project: Path) -> None:
 
 
 def test_the_table_is_light() -> None:
-    program = "import sys, playproof.games.crash.features as f; assert 'numba' not in sys.modules and f.FEATURES"
+    program = "import sys, playproof.games.crash.features.table as f; assert 'numba' not in sys.modules and f.FEATURES"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
@@ -204,9 +208,9 @@ def test_the_order_is_what_the_fold_writes() -> None:
 def test_fill_values_of_the_session_are_those_of_the_published_game() -> None:
     peaks, code = [], get_world("published").code
     for number in range(60_000):
-        key = np.uint64(fair.round_key(11, number, fast.PRICES))
-        world_key = np.uint64(fair.round_key(11, number, fast.WORLD))
-        peaks.append(fast.finish_round(code, key, world_key, False, 0, 0, 1.0, 1.0, 0)[1])
+        key = np.uint64(fair.round_key(11, number, prices_nb.PRICES))
+        world_key = np.uint64(fair.round_key(11, number, prices_nb.WORLD))
+        peaks.append(prices_nb.finish_round(code, key, world_key, False, 0, 0, 1.0, 1.0, 0)[1])
     rounds = np.array(peaks)
     for name, least, tolerance in (("2x", 2, 1.0), ("10x", 10, 0.5), ("50x", 50, 0.2), ("100x", 100, 0.15)):
         assert ENTRIES[f"count_{name}"].fill == pytest.approx(100 * (rounds >= least).mean(), abs=tolerance)

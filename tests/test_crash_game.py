@@ -23,11 +23,15 @@ from hypothesis import strategies as st
 from playproof.errors import DecodeError
 from playproof.events import Event
 from playproof.game import Fact, Frame, Game, Outcome, Terms, Window, check_game, load_game, resolve
-from playproof.game.contract.case import JUNK, misfits
+from playproof.game.checks.case import JUNK, misfits
 from playproof.game.play import Seat, View, play, spans
-from playproof.games.crash import columns as c
-from playproof.games.crash import fair, features, kernel, known
-from playproof.games.crash.actions import (
+from playproof.games.crash.features import encoder, table
+from playproof.games.crash.recording import columns as c
+from playproof.games.crash.recording.decode import CrashDecoder, decides
+from playproof.games.crash.recording.player_ledger import CrashLedger
+from playproof.games.crash.recording.sample import PLAYER_ID, SCRIPT, SEED, Recording, record, sample
+from playproof.games.crash.rules import prices as fair
+from playproof.games.crash.rules.actions import (
     ACTIONS,
     ADJUSTMENTS,
     BETS,
@@ -39,15 +43,13 @@ from playproof.games.crash.actions import (
     recorded_buttons_share,
     recorded_trader,
 )
-from playproof.games.crash.decode import CrashDecoder, decides
-from playproof.games.crash.env import CrashEnv
-from playproof.games.crash.lanes import make_tape
-from playproof.games.crash.live import FillEntry, OrderEntry
-from playproof.games.crash.outcomes import read_outcome, rug_within_40
-from playproof.games.crash.protocol import Phase, event_frame
-from playproof.games.crash.sample import PLAYER_ID, SCRIPT, SEED, Recording, record, sample
-from playproof.games.crash.seat import CrashLedger
-from playproof.games.crash.windows import parse_window
+from playproof.games.crash.rules.outcomes import read_outcome, rug_within_40
+from playproof.games.crash.rules.windows import parse_window
+from playproof.games.crash.server.protocol import Phase, event_frame
+from playproof.games.crash.server.table import FillEntry, OrderEntry
+from playproof.games.crash.sim import kernel
+from playproof.games.crash.sim.env import CrashEnv
+from playproof.games.crash.sim.lanes import make_tape
 from playproof.money import UNIT, to_units
 from playproof.policies import Constant
 
@@ -58,7 +60,7 @@ CONTEXT = (
     *("average_multiplier", "count_2x", "count_10x", "count_50x", "count_100x", "highest_today"),
 )
 """Features that the site shows of itself; the environment's site is another one than the table's."""
-PLAYED = [place for place, name in enumerate(features.POLICY) if name not in CONTEXT]
+PLAYED = [place for place, name in enumerate(table.POLICY) if name not in CONTEXT]
 
 
 @cache
@@ -639,7 +641,7 @@ def test_observations_are_the_environments_bit_for_bit() -> None:
     def compare(where: Event) -> None:
         nonlocal compared
         row = np.asarray(view.look()[0])
-        unlike = [features.POLICY[place] for place in PLAYED if row[place].tobytes() != seen[place].tobytes()]
+        unlike = [table.POLICY[place] for place in PLAYED if row[place].tobytes() != seen[place].tobytes()]
         assert unlike == [], where.columns
         compared += 1
 
@@ -692,7 +694,7 @@ def test_play_is_the_environments(actions: str, world: str, stake: int | None) -
             parts = game.rewards["minimal"].compute(episode.steps, episode.outcome)
             for number, step in enumerate(episode.steps):
                 row = np.asarray(episode.observations[number])
-                assert [features.POLICY[it] for it in PLAYED if row[it].tobytes() != seen[it].tobytes()] == []
+                assert [table.POLICY[it] for it in PLAYED if row[it].tobytes() != seen[it].tobytes()] == []
                 seen, reward, terminated, _, info = env.step(step.action)
                 assert (step.after.cash, step.after.equity) == (info["cash"], info["equity"])
                 assert step.after.facts["sidebet_stake"] == info["sidebet_stake"]
@@ -705,7 +707,7 @@ def test_play_is_the_environments(actions: str, world: str, stake: int | None) -
 
 
 def test_episodes_of_the_recording_hold_the_tables_money() -> None:
-    from playproof.episodes import segment
+    from playproof.datasets.segment import segment
 
     for seed, world in SERVED[:1]:
         recording, events = served(seed, world)
@@ -717,7 +719,7 @@ def test_episodes_of_the_recording_hold_the_tables_money() -> None:
 # what is known
 
 
-@pytest.mark.parametrize("name", known.SETS)
+@pytest.mark.parametrize("name", encoder.SETS)
 def test_a_batch_is_the_stream(name: str) -> None:
     events = sample_events()
     view = View(crash(), name)
@@ -729,18 +731,18 @@ def test_a_batch_is_the_stream(name: str) -> None:
             row, mask = view.look()
             rows.append(row)
             masks.append(mask)
-    state, width = known.Known(), len(features.OBSERVATIONS[name].features)
+    state, width = encoder.Known(), len(table.OBSERVATIONS[name].features)
     out, missing = np.zeros((len(looks), width), np.float32), np.zeros((len(looks), width), np.bool_)
-    packed = np.concatenate([known.encode(event) for event in events])
+    packed = np.concatenate([encoder.encode(event) for event in events])
     records = (state.states, state.histories, state.books, state.lots)
-    known.follow(*records, packed, np.array(looks), known.SETS.index(name), out, missing)
+    encoder.follow(*records, packed, np.array(looks), encoder.SETS.index(name), out, missing)
     assert out.tobytes() == np.stack(rows).tobytes()
     assert (missing == np.stack(masks)).all()
 
 
 def watch(events: Sequence[Event], name: str) -> Iterator[tuple[Event, dict[str, float], set[str]]]:
     """Give after each event the features by name, and which of them are missing."""
-    view, names = View(crash(), name), features.OBSERVATIONS[name].features
+    view, names = View(crash(), name), table.OBSERVATIONS[name].features
     for event in events:
         view.apply(event)
         row, mask = view.look()
@@ -853,7 +855,7 @@ def test_an_order_that_carries_a_press_out_is_no_second_press() -> None:
 
 def test_every_window_of_play_is_a_session_of_its_own() -> None:
     seat = Seat("trader", Terms("buttons"))
-    place = features.TRADER.index("rounds_in_session")
+    place = table.TRADER.index("rounds_in_session")
     for episode in play(crash(), lambda _: Constant((1, 0)), sample_events(), seat):
         assert {float(np.asarray(row)[place]) for row in episode.observations} == {1.0}
 

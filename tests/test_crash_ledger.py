@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from playproof.errors import RefusedOrder
-from playproof.games.crash import fast
-from playproof.games.crash.lanes import Lanes, Settings
-from playproof.games.crash.ledger import MAX_LOTS, MAX_MONEY, MIN_BET, Ledger, Limits, bought, proceeds
-from playproof.games.crash.worlds import WORLDS
+from playproof.games.crash.rules.money import MAX_LOTS, MAX_MONEY, MIN_BET, Ledger, Limits, bought, proceeds
+from playproof.games.crash.rules.worlds import WORLDS
+from playproof.games.crash.sim import prices_nb
+from playproof.games.crash.sim.lanes import Lanes, Settings
 from playproof.money import UNIT
 
 PRICES = st.floats(1e-7, 1e5, allow_nan=False) | st.builds(
@@ -29,24 +29,24 @@ def test_roundings_are_exact(amount: int, price: float) -> None:
     exact = Fraction(price)
     qty = bought(amount, price)
     assert qty * exact <= amount < (qty + 1) * exact
-    compiled = fast.bought(amount, price)
+    compiled = prices_nb.bought(amount, price)
     assert compiled == (qty if qty < 2**53 else -1)
     value = proceeds(amount, price)
     assert value <= amount * exact < value + 1
-    assert fast.proceeds(amount, price) == value
+    assert prices_nb.proceeds(amount, price) == value
 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(1, 10**6))
 def test_roundings_hold_where_a_float_quotient_would_round_up(qty: int, below: int, price_scale: int) -> None:
     price = price_scale / 1024
     amount = max(1, int(qty * Fraction(price)) - below)
-    assert fast.bought(amount, price) == bought(amount, price)
+    assert prices_nb.bought(amount, price) == bought(amount, price)
 
 
 @given(AMOUNTS, st.data(), AMOUNTS)
 def test_cost_of_a_part_of_a_lot(cost: int, data: st.DataObject, qty: int) -> None:
     sold = data.draw(st.integers(0, qty))
-    assert fast.cost_share(cost, sold, qty) == cost * sold // qty
+    assert prices_nb.cost_share(cost, sold, qty) == cost * sold // qty
 
 
 @given(AMOUNTS, PRICES)

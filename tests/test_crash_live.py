@@ -17,12 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playproof.errors import DecodeError
-from playproof.games.crash import fair, protocol
-from playproof.games.crash.dealing import bystander_seed, deal, game_id, server_seed
-from playproof.games.crash.ledger import proceeds
-from playproof.games.crash.live import REST_MS, RUG_MS, Entry, FillEntry, Message, OrderEntry, Table
-from playproof.games.crash.protocol import BET, BUY, SELL, STATE, TOP_UP, Phase
-from playproof.games.crash.worlds import WORLDS
+from playproof.games.crash.rules import prices as fair
+from playproof.games.crash.rules.money import proceeds
+from playproof.games.crash.rules.worlds import WORLDS
+from playproof.games.crash.server import protocol
+from playproof.games.crash.server.protocol import BET, BUY, SELL, STATE, TOP_UP, Phase
+from playproof.games.crash.server.round_schedule import bystander_seed, deal, game_id, server_seed
+from playproof.games.crash.server.table import REST_MS, RUG_MS, Entry, FillEntry, Message, OrderEntry, Table
 from playproof.money import UNIT, to_units
 
 DAY = date(2025, 1, 1)

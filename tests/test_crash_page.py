@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from playproof.games.crash.ledger import Ledger
-from playproof.games.crash.live import Player
-from playproof.games.crash.protocol import Phase
-from playproof.games.crash.server import RunningServer, ServeConfig
+from playproof.games.crash.rules.money import Ledger
+from playproof.games.crash.server.app import RunningServer, ServeConfig
+from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.server.table import Player
 from playproof.money import UNIT, show
 
 playwright = pytest.importorskip(

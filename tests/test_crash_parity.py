@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import socketio
 
-from playproof.games.crash.env import CrashEnv
-from playproof.games.crash.lanes import make_tape
-from playproof.games.crash.ledger import Ledger
-from playproof.games.crash.protocol import TOP_UP, Phase
-from playproof.games.crash.server import CrashServer, ServeConfig, address, listen
-from playproof.games.crash.twin import ADJUST, MAIN, SHARE, adjusted
+from playproof.games.crash.rules.money import Ledger
+from playproof.games.crash.server.app import CrashServer, ServeConfig, address, listen
+from playproof.games.crash.server.protocol import TOP_UP, Phase
+from playproof.games.crash.sim.env import CrashEnv
+from playproof.games.crash.sim.lanes import make_tape
+from tests.reference.crash_twin import ADJUST, MAIN, SHARE, adjusted
 
 ROUNDS = 1000
 ACTIONS_A_ROUND = 6

@@ -23,12 +23,13 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from playproof.errors import ConfigError, UnknownName
-from playproof.games.crash import fair, protocol
-from playproof.games.crash.entrance import MAX_INPUT, Rules, admits_origin, read_token, readable
-from playproof.games.crash.fanout import Outbox, frame, frames, packet
-from playproof.games.crash.live import Message
-from playproof.games.crash.protocol import BET, BUY, PLAYER, SELL, SESSION, STATE, TRADE, Frame, Phase
-from playproof.games.crash.server import Bucket, CrashServer, RunningServer, ServeConfig, clean_name, listen
+from playproof.games.crash.rules import prices
+from playproof.games.crash.server import protocol
+from playproof.games.crash.server.access import MAX_INPUT, Rules, admits_origin, read_token, readable
+from playproof.games.crash.server.app import Bucket, CrashServer, RunningServer, ServeConfig, clean_name, listen
+from playproof.games.crash.server.broadcast import Outbox, frame, frames, packet
+from playproof.games.crash.server.protocol import BET, BUY, PLAYER, SELL, SESSION, STATE, TRADE, Frame, Phase
+from playproof.games.crash.server.table import Message
 from playproof.money import UNIT, to_units
 
 SEED = 14
@@ -553,7 +554,7 @@ def test_an_outbox_never_lets_a_message_overtake_another() -> None:
 def test_a_client_that_does_not_read_is_cut_off_and_the_others_go_on(
     server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playproof.games.crash.server.MAX_BACKLOG", 50)
+    monkeypatch.setattr("playproof.games.crash.server.app.MAX_BACKLOG", 50)
 
     async def work() -> None:
         async with joined(server) as ann:
@@ -604,8 +605,8 @@ def test_finished_rounds_can_be_looked_up_and_verified(server: RunningServer) ->
     found = json.loads(body)
     assert status == 200
     assert found["world"] == "published"
-    assert fair.server_seed_hash(found["serverSeed"]) == found["serverSeedHash"]
-    assert fair.play_round(found["serverSeed"], identity).prices == tuple(found["prices"])
+    assert prices.server_seed_hash(found["serverSeed"]) == found["serverSeedHash"]
+    assert prices.play_round(found["serverSeed"], identity).prices == tuple(found["prices"])
 
 
 def test_the_page_is_served_alone_and_closed_in(lasting: RunningServer) -> None:
@@ -627,7 +628,7 @@ def test_the_page_is_served_alone_and_closed_in(lasting: RunningServer) -> None:
 
 
 def test_the_bench_finds_ticks_in_frames() -> None:
-    from playproof.games.crash import bench_server as bench
+    from benchmarks import server as bench
 
     state = ("4" + packet(Message(STATE, ({"active": True, "tickCount": 7, "gameId": "g"},))).data).encode()
     buffer = bytearray(frame(state) + frame(b"x" * 70_000) + frame(b"2")[:1])
@@ -639,7 +640,7 @@ def test_the_bench_finds_ticks_in_frames() -> None:
 
 
 def test_the_bench_runs_and_reports() -> None:
-    from playproof.games.crash.bench_server import run as measure
+    from benchmarks.server import run as measure
 
     report = measure(seconds=1.0, clients=5)
     results = {result["name"]: result["value"] for result in report["results"]}
@@ -675,7 +676,7 @@ def test_beats_keep_to_their_schedule() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
 def test_a_signal_ends_the_server_cleanly(number: signal.Signals) -> None:
     program = (
-        "from playproof.games.crash.server import *\n"
+        "from playproof.games.crash.server.app import *\n"
         "serve(ServeConfig(port=0, seed=1), lambda url: print(url, flush=True))\n"
         "print('done', flush=True)"
     )

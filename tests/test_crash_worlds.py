@@ -10,12 +10,12 @@ import pytest
 
 from playproof.cli.app import main
 from playproof.errors import ConfigError, UnknownName
-from playproof.games.crash import theory
-from playproof.games.crash.baselines import make_baseline
-from playproof.games.crash.fair import RUG_CHANCE
-from playproof.games.crash.simulate import simulate
-from playproof.games.crash.tournament import play
-from playproof.games.crash.worlds import WORLDS, counter_round, get_world, site_round
+from playproof.games.crash.players.baselines import make_baseline
+from playproof.games.crash.players.tournament import play
+from playproof.games.crash.rules import theory
+from playproof.games.crash.rules.prices import RUG_CHANCE
+from playproof.games.crash.rules.worlds import WORLDS, counter_round, get_world, site_round
+from playproof.games.crash.sim.simulate import simulate
 
 PUBLISHED = get_world("published")
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-
 from old_recordings import write_recordings
+
 from playproof.cli.app import main
-from playproof.cli.dataset import read_shares
+from playproof.cli.data.dataset import read_shares
 from playproof.datasets import Dataset, open_dataset
-from playproof.datasets.card import survival_rows, write_card
 from playproof.datasets.check import check_balance, check_duplicates, check_lookahead, check_numbers, check_splits
-from playproof.datasets.finding import find_dataset
+from playproof.datasets.registry import find_dataset
 from playproof.errors import ConfigError
 from playproof.game import load_game
+from playproof.reports.dataset import survival_rows, write_card
 from playproof.store import EventStore
 
 GAME = load_game("crash")

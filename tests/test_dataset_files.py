@@ -10,14 +10,14 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+import recordings as r
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import recordings as r
-from playproof.datasets import DatasetConfig, build, open_dataset, parquet
+from benchmarks.dataset_peers import PEERS
+from playproof.datasets import DatasetConfig, build, open_dataset, writer
 from playproof.datasets.runs import Coded, Column, Texts, code, code_table, digest_columns, from_arrow
 from playproof.errors import DecodeError
-from playproof.games.crash.batch_peers import PEERS
 from playproof.store import EventStore
 
 KINDS = ("bool", "int16", "int32", "int64", "float32", "float64")
@@ -62,9 +62,9 @@ def expanded(column: Coded) -> list[Any]:
 def test_every_reader_gives_the_same_bits_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: dict[str, Column], group: int
 ) -> None:
-    monkeypatch.setattr(parquet, "GROUP_ROWS", group)
+    monkeypatch.setattr(writer, "GROUP_ROWS", group)
     coded = code_table(table)
-    parquet.write_tables(tmp_path, {"it": coded})
+    writer.write_tables(tmp_path, {"it": coded})
     path = tmp_path / "it.parquet"
     arrow = pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=["words"]).read()
     arrow.validate(full=True)
@@ -112,7 +112,7 @@ def test_the_hash_knows_every_bit_name_and_type() -> None:
 def test_a_changed_byte_of_a_page_is_noticed(tmp_path: Path) -> None:
     """Every page has a checksum."""
     values = np.random.default_rng(3).normal(size=500)
-    parquet.write_tables(tmp_path, {"it": code_table({"a": values})})
+    writer.write_tables(tmp_path, {"it": code_table({"a": values})})
     path = tmp_path / "it.parquet"
     raw = bytearray(path.read_bytes())
     raw[1000] ^= 1

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-
 import recordings as r
+
 from playproof.datasets import Dataset, DatasetConfig, build, open_dataset
 from playproof.game import load_game
-from playproof.games.crash.actions import BETS, MAIN, ORDERS, PERCENTAGES, SHARES
-from playproof.games.crash.human import Human, Live, Mood, Presser
-from playproof.games.crash.live import Entry, FillEntry, OrderEntry, Table
-from playproof.games.crash.protocol import BET, BUY, SELL, Phase
-from playproof.games.crash.sample import JOINS_AT_MS, PLAYER_ID, Recording
-from playproof.games.crash.server import RunningServer, ServeConfig
+from playproof.games.crash.players.human import Human, Live, Mood, Presser
+from playproof.games.crash.recording.sample import JOINS_AT_MS, PLAYER_ID, Recording
+from playproof.games.crash.rules.actions import BETS, MAIN, ORDERS, PERCENTAGES, SHARES
+from playproof.games.crash.server.app import RunningServer, ServeConfig
+from playproof.games.crash.server.protocol import BET, BUY, SELL, Phase
+from playproof.games.crash.server.table import Entry, FillEntry, OrderEntry, Table
 from playproof.money import UNIT, to_units
+from playproof.record.feeds.selectors import load_map
 from playproof.record.recorder import Recorder, steady_clock
 from playproof.record.redaction import Redaction
-from playproof.record.selectors import load_map
 from playproof.store import EventLog, EventStore
 
 GAME = load_game("crash")
@@ -287,7 +287,7 @@ def at_the_page(
 ) -> tuple[list[Pressed], list[Entry]]:
     """Record somebody at the real page of a table that waits for him."""
     pytest.importorskip("playwright.async_api", reason="playwright is not installed; run: make setup")
-    from playproof.record.browser import BrowserFeed
+    from playproof.record.feeds.browser import BrowserFeed
 
     log: list[Entry] = []
     found: list[Clicker] = []

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-
 import recordings as r
+
 from playproof.datasets import DatasetConfig, build, open_dataset
-from playproof.datasets.observe import stored_set
-from playproof.datasets.sources import PIECE_ROWS, plan
-from playproof.engine import Local
+from playproof.datasets.columns import stored_set
+from playproof.datasets.source import PIECE_ROWS, plan
 from playproof.errors import ConfigError, DecodeError, UnknownName
 from playproof.events import Event
 from playproof.game import Reward
-from playproof.games.crash import columns as c
-from playproof.games.crash.protocol import Phase
+from playproof.games.crash.recording import columns as c
+from playproof.games.crash.server.protocol import Phase
+from playproof.parallel import Local
 from playproof.store import EventStore
 
 CONFIG = DatasetConfig("mixed", "policy", "buttons-share", "minimal")

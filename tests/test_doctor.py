@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from playproof import chromium
 from playproof.cli import doctor
 from playproof.cli.app import main
 from playproof.errors import ConfigError
+from playproof.record.feeds import chromium
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from playproof.engine import AHEAD, Local, Ray, make_engine
 from playproof.errors import ConfigError
+from playproof.parallel import AHEAD, Local, Ray, make_engine
 
 
 def squared(number: int) -> int:

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import recordings as r
-from playproof.datasets.observe import pay, total
-from playproof.episodes import segment_session
+
+from playproof.datasets.columns import pay, total
+from playproof.datasets.segment import segment_session
 from playproof.events import Event
-from playproof.game.laid import NEVER, Ask
-from playproof.games.crash import columns as c
-from playproof.games.crash.actions import BETS, MAIN, SHARES
-from playproof.games.crash.features import RECORDED
-from playproof.games.crash.live import FillEntry, OrderEntry
-from playproof.games.crash.protocol import Phase
-from playproof.games.crash.recorded import BEGAN_LATE, LOST_TICKS, NO_RUG
-from playproof.games.crash.sample import PLAYER_ID, record
+from playproof.game.episode_columns import NEVER, Ask
+from playproof.games.crash.features.table import RECORDED
+from playproof.games.crash.recording import columns as c
+from playproof.games.crash.recording.alignment import BEGAN_LATE, LOST_TICKS, NO_RUG
+from playproof.games.crash.recording.sample import PLAYER_ID, record
+from playproof.games.crash.rules.actions import BETS, MAIN, SHARES
+from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.server.table import FillEntry, OrderEntry
 from playproof.money import UNIT, to_units
 
 ASK = Ask("recorded", "buttons-share")

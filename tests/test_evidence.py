@@ -14,8 +14,8 @@ from scipy import optimize, stats
 from sklearn.metrics import roc_auc_score
 
 from playproof.errors import ConfigError, InputError
-from playproof.evaluate.calibration import auc, brier_score, calibrate, calibration_error, reliability
-from playproof.evaluate.evidence import (
+from playproof.stats.calibration import auc, brier_score, calibrate, calibration_error, reliability
+from playproof.stats.evidence import (
     BETS,
     Claim,
     bootstrap_interval,
@@ -28,7 +28,16 @@ from playproof.evaluate.evidence import (
     sample_needed,
     windows_needed,
 )
-from playproof.evaluate.hazards import (
+from playproof.stats.metrics import (
+    drawdowns,
+    expected_shortfall,
+    max_drawdown,
+    measure,
+    profit_factor,
+    ruin_probability,
+    sharpe_ratio,
+)
+from playproof.stats.survival import (
     Lives,
     constant_hazard,
     hazard_bands,
@@ -40,16 +49,7 @@ from playproof.evaluate.hazards import (
     survival_chi2,
     weibull_test,
 )
-from playproof.evaluate.metrics import (
-    drawdowns,
-    expected_shortfall,
-    max_drawdown,
-    measure,
-    profit_factor,
-    ruin_probability,
-    sharpe_ratio,
-)
-from playproof.evaluate.walkforward import walk_forward
+from playproof.stats.walkforward import walk_forward
 
 Floats = NDArray[np.float64]
 FAIR_RUG = 0.11147370625

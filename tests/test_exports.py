@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from playproof.datasets import Dataset, DatasetConfig, Transitions, build, open_dataset
-from playproof.datasets import export as module
-from playproof.datasets.export import FORMATS, episode_ends, export, splits
-from playproof.datasets.finding import find_dataset, list_datasets
+from playproof.datasets.export import formats as module
+from playproof.datasets.export.formats import FORMATS, episode_ends, export, splits
+from playproof.datasets.registry import find_dataset, list_datasets
 from playproof.errors import ConfigError, InputError, MissingExtra, UnknownName
 from playproof.game import load_game
-from playproof.games.crash.sample import SCRIPT, record
+from playproof.games.crash.recording.sample import SCRIPT, record
 
 GAME = load_game("crash")
 SHARES = {"train": 0.5, "test": 0.5}
@@ -68,7 +68,7 @@ def test_numpy_loads_without_pickle(dataset: Dataset, tmp_path: Path) -> None:
 
 def test_torch_items_and_batches(dataset: Dataset, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from playproof.datasets.export_torch import StepDataset, data_loader, read_tensors, torch_dataset
+    from playproof.datasets.export.torch import StepDataset, data_loader, read_tensors, torch_dataset
 
     wanted = dataset.transitions("train")
     steps = torch_dataset(dataset, "train")
@@ -95,7 +95,7 @@ def test_torch_items_and_batches(dataset: Dataset, tmp_path: Path) -> None:
 
 def test_minari_loads_back(dataset: Dataset, tmp_path: Path) -> None:
     minari = pytest.importorskip("minari")
-    from playproof.datasets.export_minari import minari_folder
+    from playproof.datasets.export.minari import minari_folder
 
     files = export(dataset, "minari", tmp_path / "out")
     assert all(file.is_dir() for file in files)

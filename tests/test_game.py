@@ -44,13 +44,13 @@ from playproof.game import (
     broken_clauses,
     check_game,
     game_names,
-    load,
     load_game,
+    registry,
     resolve,
 )
-from playproof.game.contract import CLAUSES
+from playproof.game.checks import CLAUSES
 from playproof.game.play import Seat, play
-from playproof.games import arena
+from playproof.games.arena.game import arena_game
 from playproof.money import UNIT
 from playproof.policies import Constant, Uniform
 from playproof.testing import coin
@@ -693,7 +693,7 @@ def test_money_is_conserved_whatever_is_played(choices: list[tuple[int, ...]], s
 
 @given(frames())
 def test_decoders_take_anything(frame: Frame) -> None:
-    for game in (COIN, arena.game()):
+    for game in (COIN, arena_game()):
         resolve(game.decoder)()(frame)
 
 
@@ -732,8 +732,8 @@ def test_the_installed_games_are_listed_and_load() -> None:
 
 
 def points(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
-    found = [EntryPoint("coin", value, load.GROUP) for value in values]
-    monkeypatch.setattr(load, "entry_points", lambda group: found)
+    found = [EntryPoint("coin", value, registry.GROUP) for value in values]
+    monkeypatch.setattr(registry, "entry_points", lambda group: found)
 
 
 def test_a_game_of_another_package_loads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -749,13 +749,13 @@ def test_an_entry_point_that_gives_no_game_is_refused(value: str, monkeypatch: p
 
 
 def test_another_games_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    points(monkeypatch, "playproof.games.arena:game")
+    points(monkeypatch, "playproof.games.arena.game:arena_game")
     with pytest.raises(ContractError, match="expected the game 'coin'"):
         load_game("coin")
 
 
 def test_two_games_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    points(monkeypatch, "playproof.testing.coin:game", "playproof.games.arena:game")
+    points(monkeypatch, "playproof.testing.coin:game", "playproof.games.arena.game:arena_game")
     with pytest.raises(ConfigError, match="uninstall one"):
         game_names()
 

@@ -18,25 +18,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
+from tongues import OPTIONS, TERMS, arena, saved, small_model, tables
 
 from playproof.cli.app import main
-from playproof.datasets.art import from_art_group
-from playproof.datasets.conversations import Episode, Exchange, Group
-from playproof.errors import ConfigError, InputError, MissingExtra
-from playproof.games.arena.presets import PRESETS
+from playproof.datasets.conversations.art import from_art_group
+from playproof.datasets.conversations.groups import Episode, Exchange, Group
+from playproof.errors import ConfigError, Diverged, InputError, MissingExtra
 from playproof.judge.computed import computed
-from playproof.train import grpo_art
-from playproof.train.answers import fixed_answers
-from playproof.train.diverged import Diverged
-from playproof.train.grpo import GRPOConfig, train_grpo
-from playproof.train.grpo_learner import Learned, Learner, Lesson, choose
-from playproof.train.grpo_loss import Clipping, advantages, grpo_loss
-from playproof.train.grpo_sources import ForkPlan, Scored, score
-from playproof.train.language_model import LanguageModel, load_language_model, weights_hash
-from playproof.train.language_play import model_player, play
+from playproof.train.language import art
+from playproof.train.language.grpo import GRPOConfig, train_grpo
+from playproof.train.language.grpo_loss import Clipping, advantages, grpo_loss
+from playproof.train.language.grpo_sources import ForkPlan, Scored, score
+from playproof.train.language.grpo_update import Learned, Learner, Lesson, choose
+from playproof.train.language.logprobs import fixed_answers
+from playproof.train.language.model import LanguageModel, load_language_model, weights_hash
+from playproof.train.language.rollout import model_player, play
+from playproof.train.language.sft import SFTConfig, train_sft
 from playproof.train.run import Tracking, read_log
-from playproof.train.sft import SFTConfig, train_sft
-from tongues import OPTIONS, TERMS, arena, saved, small_model, tables
+from playproof.workflows.arena.presets import PRESETS
 
 QUIET = Tracking(tensorboard=False)
 
@@ -179,7 +178,7 @@ def test_a_step_raises_what_did_well_and_lowers_what_did_not() -> None:
 
 
 def _tokens(exchange: Exchange) -> Any:
-    from playproof.datasets.conversations import Tokens
+    from playproof.datasets.conversations.groups import Tokens
 
     return Tokens(exchange.prompt_ids, exchange.token_ids, exchange.logprobs)
 
@@ -263,7 +262,7 @@ def test_kill_9_loses_nothing_and_trains_nothing_twice(tmp_path: Path) -> None:
 def _ledger(engine: Engine) -> list[tuple[Any, ...]]:
     from sqlalchemy import select
 
-    from playproof.store.tables import UsedWindow
+    from playproof.store.db import UsedWindow
 
     query = select(UsedWindow.window_id, UsedWindow.purpose, UsedWindow.iteration, UsedWindow.settled)
     with engine.connect() as connection:
@@ -281,8 +280,8 @@ def test_divergence_stops_and_keeps_the_last_good_checkpoint(tmp_path: Path, eng
 
 
 def test_a_collapse_in_money_stops_too(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from playproof.train import grpo
-    from playproof.train.language_measure import Measured
+    from playproof.train.language import grpo
+    from playproof.train.language.evaluate import Measured
 
     base, looks = saved(tmp_path / "base", small_model()), iter([0.0, 1e9, -9e9])
     monkeypatch.setattr(
@@ -331,24 +330,24 @@ def test_recorded_windows_without_any_are_an_error_that_says_what_to_do(
 
 def test_art_is_refused_without_its_package_or_key(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingExtra, match="openpipe-art"):
-        grpo_art.client({})
-    monkeypatch.setattr(grpo_art, "import_module", lambda _: object())
+        art.client({})
+    monkeypatch.setattr(art, "import_module", lambda _: object())
     with pytest.raises(ConfigError, match="WANDB_API_KEY"):
-        grpo_art.client({})
-    assert grpo_art.client({"WANDB_API_KEY": "k"}) is not None
+        art.client({})
+    assert art.client({"WANDB_API_KEY": "k"}) is not None
 
 
 def test_groups_go_to_art_with_tokens_and_rewards(small: LanguageModel) -> None:
     (played,) = play(arena(), TERMS, [5], 3, model_player(small, 4, (1,)), "small@0")
     scored = Scored(played.group, (0.1, 0.2, 0.3), "computed")
     flat = Scored(played.group, (0.1, 0.1, 0.1), "computed")
-    (group,) = grpo_art.art_groups([scored, flat])
+    (group,) = art.art_groups([scored, flat])
     views = from_art_group(group)
     assert [it.reward for it in views] == [0.1, 0.2, 0.3]
     assert views[0].conversations[0][-1].token_ids == played.group.episodes[0].exchanges[0].token_ids
     empty = replace(played.group, episodes=tuple(replace(it, exchanges=()) for it in played.group.episodes))
     with pytest.raises(InputError, match="no answer"):
-        grpo_art.art_groups([replace(scored, group=empty)])
+        art.art_groups([replace(scored, group=empty)])
 
 
 def test_forks_are_at_least_min_agents(tmp_path: Path) -> None:

@@ -17,16 +17,16 @@ from playproof.errors import ConfigError, DecodeError, InputError
 from playproof.evaluate.rollout import rollout
 from playproof.events import Event
 from playproof.game import Outcome, load_game, resolve
-from playproof.games.crash.baselines import Hold, Wait
-from playproof.games.crash.env import CrashEnv
-from playproof.games.crash.features import PREDICTOR_INPUTS, TRADER
-from playproof.games.crash.optimum import best_policy
-from playproof.games.crash.predicting import INPUTS, PREDICTING
+from playproof.games.crash.analysis.predictor import INPUTS, PREDICTING
+from playproof.games.crash.features.table import PREDICTOR_INPUTS, TRADER
+from playproof.games.crash.players.baselines import Hold, Wait
+from playproof.games.crash.players.optimum import best_policy
+from playproof.games.crash.sim.env import CrashEnv
 from playproof.policies.checkpoint import load_checkpoint, load_policy
 from playproof.policies.ensemble import EnsemblePolicy, batch_player, combine, save_ensemble
 from playproof.policies.trees import describe_chances, parse_trees, read_predictor
 from playproof.train.demonstrations import Asked, demonstrate, starts
-from playproof.train.hazard import HazardConfig, cut, grow, lay_ticks, platt, save_predictor, sidebet_policy
+from playproof.train.rug_predictor import HazardConfig, cut, grow, lay_ticks, platt, save_predictor, sidebet_policy
 
 CRASH = load_game("crash")
 NAMES = CRASH.observations["policy"].features

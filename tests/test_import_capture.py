@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from playproof.cli.app import main
 from playproof.events import Event
 from playproof.game import load_game, resolve
-from playproof.game.importing import Part, Row, Setting
-from playproof.games.crash import captures
-from playproof.record.importing import Import, Report
+from playproof.game.importers import Part, Row, Setting
+from playproof.games.crash.recording.importers import captures
+from playproof.record.imports.importing import Import, Report
 from playproof.store import EventStore
 
 GAME_ID = "20251212-b9466781d3e64c27"

@@ -21,16 +21,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from playproof.cli.app import main
-from playproof.cli.importing import find_game
+from playproof.cli.data.importing import find_game
 from playproof.errors import InputError, StoreError
 from playproof.events import Event
 from playproof.game import load_game, resolve
-from playproof.game.importing import Row, Setting
-from playproof.games.crash import legacy
-from playproof.games.crash.rounds import Rounds
-from playproof.record.archives import LIMITS, Limits
-from playproof.record.importing import Import, Report
-from playproof.record.rows import salvage
+from playproof.game.importers import Row, Setting
+from playproof.games.crash.recording.importers import legacy
+from playproof.games.crash.recording.round_tracker import Rounds
+from playproof.record.imports.archives import LIMITS, Limits
+from playproof.record.imports.importing import Import, Report
+from playproof.record.imports.rows import salvage
 from playproof.store import EventStore
 
 GAME_ID = "20251029-b9466781d3e64c27"

@@ -296,12 +296,12 @@ def test_the_direction_test_knows_layers_inside_packages(tmp_path: Path) -> None
     ["import playproof.games.crash", "from playproof.games import crash", 'make("playproof/Crash-v1")', 'x = "crash"'],
 )
 def test_the_name_test_can_fail(text: str, tmp_path: Path) -> None:
-    assert named_games(_parsed(tmp_path, {"store/log.py": text}))
+    assert named_games(_parsed(tmp_path, {"store/log/writer.py": text}))
     assert not named_games(_parsed(tmp_path / "own", {"games/crash/log.py": text}))
 
 
 def test_prose_may_speak_of_a_crash(tmp_path: Path) -> None:
-    assert not named_games(_parsed(tmp_path, {"store/log.py": '"""Survive a crash."""\nx = "crashed"'}))
+    assert not named_games(_parsed(tmp_path, {"store/log/writer.py": '"""Survive a crash."""\nx = "crashed"'}))
 
 
 @pytest.mark.parametrize(
@@ -321,5 +321,5 @@ def test_the_loader_test_can_fail(text: str, tmp_path: Path) -> None:
 
 def test_the_torch_test_can_fail(tmp_path: Path) -> None:
     text = "def f():\n    from torch import nn"
-    assert misplaced_torch(_parsed(tmp_path, {"store/log.py": text}))
+    assert misplaced_torch(_parsed(tmp_path, {"store/log/writer.py": text}))
     assert not misplaced_torch(_parsed(tmp_path / "own", {"train/bc.py": text}))

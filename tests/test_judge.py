@@ -20,17 +20,17 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from playproof.cli.app import main
-from playproof.datasets.art import policy_view, to_art
+from playproof.datasets.conversations.art import policy_view, to_art
 from playproof.errors import ConfigError
-from playproof.games.arena.golden import golden
+from playproof.games.arena.learning.golden import golden
 from playproof.judge.asking import Budget, BudgetSpent, JudgeSettings
 from playproof.judge.computed import computed
 from playproof.judge.gates import INJECTIONS, check, computed_scorer, judge_scorer, kendall, latin_orders, order_effect
 from playproof.judge.group import Group, from_ranked, read_groups
 from playproof.judge.judging import Judge, JudgeFailed, configured, ranks, reward_function
 from playproof.judge.ruler import Question, Refused, ask, content_hash, read
-from playproof.store.tables import JudgeCall, Judgement, Trajectory, connect, ready
-from playproof.store.tables.trajectories import read_trajectory
+from playproof.store.db import JudgeCall, Judgement, Trajectory, connect, ready
+from playproof.store.db.trajectories import read_trajectory
 
 Script = Callable[[dict[str, Any]], Any]
 

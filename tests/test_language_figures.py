@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from playproof.money import UNIT
-from playproof.train.language_figures import holdout_table, language_figures
-from playproof.train.page import figures, page
+from playproof.reports.language_run import holdout_table, language_figures
+from playproof.reports.run import figures, page
 
 
 def held(step: int, pnl: float, valid: float = 1.0, **gain: float) -> dict[str, Any]:

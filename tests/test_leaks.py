@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import hopeful_harness as harness
 import numpy as np
 import pytest
+from hopeful_harness import Samples, Scored
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import hopeful_harness as harness
-from hopeful_harness import Samples, Scored
 from playproof.errors import InputError
-from playproof.evaluate.calibration import calibrate
 from playproof.events import Event
 from playproof.game import Game, load_game
+from playproof.stats.calibration import calibrate
 from playproof.testing import coin
 from playproof.validate.leaks import (
     altered_events,

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from playproof.errors import ConfigError
-from playproof.policies.local_language import Answer, LocalModel, Sampling, load_model
+from playproof.policies.language.local import Answer, LocalModel, Sampling, load_model
 from playproof.serve.local_model import serving
 
 CHAT = [{"role": "system", "content": "You trade."}, {"role": "user", "content": "Buy or sell?"}]

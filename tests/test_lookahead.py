@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-
 import recordings as r
+
 from playproof.events import Event
 from playproof.game import resolve
-from playproof.game.laid import Ask, Laid
+from playproof.game.episode_columns import Ask, Laid
 from playproof.game.play import View
 
 PAIRS = 2_000
@@ -116,7 +116,7 @@ def test_the_longer_memories_do_not_either(observation: str) -> None:
 
 def test_a_leak_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same comparison notices a feature that knows the rug."""
-    from playproof.games.crash import batch as module
+    from playproof.games.crash.recording import columnar as module
 
     honest = module.Walked.laid
 

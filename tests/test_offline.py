@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
 from lessons import coin_score, coin_steps
+
 from playproof.datasets import Transitions
 from playproof.evaluate.rollout import rollout
 from playproof.game import load_game
-from playproof.games.crash.baselines import Hold
-from playproof.games.crash.optimum import best_policy
+from playproof.games.crash.players.baselines import Hold
+from playproof.games.crash.players.optimum import best_policy
 from playproof.policies import Uniform
 from playproof.policies.checkpoint import load_policy, save_checkpoint
 from playproof.policies.network import BatchPlayer
 from playproof.testing import coin
 from playproof.train.cql import Cql, CqlConfig, train_cql
+from playproof.train.data import Heads, Steps, Table, best_of, card_of, to_steps, value_of
 from playproof.train.demonstrations import Asked, Mixture, Noisy, demonstrate
 from playproof.train.iql import Iql, IqlConfig, advantage_weight, expectile_loss, train_iql
-from playproof.train.learning import Losses, seeded
-from playproof.train.offline import Heads, Steps, Table, best_of, card_of, to_steps, value_of
+from playproof.train.offline_loop import Losses, seeded
 from playproof.train.run import Run, Tracking
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "cql.json").read_text(encoding="utf-8"))

@@ -25,12 +25,12 @@ from playproof.evaluate.rollout import RolloutOptions, rollout
 from playproof.game import load_game
 from playproof.policies import BatchPlayer, load_checkpoint, load_policy
 from playproof.policies.network import NetworkPolicy
+from playproof.reports.run import page
 from playproof.rewards import checks
 from playproof.testing import coin
-from playproof.train.callbacks import Boundary, Progress, Watch, diverged
-from playproof.train.learner import divergence, leaning
-from playproof.train.page import page
-from playproof.train.ppo import PPOConfig, Result, Table, build, fine_tuned, plan_preset, train_ppo, weights_of
+from playproof.train.ppo.callbacks import Boundary, Progress, Watch, diverged
+from playproof.train.ppo.loop import PPOConfig, Result, Table, build, fine_tuned, plan_preset, train_ppo, weights_of
+from playproof.train.ppo.loss import divergence, leaning
 from playproof.train.run import Run, Tracking, find_checkpoint, read_config, read_log, read_result, restore
 
 GAME = coin.game()
@@ -151,7 +151,7 @@ import sys
 from pathlib import Path
 from playproof.rewards import checks
 from playproof.testing import coin
-from playproof.train.ppo import PPOConfig, train_ppo
+from playproof.train.ppo.loop import PPOConfig, train_ppo
 import json, time
 config = PPOConfig.from_json(json.loads(sys.argv[2]))
 train_ppo(coin.game(), config, Path(sys.argv[1]), show=lambda step, told: time.sleep(0.15))

@@ -19,15 +19,15 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-
-from playproof.cli.app import main
-from playproof.record.access import Door, Tokens
-from playproof.record.proxy import Proxy, Upstream, proxy_role
-from playproof.record.trajectories import TrajectoryRecorder
-from playproof.store.tables import opened, ready
-from playproof.store.tables.trajectories import StoredTrajectory, list_trajectories, read_trajectory
 from test_trajectories import windows
 from test_trajectory_http import Running
+
+from playproof.cli.app import main
+from playproof.net.access import Door, Tokens
+from playproof.record.trajectories.proxy import Proxy, Upstream, proxy_role
+from playproof.record.trajectories.recorder import TrajectoryRecorder
+from playproof.store.db import opened, ready
+from playproof.store.db.trajectories import StoredTrajectory, list_trajectories, read_trajectory
 
 WORDS = ("Hello", " there", "!")
 SECRET = "sk-upstream-0123456789abcdef"

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from old_recordings import write_recordings
 
 ROOT = Path(__file__).resolve().parents[1]

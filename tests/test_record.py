@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 from playproof.errors import ConfigError, StoreError, UnknownName
 from playproof.events import Event
 from playproof.game import Fact, Frame, load_game, resolve
-from playproof.games.crash import columns as c
-from playproof.record.browser import InOrder, PageClock, read_amount, watching_script
+from playproof.games.crash.recording import columns as c
+from playproof.record.feeds.browser import InOrder, PageClock, read_amount, watching_script
+from playproof.record.feeds.selectors import known_maps, load_map
+from playproof.record.feeds.socket import Backoff, read_auth
 from playproof.record.presses import INCOMPLETE, ActionSequence, action_sequences, button_events
 from playproof.record.recorder import (
     DISCARD,
@@ -36,9 +38,7 @@ from playproof.record.recorder import (
     steady_clock,
 )
 from playproof.record.redaction import REDACTED, Redaction, clean_url, load_key
-from playproof.record.selectors import known_maps, load_map
 from playproof.record.session import NOTE, recorded_frames, unread
-from playproof.record.socket import Backoff, read_auth
 from playproof.store import EventLog, EventStore
 
 GAME = load_game("crash")

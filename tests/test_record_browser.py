@@ -23,15 +23,15 @@ from aiohttp import WSMsgType, web
 from playproof.errors import ConfigError
 from playproof.events import Event
 from playproof.game import load_game, resolve
-from playproof.games.crash.live import Entry, FillEntry, OrderEntry
-from playproof.games.crash.protocol import BET, BUY, SELL, SESSION, Phase
-from playproof.games.crash.server import RunningServer, ServeConfig
+from playproof.games.crash.server.app import RunningServer, ServeConfig
+from playproof.games.crash.server.protocol import BET, BUY, SELL, SESSION, Phase
+from playproof.games.crash.server.table import Entry, FillEntry, OrderEntry
 from playproof.money import to_units
-from playproof.record.browser import BrowserFeed
+from playproof.record.feeds.browser import BrowserFeed
+from playproof.record.feeds.selectors import SelectorMap, load_map
 from playproof.record.presses import INCOMPLETE, action_sequences
 from playproof.record.recorder import GAP, Recorder, steady_clock
 from playproof.record.redaction import Redaction
-from playproof.record.selectors import SelectorMap, load_map
 from playproof.record.session import NOTE, recorded_frames
 from playproof.store import EventLog, EventStore
 

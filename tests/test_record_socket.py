@@ -24,13 +24,13 @@ from websockets.exceptions import ConnectionClosed
 from playproof.errors import StoreError
 from playproof.events import Event
 from playproof.game import load_game, resolve
-from playproof.games.crash.live import Message
-from playproof.games.crash.protocol import Phase
-from playproof.games.crash.server import RunningServer, ServeConfig
+from playproof.games.crash.server.app import RunningServer, ServeConfig
+from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.server.table import Message
+from playproof.record.feeds.socket import Backoff, SocketFeed
 from playproof.record.recorder import GAP, REFUSED, Recorder, steady_clock
 from playproof.record.redaction import Redaction
 from playproof.record.session import NOTE
-from playproof.record.socket import Backoff, SocketFeed
 from playproof.store import EventLog, EventStore
 
 GAME = load_game("crash")

@@ -16,24 +16,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from old_recordings import write_recordings
 from rich.console import Console
 
-from old_recordings import write_recordings
 from playproof.cli.app import main
 from playproof.datasets import Dataset, open_dataset
-from playproof.datasets.finding import find_dataset
+from playproof.datasets.registry import find_dataset
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.evaluate.rollout import STREAM, RolloutOptions, rollout
 from playproof.game import load_game, resolve
-from playproof.game.lanes import LaneTerms
-from playproof.game.replaying import ReplayedEpisode
-from playproof.games.arena.lanes import ArenaLanes
-from playproof.games.arena.replay import REPLAYING as ARENA
-from playproof.games.crash.actions import ACTIONS
-from playproof.games.crash.env import CrashEnv
-from playproof.games.crash.predicting import PREDICTING
-from playproof.games.crash.replay import marks, say
-from playproof.games.crash.twin import PlainEnv
+from playproof.game.replay import ReplayedEpisode
+from playproof.game.vector_env import LaneTerms
+from playproof.games.arena.learning.vector_env import ArenaLanes
+from playproof.games.arena.recording.replay import REPLAYING as ARENA
+from playproof.games.crash.analysis.predictor import PREDICTING
+from playproof.games.crash.analysis.replay import marks, say
+from playproof.games.crash.rules.actions import ACTIONS
+from playproof.games.crash.sim.env import CrashEnv
 from playproof.home import home as home_folder
 from playproof.money import UNIT
 from playproof.policies.checkpoint import Card, describe, save_checkpoint
@@ -41,13 +40,14 @@ from playproof.policies.ensemble import save_ensemble
 from playproof.policies.network import BatchPlayer, NetworkPolicy
 from playproof.policies.scaling import game_scaling
 from playproof.policies.trees import Foresight, Predictor, SidebetPolicy, Trees
-from playproof.store.tables import opened, ready
-from playproof.store.tables.trajectories import list_trajectories, read_trajectory
+from playproof.reports.replay import expand, page_data, replay_page, shorten
+from playproof.reports.replay_terminal import SPEEDS, Cursor, bars, frame, frames, keys, press, run, tick
+from playproof.store.db import opened, ready
+from playproof.store.db.trajectories import list_trajectories, read_trajectory
 from playproof.testing import coin
 from playproof.validate.replay import Looking, Replay, choose, replay_dataset, replay_policy
-from playproof.validate.replay_page import expand, page_data, replay_page, shorten
-from playproof.validate.replay_terminal import SPEEDS, Cursor, bars, frame, frames, keys, press, run, tick
 from playproof.validate.subject import Subject, load_subject
+from tests.reference.crash_twin import PlainEnv
 
 CRASH = load_game("crash")
 SEED, ROUNDS = 5, 9

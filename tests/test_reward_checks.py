@@ -13,7 +13,7 @@ import pytest
 from playproof.cli.app import main
 from playproof.errors import ConfigError
 from playproof.game import Game, Reward, load_game
-from playproof.games.crash.mutants import BROKEN, CLEAN, MUTANTS
+from playproof.games.crash.rewards.mutants import BROKEN, CLEAN, MUTANTS
 from playproof.rewards import ExploitReport, check_reward, find_exploits
 from playproof.rewards.discount import check_discount, worthless_world
 from playproof.rewards.plays import Plays, discounted, money_weight, walk

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from playproof.errors import ConfigError, ContractError, InputError, UnknownName
 from playproof.game import Game, Outcome, Reward, Standing, Step, load_game
-from playproof.game.rewarding import CLIP, Composed, Facts, Play, compose, from_function
-from playproof.games.crash.env import CrashEnv, CrashVectorEnv
-from playproof.games.crash.probes import to_events
-from playproof.games.crash.reward_components import COMPONENTS, FACTS, MOMENT, TABLE, lay_out
-from playproof.games.crash.rewards import MINIMAL
+from playproof.game.rewards import CLIP, Composed, Facts, Play, compose, from_function
+from playproof.games.crash.rewards.presets import MINIMAL
+from playproof.games.crash.rewards.probes import to_events
+from playproof.games.crash.rewards.terms import COMPONENTS, FACTS, MOMENT, TABLE, lay_out
+from playproof.games.crash.sim.env import CrashEnv, CrashVectorEnv
 from playproof.money import UNIT
 from playproof.rewards import load_reward
 from playproof.rewards.plays import walk
@@ -116,7 +116,7 @@ def test_a_configuration_that_means_nothing_is_refused(config: Any, error: type[
 
 def test_rewards_are_found_by_name_file_and_python(game: Game, tmp_path: Path) -> None:
     assert load_reward(game) is load_reward(game, "minimal") is load_reward(game, MINIMAL)
-    assert load_reward(game, "playproof.games.crash.rewards:MINIMAL") is MINIMAL
+    assert load_reward(game, "playproof.games.crash.rewards.presets:MINIMAL") is MINIMAL
     file = tmp_path / "mine.py"
     file.write_text(
         "import numpy as np\n"

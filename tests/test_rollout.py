@@ -11,17 +11,17 @@ from playproof.errors import ConfigError, ContractError, InputError
 from playproof.evaluate import rollout as module
 from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
 from playproof.game import Game, Terms, load_game
-from playproof.game import lanes as playing
-from playproof.game.lanes import LaneTerms, Tape, narrows, play_lanes
-from playproof.games.crash import kernel
-from playproof.games.crash.baselines import Hold, Seated, make_baseline
-from playproof.games.crash.env import CrashEnv
-from playproof.games.crash.lanes import make_tape
-from playproof.games.crash.many import CrashLanes, make_lanes
-from playproof.games.crash.optimum import best_policy, hazard_value, solve_drift
-from playproof.games.crash.possible import buttons
-from playproof.games.crash.rivals import Hindsight
-from playproof.games.crash.targets import Noting
+from playproof.game import vector_env as playing
+from playproof.game.vector_env import LaneTerms, Tape, narrows, play_lanes
+from playproof.games.crash.players.baselines import Hold, Seated, make_baseline
+from playproof.games.crash.players.controls import Hindsight
+from playproof.games.crash.players.optimum import best_policy, hazard_value, solve_drift
+from playproof.games.crash.players.targets import Noting
+from playproof.games.crash.rules.possible import buttons
+from playproof.games.crash.sim import kernel
+from playproof.games.crash.sim.env import CrashEnv
+from playproof.games.crash.sim.lanes import make_tape
+from playproof.games.crash.sim.vector_env import CrashLanes, make_lanes
 from playproof.money import UNIT
 from playproof.testing import coin
 from playproof.testing.coin_lanes import CoinLanes
@@ -135,7 +135,7 @@ def test_a_delay_carries_actions_out_later(game: Game) -> None:
 @pytest.mark.parametrize("name", ["wait", "hold-40", "take-profit", "sidebet", "sweet-spot"])
 @pytest.mark.parametrize(
     ("source", "delay", "reward"),
-    [("published", 0, None), ("drift", 2, "playproof.games.crash.mutants:BROKEN"), ("tape", 1, None)],
+    [("published", 0, None), ("drift", 2, "playproof.games.crash.rewards.mutants:BROKEN"), ("tape", 1, None)],
     ids=["world", "composed", "tape"],
 )
 def test_lanes_that_are_left_change_nothing(

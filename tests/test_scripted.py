@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from playproof.bench.train_bc import find_person, recorded
+from benchmarks.train_bc import find_person, recorded
 from playproof.datasets import Transitions
 from playproof.game import load_game
 from playproof.train.demonstrations import on_press_clock, starts

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from playproof.errors import InputError
-from playproof.evaluate.selection import (
+from playproof.stats.selection import (
     deflated_sharpe,
     lucky_sharpe,
     overfit_probability,

@@ -19,13 +19,13 @@ import pytest
 from playproof.cli.app import main
 from playproof.errors import ConfigError
 from playproof.game import load_game
-from playproof.policies.batched_language import BatchedModel
-from playproof.policies.local_language import LocalModel, Sampling
+from playproof.policies.language.batched import BatchedModel
+from playproof.policies.language.local import LocalModel, Sampling
 from playproof.serve.batching import ServeLimits, Worker
 from playproof.serve.chat import create_app
 from playproof.serve.serving import Served, prepare, serving
-from playproof.store.tables import opened
-from playproof.store.tables.trajectories import list_trajectories, read_trajectory
+from playproof.store.db import opened
+from playproof.store.db.trajectories import list_trajectories, read_trajectory
 
 CHAT: Any = [{"role": "system", "content": "You trade."}, {"role": "user", "content": "Buy or sell?"}]
 

@@ -11,14 +11,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tongues import OPTIONS, TERMS, arena, saved, small_model
 
-from playproof.datasets.conversations import Tokens
+from playproof.datasets.conversations.groups import Tokens
 from playproof.errors import ConfigError, InputError
 from playproof.policies.checkpoint import CheckpointRefused
-from playproof.train import sft
-from playproof.train.answers import fixed_answers, score_answers
-from playproof.train.generation import generate
-from playproof.train.language_model import (
+from playproof.train.language import sft
+from playproof.train.language.generation import generate
+from playproof.train.language.logprobs import fixed_answers, score_answers
+from playproof.train.language.model import (
     LanguageCard,
     LanguageModel,
     add_adapter,
@@ -26,12 +27,11 @@ from playproof.train.language_model import (
     save_language_model,
     weights_hash,
 )
-from playproof.train.language_play import model_player, play, scripted_player
-from playproof.train.prefix import pack, pack_rows
+from playproof.train.language.prefix import pack, pack_rows
+from playproof.train.language.rollout import model_player, play, scripted_player
+from playproof.train.language.sft import SFTConfig, sft_step, train_sft
+from playproof.train.language.tiny import make_tiny
 from playproof.train.run import Tracking
-from playproof.train.sft import SFTConfig, sft_step, train_sft
-from playproof.train.tiny import make_tiny
-from tongues import OPTIONS, TERMS, arena, saved, small_model
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6)
 QUIET = Tracking(tensorboard=False)

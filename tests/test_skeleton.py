@@ -21,18 +21,18 @@ from hypothesis import strategies as st
 
 from playproof.datasets import DatasetConfig, build, open_dataset, split_windows
 from playproof.datasets.manifest import content_hash
-from playproof.episodes import segment
+from playproof.datasets.segment import segment
 from playproof.errors import ConfigError, DecodeError, InputError, UnknownName
 from playproof.evaluate import Score, bootstrap_interval, e_process, play_windows
-from playproof.evaluate.evidence import BETS, REJECT, windows_needed
 from playproof.evaluate.score import Player
 from playproof.events import Event
 from playproof.game import WAIT, Frame, resolve
 from playproof.policies import Constant, TablePolicy
 from playproof.record.session import Session
+from playproof.stats.evidence import BETS, REJECT, windows_needed
 from playproof.store import EventLog, EventStore
 from playproof.testing import coin, skeleton
-from playproof.train.tabular import TableConfig, learn
+from playproof.testing.tabular import TableConfig, learn
 from playproof.validate import give_verdict
 
 GAME = coin.game()

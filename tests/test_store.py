@@ -22,17 +22,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
+from store_proofs import COLUMNS, SESSION, numbered, stored
 from typer.testing import CliRunner
 
-from playproof.cli.store import app
+from playproof.cli.data.store import app
 from playproof.errors import InputError, PlayproofError, StoreError, UnknownName
 from playproof.events import DOC_TYPES, Event
 from playproof.game import Column
-from playproof.store import EventLog, EventStore, PartFiles, compact, compaction, schema, verify
-from playproof.store.compaction import whole_windows
-from playproof.store.parts import QUARANTINE, STAGING
+from playproof.store import EventLog, EventStore, PartFiles, compact, verify
+from playproof.store.log import compaction, schema
+from playproof.store.log.compaction import whole_windows
+from playproof.store.log.parts import QUARANTINE, STAGING
 from playproof.testing.strategies import IDS, MOMENTS, TEXTS
-from store_proofs import COLUMNS, SESSION, numbered, stored
 
 
 def fill(home: Path, count: int = 200, *, compacted: bool = False) -> list[Event]:
@@ -339,7 +340,7 @@ def test_a_new_log_never_needs_a_rollback_journal(home: Path, monkeypatch: pytes
             raise Killed
         return schema.connect(path)
 
-    monkeypatch.setattr("playproof.store.log.connect", die)
+    monkeypatch.setattr("playproof.store.log.writer.connect", die)
     with pytest.raises(Killed):
         EventLog.open(home, COLUMNS)
     path = home / "log" / "main.db"
@@ -743,7 +744,7 @@ def test_wrong_commands_say_why(home: Path, words: Sequence[str]) -> None:
 
 
 def test_the_bench_reports_every_goal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from playproof.bench import load, store
+    from benchmarks import load, store
 
     for name, value in {
         "ROUNDS": 1,

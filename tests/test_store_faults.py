@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from store_proofs import COLUMNS, Killer, acknowledged, kills, numbered, stored, strace
 
 from playproof.errors import StoreError
 from playproof.store import EventLog, verify
-from store_proofs import COLUMNS, Killer, acknowledged, kills, numbered, stored, strace
 
 needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 

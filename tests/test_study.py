@@ -14,17 +14,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from playproof.cli.study import app
 from playproof.errors import InputError
 from playproof.evaluate.rollout import rollout
 from playproof.game import load_game
-from playproof.game.lanes import Tape
-from playproof.games.crash.baselines import AlwaysSidebet, Hold
-from playproof.games.crash.lanes import make_tape
-from playproof.games.crash.study import BET, GRID, SIDEBET, STUDY, Rule
+from playproof.game.vector_env import Tape
+from playproof.games.crash.players.baselines import AlwaysSidebet, Hold
+from playproof.games.crash.sim.lanes import make_tape
 from playproof.money import UNIT
-from playproof.validate import study
-from playproof.validate.study import (
+from studies.validator import study
+from studies.validator.command import app
+from studies.validator.crash import BET, GRID, SIDEBET, STUDY, Rule
+from studies.validator.page import write_page
+from studies.validator.study import (
     LEAKS,
     RARE,
     SAMPLES,
@@ -44,7 +45,6 @@ from playproof.validate.study import (
     timed_unit,
     units,
 )
-from playproof.validate.study_page import write_page
 
 GAME = load_game("crash")
 TINY = StudyConfig("crash", nulls=2, edges=1, leaks=1, rewards=0, sizes=5, train=60, validation=80, test=80, pilot=400)

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError, StatementError
 
 from playproof.cli.app import main
 from playproof.errors import ConfigError, InputError, StoreError
-from playproof.store.tables import (
+from playproof.store.db import (
     Agent,
     MarketOutcome,
     Trial,
@@ -30,7 +30,7 @@ from playproof.store.tables import (
     upgrade,
     writing,
 )
-from playproof.store.tables.columns import moment_text, plain, storable, write_json
+from playproof.store.db.columns import moment_text, plain, storable, write_json
 
 NOW = datetime(2025, 1, 15, 10, 30, 0, 123456, tzinfo=UTC)
 MIGRATIONS = ("0001_first_tables", "0002_judge_calls")

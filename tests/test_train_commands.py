@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from playproof.cli.app import main
-from playproof.cli.lessons import with_options
+from playproof.cli.train.data_options import with_options
 from playproof.errors import ConfigError
+from playproof.reports.run import likeness_tables
 from playproof.train.bc import BcConfig
 from playproof.train.bc_trees import TreesConfig
-from playproof.train.page import likeness_tables
 
 PLAY = ["--game", "crash", "--world", "published", "--player", "human", "--rounds", "10"]
 SMALL = ["--set", "epochs=2", "--set", "hidden=[4]"]
@@ -55,7 +55,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing_behind(
 def test_a_clone_goes_on_after_ctrl_c_to_the_same_weights(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import playproof.cli.train_bc as command
+    import playproof.cli.train.bc as command
 
     def stopping(total: int) -> tuple[Any, Any]:
         bar, moved = bars(total)

@@ -21,13 +21,13 @@ from sqlalchemy.exc import OperationalError
 
 from playproof.errors import InputError, RefusedRecord, StoreError
 from playproof.game import Windows, load_game
-from playproof.record.bulk import BulkRecorder
-from playproof.record.confidential import ENDINGS, Confidential, secret_values
 from playproof.record.redaction import SECRET_KEYS
-from playproof.record.trajectories import TrajectoryRecorder
-from playproof.record.trajectory_facts import ActionTaken, Call, End, Start
-from playproof.store.tables import GroupWriter, connect, upgrade, writing
-from playproof.store.tables.trajectories import (
+from playproof.record.trajectories.bulk import BulkRecorder
+from playproof.record.trajectories.facts import ActionTaken, Call, End, Start
+from playproof.record.trajectories.recorder import TrajectoryRecorder
+from playproof.record.trajectories.secrets import ENDINGS, Confidential, secret_values
+from playproof.store.db import GroupWriter, connect, upgrade, writing
+from playproof.store.db.trajectories import (
     StoredTrajectory,
     list_trajectories,
     read_trajectory,
@@ -420,8 +420,8 @@ def test_sifting_misses_nothing_that_a_close_look_finds(pieces: list[str]) -> No
 
 def test_stored_records_name_every_column() -> None:
     left_out = {"created_at", "episode_length", "reward_components", "judge_reward", "judge_reasoning", "judged_at"}
-    from playproof.store.tables import LlmCall, Step, Trajectory
-    from playproof.store.tables.trajectories import StoredCall, StoredStep
+    from playproof.store.db import LlmCall, Step, Trajectory
+    from playproof.store.db.trajectories import StoredCall, StoredStep
 
     for table, record, missing in (
         (Trajectory, StoredTrajectory, left_out | {"trained_in_batch"}),

@@ -18,19 +18,19 @@ import pytest
 import uvicorn
 from fastapi.routing import APIRoute
 from sqlalchemy import Engine, func, select
+from test_trajectories import call, windows
 
 from playproof.cli.app import main
 from playproof.errors import ConfigError
-from playproof.record.access import Door, Limits, Tokens, check_address, read_tokens
-from playproof.record.listening import bind
-from playproof.record.spool import Spool
-from playproof.record.trajectories import TrajectoryRecorder
-from playproof.record.trajectory_client import TrajectoryClient
-from playproof.record.trajectory_facts import ActionTaken
-from playproof.record.trajectory_http import forget_requests, trajectory_api
-from playproof.store.tables import Request, Step, connect, upgrade
-from playproof.store.tables.trajectories import read_trajectory
-from test_trajectories import call, windows
+from playproof.net.access import Door, Limits, Tokens, check_address, read_tokens
+from playproof.net.listening import bind
+from playproof.record.trajectories.client import TrajectoryClient
+from playproof.record.trajectories.facts import ActionTaken
+from playproof.record.trajectories.http import forget_requests, trajectory_api
+from playproof.record.trajectories.recorder import TrajectoryRecorder
+from playproof.record.trajectories.spool import Spool
+from playproof.store.db import Request, Step, connect, upgrade
+from playproof.store.db.trajectories import read_trajectory
 
 TOKENS = Tokens("r" * 32, "v" * 32)
 WRITER, READER = {"Authorization": "Bearer " + "r" * 32}, {"Authorization": "Bearer " + "v" * 32}

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from playproof.store.tables import opened, upgrade
 from postgres import running_postgres
 from trajectory_proofs import Nursery, kill_agents, kill_servers
+
+from playproof.store.db import opened, upgrade
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 

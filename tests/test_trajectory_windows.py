@@ -17,17 +17,17 @@ import pytest
 from sqlalchemy import Engine, delete, func, select, update
 
 from playproof.cli.app import main
-from playproof.episodes.trajectories.outcomes import read_outcomes, sync, write_outcomes
-from playproof.episodes.trajectories.page import trajectory_page
-from playproof.episodes.trajectories.windows import LIMITED, NONE, READY, is_closed, survey
 from playproof.errors import InputError
 from playproof.game import Windows, load_game
-from playproof.record.bulk import BulkRecorder
-from playproof.record.trajectory_facts import ActionTaken, Call
+from playproof.record.trajectories.bulk import BulkRecorder
+from playproof.record.trajectories.facts import ActionTaken, Call
+from playproof.record.trajectories.outcomes import read_outcomes, sync, write_outcomes
+from playproof.record.trajectories.windows import LIMITED, NONE, READY, is_closed, survey
+from playproof.reports.trajectory import trajectory_page
 from playproof.store import EventStore, verify
-from playproof.store.tables import MarketOutcome, Trajectory, connect, opened, ready, upgrade, writing
-from playproof.store.tables.sealing import COLUMNS, seal_windows
-from playproof.store.tables.trajectories import list_trajectories, read_trajectory
+from playproof.store.db import MarketOutcome, Trajectory, connect, opened, ready, upgrade, writing
+from playproof.store.db.sealing import COLUMNS, seal_windows
+from playproof.store.db.trajectories import list_trajectories, read_trajectory
 
 START = datetime(2025, 1, 15, 10, tzinfo=UTC)
 NOW = START + timedelta(hours=12)
@@ -280,10 +280,11 @@ def find_node() -> str:
 def test_the_typescript_client_is_read_back(
     project: Path, tmp_path: Path, on_path: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from playproof.record.access import Door, Tokens
-    from playproof.record.trajectories import TrajectoryRecorder
-    from playproof.record.trajectory_http import trajectory_api
     from test_trajectory_http import Running
+
+    from playproof.net.access import Door, Tokens
+    from playproof.record.trajectories.http import trajectory_api
+    from playproof.record.trajectories.recorder import TrajectoryRecorder
 
     if not on_path:
         monkeypatch.setenv("PATH", str(tmp_path))
@@ -312,8 +313,8 @@ def test_the_example_environment_names_everything(project: Path) -> None:
 
 
 def test_the_bench_runs_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    from playproof.bench import trajectories as bench
-    from playproof.bench.report import Report
+    from benchmarks import trajectories as bench
+    from benchmarks.report import Report
 
     some = Report("trajectories", ())
     monkeypatch.setattr(bench, "measure", lambda: some)

@@ -15,7 +15,7 @@ from playproof.cli.app import main
 from playproof.errors import InputError
 from playproof.evaluate.score import Score
 from playproof.evaluate.trials import Trial, aligned, overlapping, record_trial, trial_of, trials, weigh_selection
-from playproof.store.tables import connect, upgrade
+from playproof.store.db import connect, upgrade
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STAKE = 100

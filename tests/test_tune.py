@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from playproof.engine import Local
 from playproof.errors import ConfigError, ContractError
 from playproof.evaluate.score import Score
 from playproof.evaluate.trials import trials
-from playproof.store.tables import connect
+from playproof.parallel import Local
+from playproof.store.db import connect
 from playproof.train.trainers import SPACES, TRAINERS, hash_of
-from playproof.train.tune import Axis, Report, Search, Settings, Tried, results, tune
+from playproof.train.tuning import Axis, Report, Search, Settings, Tried, results, tune
 
 CALLS: list[Settings] = []
 BREAK = {"at": -1}

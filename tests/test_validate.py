@@ -15,22 +15,22 @@ import pytest
 from sqlalchemy import Engine
 from typer.testing import CliRunner
 
-from playproof.cli.naming import find_policy, game_of
-from playproof.cli.validate import app
+from playproof.cli.proof.validate import app
+from playproof.cli.targets import find_policy, game_of
 from playproof.errors import ConfigError, UnknownName
 from playproof.evaluate.rollout import rollout
 from playproof.evaluate.score import Score
 from playproof.evaluate.trials import trials
 from playproof.game import load_game
-from playproof.games.crash.baselines import BUY, PHASE, PRICE, QTY, SELL, TICK, WAIT, Hold
-from playproof.games.crash.fold import ACTIVE
-from playproof.games.crash.optimum import best_policy
-from playproof.games.crash.targets import Noting
-from playproof.store.tables import connect, ready
+from playproof.games.crash.features.state import ACTIVE
+from playproof.games.crash.players.baselines import BUY, PHASE, PRICE, QTY, SELL, TICK, WAIT, Hold
+from playproof.games.crash.players.optimum import best_policy
+from playproof.games.crash.players.targets import Noting
+from playproof.reports.validation import to_json, write_report
+from playproof.store.db import connect, ready
 from playproof.validate import gates
 from playproof.validate.examine import Examination, Plan, calibrated, examine
 from playproof.validate.gates import Gate
-from playproof.validate.report import to_json, write_report
 from playproof.validate.subject import Subject, load_subject
 from playproof.validate.verdict import name_of
 
@@ -264,10 +264,10 @@ def test_policies_are_found_or_refused() -> None:
     with pytest.raises(UnknownName, match="hold-40"):
         load_subject(GAME, "nobody")
     with pytest.raises(ConfigError, match="expected a policy at"):
-        load_subject(GAME, "playproof.games.crash.optimum:Nobody")
-    own = load_subject(GAME, "playproof.games.crash.optimum:BestDrift")
+        load_subject(GAME, "playproof.games.crash.players.optimum:Nobody")
+    own = load_subject(GAME, "playproof.games.crash.players.optimum:BestDrift")
     assert own.name == "BestDrift"
-    assert own.policy_hash == load_subject(GAME, "playproof.games.crash.optimum:BestDrift").policy_hash
+    assert own.policy_hash == load_subject(GAME, "playproof.games.crash.players.optimum:BestDrift").policy_hash
 
 
 def test_a_baseline_of_several_games_wants_one_named(home: Path) -> None:

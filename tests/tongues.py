@@ -11,11 +11,11 @@ from sqlalchemy import Engine
 
 from playproof.game import Game, load_game
 from playproof.game.forks import ForkTerms
-from playproof.games.arena.presets import Preset
-from playproof.store.tables import connect, upgrade
-from playproof.train.language_model import LanguageCard, LanguageModel, save_language_model
-from playproof.train.language_play import play, scripted_player
-from playproof.train.tiny import make_tiny
+from playproof.store.db import connect, upgrade
+from playproof.train.language.model import LanguageCard, LanguageModel, save_language_model
+from playproof.train.language.rollout import play, scripted_player
+from playproof.train.language.tiny import make_tiny
+from playproof.workflows.arena.presets import Preset
 
 OPTIONS: dict[str, Any] = {"others": []}
 TERMS = ForkTerms("news", 1, 1, "brief", OPTIONS)

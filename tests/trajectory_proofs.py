@@ -21,13 +21,13 @@ from sqlalchemy import Engine, select
 
 from playproof.errors import PlayproofError
 from playproof.game import load_game
-from playproof.record.listening import bind, listen
-from playproof.record.trajectories import TrajectoryRecorder
-from playproof.record.trajectory_client import TrajectoryClient
-from playproof.record.trajectory_facts import ActionTaken, Call
-from playproof.record.trajectory_http import trajectory_api
-from playproof.store.tables import Step, connect, opened, upgrade
-from playproof.store.tables.trajectories import read_trajectory
+from playproof.net.listening import bind, listen
+from playproof.record.trajectories.client import TrajectoryClient
+from playproof.record.trajectories.facts import ActionTaken, Call
+from playproof.record.trajectories.http import trajectory_api
+from playproof.record.trajectories.recorder import TrajectoryRecorder
+from playproof.store.db import Step, connect, opened, upgrade
+from playproof.store.db.trajectories import read_trajectory
 
 WINDOW = "2025-01-15T10:00Z"
 STEPS = 20

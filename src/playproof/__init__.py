@@ -1,6 +1,6 @@
 """Playproof: record play of market games, train on it, and prove, or refuse to claim, an edge."""
 
-from playproof.environments import register_when_imported
+from playproof.game.environments import register_when_imported
 
 __all__ = ["__version__"]
 

@@ -11,6 +11,7 @@ PlayproofError
 ├── ContractError         a plug-in does not keep the Game contract
 ├── MissingExtra          an optional part of the product is not installed
 └── GateFailed            a check said no (exit code 2)
+    └── Diverged          a training went wrong
 
 A message says what was expected, what was found and what to do.
 """
@@ -80,3 +81,7 @@ class GateFailed(PlayproofError):
     """Tell that a check said no; the command line answers with exit code 2."""
 
     exit_code = 2
+
+
+class Diverged(GateFailed):
+    """Tell that training went wrong: numbers that are not finite, too far a move, or money lost; and what is kept."""

@@ -10,15 +10,15 @@ import os
 from pathlib import Path
 
 import pytest
+from arena_proofs import Ring, busy_prompts, conserve
 from sqlalchemy import select
 from typer.testing import CliRunner
 
-from arena_proofs import Ring, busy_prompts, conserve
-from playproof.games.arena.commands import app
-from playproof.games.arena.prompts import most_tokens
-from playproof.games.arena.rules import Rules
-from playproof.policies.local_language import load_model
-from playproof.store.tables import LlmCall, opened
+from playproof.games.arena.agents.prompts import most_tokens
+from playproof.games.arena.market.rules import Rules
+from playproof.policies.language.local import load_model
+from playproof.store.db import LlmCall, opened
+from playproof.workflows.arena.commands import app
 
 pytestmark = pytest.mark.torture
 

@@ -13,8 +13,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import recordings as r
 import test_lookahead as lookahead
+
 from playproof.datasets import DatasetConfig, build, open_dataset
-from playproof.engine import Ray
+from playproof.parallel import Ray
 from playproof.store import EventStore
 
 pytestmark = pytest.mark.torture

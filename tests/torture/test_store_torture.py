@@ -16,10 +16,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from playproof.bench.report import commit
-from playproof.store import EventLog, verify
 from store_proofs import COLUMNS, acknowledged, kills, numbered, stored, strace
+
+from playproof.provenance import commit
+from playproof.store import EventLog, verify
 
 pytestmark = pytest.mark.torture
 

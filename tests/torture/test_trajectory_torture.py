@@ -13,9 +13,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from playproof.store.tables import opened, upgrade
 from postgres import running_postgres
 from trajectory_proofs import Nursery, kill_agents, kill_servers
+
+from playproof.store.db import opened, upgrade
 
 pytestmark = [
     pytest.mark.torture,

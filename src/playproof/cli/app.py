@@ -116,26 +116,28 @@ def command_line() -> TyperGroup:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code."""
+    return run_command(command_line(), "playproof", args)
+
+
+def run_app(app: typer.Typer, name: str, args: Sequence[str] | None = None) -> int:
+    """Run a Typer app outside the group, such as the benchmarks, with the same exit codes and errors."""
+    return run_command(get_command(app), name, args)
+
+
+def run_command(command: Any, name: str, args: Sequence[str] | None) -> int:
+    """Run a command and turn every expected way out of it into an exit code."""
     try:
-        code = _run(list(sys.argv[1:] if args is None else args))
+        with command.make_context(name, list(sys.argv[1:] if args is None else args)) as context:
+            context.command.invoke(context)
         sys.stdout.flush()
     except BrokenPipeError:
+        # The reader of a pipe such as `| head` has gone: later writes must not raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    return code
-
-
-def _run(args: list[str]) -> int:
-    """Call the command, and turn every expected way out of it into an exit code."""
-    try:
-        with command_line().make_context("playproof", args) as context:
-            context.command.invoke(context)
     except typer.Exit as done:
         return done.exit_code
-    except typer.Abort:
-        return INTERRUPTED
     except typer.TyperException as error:
         return _usage(error)
     except PlayproofError as error:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import playproof
-from playproof.bench.report import commit
-from playproof.chromium import find_chromium
 from playproof.cli.output import AsJson, emit
 from playproof.home import home
+from playproof.provenance import commit
+from playproof.record.feeds.chromium import find_chromium
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -160,9 +160,9 @@ def place(path: Path) -> Place:
 
 def numba_cache() -> Path:
     """Give the folder that compiled code is kept in."""
-    from playproof.compiled import cache_folder
+    from playproof._numba import cache_root
 
-    return cache_folder(_package_folder(), ()).parent
+    return cache_root()
 
 
 def _cores() -> int:

@@ -40,7 +40,7 @@ def serve(
 
     Example: playproof serve smollm2 --port 0 --seconds 60
     """
-    from playproof.record.listening import bind, listen
+    from playproof.net.listening import bind, listen
     from playproof.serve.batching import ServeLimits
     from playproof.serve.serving import behind_door, prepare
 

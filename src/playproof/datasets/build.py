@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playproof.bench.report import commit
+from playproof.datasets.columns import lay_episodes, stored_set, to_columns
 from playproof.datasets.manifest import (
     FORMAT,
     MANIFEST,
@@ -27,12 +27,11 @@ from playproof.datasets.manifest import (
     write_json,
 )
 from playproof.datasets.memory import keep_freed, kept_memory
-from playproof.datasets.observe import lay_episodes, stored_set, to_columns
-from playproof.datasets.parquet import write_tables
 from playproof.datasets.runs import code_tables, digest_tables
-from playproof.datasets.sources import Piece, Reader, plan
+from playproof.datasets.segment import segment_session
+from playproof.datasets.source import Piece, Reader, plan
 from playproof.datasets.split import split_windows
-from playproof.datasets.statistics import (
+from playproof.datasets.stats import (
     Summary,
     check_finite,
     combine,
@@ -40,14 +39,15 @@ from playproof.datasets.statistics import (
     summarize,
     summarize_file,
 )
-from playproof.engine import Engine, Local
-from playproof.episodes import segment_session
+from playproof.datasets.writer import write_tables
 from playproof.errors import ConfigError
 from playproof.events import Event, check_id
 from playproof.game import Game, Numbers, Reward, load_game, lookup, resolve
-from playproof.game.laid import Ask, Entry, Laid, LeftOut
-from playproof.game.rewarding import find_reward
+from playproof.game.episode_columns import Ask, Entry, Laid, LeftOut
+from playproof.game.rewards import find_reward
 from playproof.home import folder, safe_join
+from playproof.parallel import Engine, Local
+from playproof.provenance import commit
 from playproof.store import EventStore
 
 Progress = Callable[[str, int, int], None]

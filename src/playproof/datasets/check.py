@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from playproof.datasets.dataset import Dataset, SessionTables
+from playproof.datasets.segment import segment_session
 from playproof.datasets.split import GAP
-from playproof.datasets.transitions import Dataset, SessionTables
-from playproof.episodes import segment_session
 from playproof.events import Event
 from playproof.game import Episode, load_game
-from playproof.game.laid import Ask
+from playproof.game.episode_columns import Ask
 from playproof.store import EventStore
 
 CUTS = 40

@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from playproof.compiled import compiler
+from playproof._numba import compiler
 from playproof.errors import DecodeError
 
 Array = NDArray[Any]
@@ -26,7 +26,7 @@ Places = NDArray[np.int64]
 SHORTEST = 8
 """Rows that a run must have on average."""
 BLOCK = 64
-compiled = compiler(__file__, ("runs",))
+compiled = compiler(__file__)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

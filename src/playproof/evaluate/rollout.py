@@ -18,7 +18,7 @@ import numpy as np
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.evaluate.score import Score
 from playproof.game import Game, first, lookup, resolve
-from playproof.game.lanes import BatchPolicy, Lanes, LaneTerms, Played, Tape, play_lanes
+from playproof.game.vector_env import BatchPolicy, Lanes, LaneTerms, Played, Tape, play_lanes
 
 LANES = 1024
 """Most lanes that are played at once."""

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, Select, select
 
 from playproof.errors import InputError
-from playproof.evaluate.metrics import sharpe_ratio
 from playproof.evaluate.score import Score
-from playproof.evaluate.selection import (
+from playproof.events import check_utc
+from playproof.stats.metrics import sharpe_ratio
+from playproof.stats.selection import (
     Deflated,
     Overfit,
     Superior,
@@ -29,9 +30,8 @@ from playproof.evaluate.selection import (
     overfit_probability,
     superior_ability,
 )
-from playproof.events import check_utc
-from playproof.store.tables import Trial as Row
-from playproof.store.tables import writing
+from playproof.store.db import Trial as Row
+from playproof.store.db import writing
 
 Floats = NDArray[np.float64]
 Kind = Literal["validation", "test"]

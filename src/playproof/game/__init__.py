@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from playproof.game.fields import (
+from playproof.game.registry import game_names, load_game
+from playproof.game.types import (
     WAIT,
     Action,
     ActionSet,
@@ -45,10 +46,9 @@ from playproof.game.fields import (
     lookup,
     resolve,
 )
-from playproof.game.load import game_names, load_game
 
 if TYPE_CHECKING:
-    from playproof.game.contract import Problem
+    from playproof.game.checks import Problem
 
 __all__ = [
     "WAIT",
@@ -95,13 +95,13 @@ __all__ = [
 
 def broken_clauses(game: Game) -> tuple[Problem, ...]:
     """Run the contract; give everything that a game breaks."""
-    from playproof.game import contract
+    from playproof.game import checks
 
-    return contract.broken_clauses(game)
+    return checks.broken_clauses(game)
 
 
 def check_game(game: Game) -> None:
     """Run the contract; raise ContractError with every broken clause."""
-    from playproof.game import contract
+    from playproof.game import checks as checks
 
-    contract.check_game(game)
+    checks.check_game(game)

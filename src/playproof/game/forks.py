@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from playproof.game.fields import Message
+from playproof.game.types import Message
 
 Prompt = tuple[Message, ...]
 

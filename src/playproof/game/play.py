@@ -15,7 +15,7 @@ import numpy as np
 
 from playproof.errors import ContractError
 from playproof.events import Event
-from playproof.game.fields import (
+from playproof.game.types import (
     Action,
     End,
     Episode,

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.compiled import compiler
-from playproof.game.lanes import Actions, Ints, Lanes, Moved
+from playproof._numba import compiler
+from playproof.game.vector_env import Actions, Ints, Lanes, Moved
 
-compiled = compiler(__file__, ("tally",))
+compiled = compiler(__file__)
 AT_THE_END = ("pnl", "opened", "staked", "no_effect")
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, insert, select
 
 from playproof.errors import ConfigError, MissingExtra, PlayproofError
 from playproof.judge.ruler import Question, Refused, prompt_hash
-from playproof.store.tables import JudgeCall, writing
+from playproof.store.db import JudgeCall, writing
 
 
 @dataclass(frozen=True)

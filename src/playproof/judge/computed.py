@@ -6,9 +6,9 @@ wrote plays no part. Leaves out: drawdown and forecasts, which are shown beside 
 
 from __future__ import annotations
 
-from playproof.episodes.trajectories.outcomes import Outcomes
 from playproof.errors import InputError
 from playproof.judge.group import Contender, Group, Scores
+from playproof.record.trajectories.outcomes import Outcomes
 
 NAME, VERSION = "computed", "alpha-1"
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from playproof.datasets.art import Conversation, JudgeView, PolicyView, Turn, judge_view
-from playproof.episodes.trajectories.outcomes import Outcomes, read_outcomes
+from playproof.datasets.conversations.art import Conversation, JudgeView, PolicyView, Turn, judge_view
 from playproof.errors import InputError
-from playproof.game.judging import RankedGroup
-from playproof.store.tables.trajectories import StoredTrajectory, read_windows
+from playproof.game.golden import RankedGroup
+from playproof.record.trajectories.outcomes import Outcomes, read_outcomes
+from playproof.store.db.trajectories import StoredTrajectory, read_windows
 
 
 @dataclass(frozen=True)

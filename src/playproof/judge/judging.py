@@ -35,7 +35,7 @@ from playproof.judge.asking import (
 )
 from playproof.judge.group import Contender, Group, Scores
 from playproof.judge.ruler import Given, Question, Refused, ask, content_hash, prompt_hash, read
-from playproof.store.tables import Judgement, Trajectory, writing
+from playproof.store.db import Judgement, Trajectory, writing
 
 NAME = "judge"
 CANARY = "canary-"

@@ -142,7 +142,7 @@ def save_checkpoint(
         arrays = {name: np.ascontiguousarray(value, np.float32) for name, value in sorted(weights.items())}
         content[WEIGHTS] = save(arrays, {"feature_hash": card.feature_hash})
         if card.kind == "network" and not any(name.startswith("memory.") for name in arrays):
-            from playproof.policies.graph import to_onnx
+            from playproof.policies.onnx import to_onnx
 
             content[ONNX] = to_onnx(card, arrays)
     if unknown := sorted(set(content) - set(FILES)):

@@ -23,7 +23,7 @@ import numpy as np
 
 from playproof.errors import DecodeError
 from playproof.game import Action, Game, Observation, load_game
-from playproof.game.lanes import Actions, BatchPolicy, Chosen, Rng, Rows
+from playproof.game.vector_env import Actions, BatchPolicy, Chosen, Rng, Rows
 from playproof.policies.checkpoint import Card, Checkpoint, describe, load_checkpoint, load_policy, save_checkpoint
 from playproof.policies.network import BatchPlayer, Seat
 from playproof.policies.trees import Foresight, foresight_of

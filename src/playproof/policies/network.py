@@ -249,7 +249,7 @@ class _Lanes:
 
 @dataclass(frozen=True)
 class BatchPlayer:
-    """Play a policy that acts on batches in many lanes at once (playproof.game.lanes.BatchPolicy)."""
+    """Play a policy that acts on batches in many lanes at once (playproof.game.vector_env.BatchPolicy)."""
 
     policy: ActsOnBatches
     sample: bool = False

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.compiled import compiler
+from playproof._numba import compiler
 from playproof.errors import ContractError, DecodeError, InputError
 from playproof.game import Action, Observation, Policy, load_game, resolve
-from playproof.game.lanes import Actions, Chosen, Ints, Rng, Rows
+from playproof.game.vector_env import Actions, Chosen, Ints, Rng, Rows
 
 if TYPE_CHECKING:
-    from playproof.game.predicting import Predicting
+    from playproof.game.prediction import Predicting
     from playproof.policies.checkpoint import Checkpoint
 
-compiled = compiler(__file__, ("trees",))
+compiled = compiler(__file__)
 
 Floats = NDArray[np.float64]
 CRITICAL, EXIT = 0.50, 0.40
@@ -362,7 +362,7 @@ def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Policy:
     """Make the policy of a checkpoint of kind `trees`."""
     card = checkpoint.card
     if card.method == "bc":
-        from playproof.policies.habits import from_checkpoint as clone
+        from playproof.policies.clone_trees import from_checkpoint as clone
 
         return clone(checkpoint, possible)
     wait = load_game(card.game).actions[card.actions].wait

@@ -25,7 +25,7 @@ import numpy as np
 
 from playproof.errors import ConfigError
 from playproof.game import Game, Reward, Standing
-from playproof.game.rewarding import CLIP, Composed
+from playproof.game.rewards import CLIP, Composed
 from playproof.rewards.discount import WINDOWS, check_discount
 from playproof.rewards.plays import Plays, Scored, discounted, kinds, money_weight
 from playproof.rewards.report import Finding, RewardReport

@@ -1,6 +1,6 @@
 """Find a reward: by the game's name for it, in a file, or in Python.
 
-Leaves out: what a reward is made of (playproof.game.rewarding), and whether it can be exploited (checks, exploits).
+Leaves out: what a reward is made of (playproof.game.rewards), and whether it can be exploited (checks, exploits).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from playproof.game import Game, Reward, first, resolve
-from playproof.game.rewarding import find_reward
+from playproof.game.rewards import find_reward
 
 
 def load_reward(game: Game, what: str | Path | Mapping[str, Any] | Reward | None = None) -> Reward:

@@ -17,7 +17,7 @@ from playproof.errors import ConfigError
 from playproof.events import Event
 from playproof.game import Action, ActionSet, Game, Outcome, Reward, Standing, Step, Terms, resolve
 from playproof.game.play import spans
-from playproof.game.rewarding import Composed, Kind, Play, Probes
+from playproof.game.rewards import Composed, Kind, Play, Probes
 
 Values = NDArray[np.float64]
 

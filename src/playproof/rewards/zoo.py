@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.game import WAIT, ActionSet, Game, Reward, first, resolve
-from playproof.game.lanes import Actions, Ints, Lanes, LaneTerms, Moved, Rows
+from playproof.game.vector_env import Actions, Ints, Lanes, LaneTerms, Moved, Rows
 from playproof.money import UNIT
 from playproof.rewards.report import Exploit
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from playproof.errors import PlayproofError
-from playproof.policies.batched_language import BatchedModel, Chat, Piece
+from playproof.policies.language.batched import BatchedModel, Chat, Piece
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from playproof.errors import ConfigError, PlayproofError
-from playproof.policies.batched_language import BatchedModel, Chat, Piece
-from playproof.policies.local_language import Sampling
+from playproof.policies.language.batched import BatchedModel, Chat, Piece
+from playproof.policies.language.local import Sampling
 from playproof.serve.batching import Broken, Busy, Ticket, Worker
 
 ANY_NAME = ("", "default")

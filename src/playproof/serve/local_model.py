@@ -19,7 +19,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from playproof.errors import ConfigError
-from playproof.policies.local_language import PACKAGED, Answer, ChatModel, Sampling, load_model
+from playproof.policies.language.local import PACKAGED, Answer, ChatModel, Sampling, load_model
 
 READY_SECONDS = 20.0
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from starlette.types import ASGIApp
 
 from playproof.errors import ConfigError
+from playproof.net.access import Door, Entrance, Limits, Tokens, check_address, is_loopback
+from playproof.net.listening import bind
 from playproof.policies.checkpoint import CARD
-from playproof.record.access import Door, Entrance, Limits, Tokens, check_address, is_loopback
-from playproof.record.listening import bind
 from playproof.serve.batching import ServeLimits, Worker
 
 READY_SECONDS = 20.0
@@ -53,9 +53,9 @@ def _kind(card: Path) -> str:
 
 
 def _chats(checkpoint: str, limits: ServeLimits, name: str) -> Served:
-    from playproof.policies.batched_language import BatchedModel
+    from playproof.policies.language.batched import BatchedModel
     from playproof.serve.chat import create_app
-    from playproof.train.language_model import load_language_model
+    from playproof.train.language.model import load_language_model
 
     found = load_language_model(checkpoint)
     named = name or (found.version if found.card is not None else Path(found.name).name)

@@ -6,10 +6,10 @@ one, `verify` checks every byte.
 
 from __future__ import annotations
 
-from playproof.store.compaction import compact
-from playproof.store.log import EventLog, log_names
-from playproof.store.parts import PartFiles
-from playproof.store.read import EventStore
-from playproof.store.verification import Finding, Verification, verify
+from playproof.store.log.compaction import compact
+from playproof.store.log.parts import PartFiles
+from playproof.store.log.read import EventStore
+from playproof.store.log.verification import Finding, Verification, verify
+from playproof.store.log.writer import EventLog, log_names
 
 __all__ = ["EventLog", "EventStore", "Finding", "PartFiles", "Verification", "compact", "log_names", "verify"]

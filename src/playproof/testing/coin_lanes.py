@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, UnknownName
-from playproof.game.lanes import Actions, Chosen, Ended, LaneTerms, Moved, Rows
+from playproof.game.vector_env import Actions, Chosen, Ended, LaneTerms, Moved, Rows
 from playproof.money import UNIT
 from playproof.testing.coin import CHOICES, FEATURES, FLIPS, SIDES, STAKE, STREAM, WORLDS
 

@@ -26,7 +26,7 @@ from playproof.policies import TablePolicy
 from playproof.record.session import Session
 from playproof.store import EventLog, EventStore
 from playproof.testing import coin
-from playproof.train.tabular import TableConfig, learn
+from playproof.testing.tabular import TableConfig, learn
 from playproof.validate import Verdict, give_verdict
 
 WINDOWS = 330

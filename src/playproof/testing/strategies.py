@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from playproof.errors import MissingExtra
 from playproof.events import DIRECTIONS, DOC_TYPES, SOURCES, Event, Value
 from playproof.game import Frame
-from playproof.game.contract.case import JUNK
+from playproof.game.checks.case import JUNK
 
 try:
     from hypothesis import strategies as st

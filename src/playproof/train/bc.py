@@ -29,9 +29,9 @@ from playproof.policies.checkpoint import Card, describe
 from playproof.policies.network import NetworkPolicy, Possible
 from playproof.policies.scaling import Scaling, game_scaling, scale_rows
 from playproof.train.demonstrations import first_windows, stacked, starts, take
-from playproof.train.learning import Losses, Pace, learn, one_cycle
-from playproof.train.likeness import HeadLikeness, likeness, prior_of
+from playproof.train.imitation_metrics import HeadLikeness, likeness, prior_of
 from playproof.train.network import ACTIVATIONS
+from playproof.train.offline_loop import Losses, Pace, learn, one_cycle
 
 if TYPE_CHECKING:
     from playproof.train.run import Run

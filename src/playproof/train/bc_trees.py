@@ -23,12 +23,12 @@ from playproof.datasets import Transitions
 from playproof.errors import ConfigError, InputError, UnknownName
 from playproof.game import Game, lookup
 from playproof.policies.checkpoint import TREES, Card, describe, save_checkpoint
-from playproof.policies.habits import HabitPolicy, View, to_text
+from playproof.policies.clone_trees import HabitPolicy, View, to_text
 from playproof.policies.scaling import Scaling, game_scaling
 from playproof.policies.trees import parse_trees
 from playproof.train.bc import telling
 from playproof.train.demonstrations import stacked, starts, take
-from playproof.train.likeness import HeadLikeness, Tilt, find_tilts, likeness
+from playproof.train.imitation_metrics import HeadLikeness, Tilt, find_tilts, likeness
 
 Ints = NDArray[np.int64]
 Rows = NDArray[np.float32]

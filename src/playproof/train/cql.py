@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn.functional import huber_loss, mse_loss
 
 from playproof.datasets import Transitions
-from playproof.train.learning import Losses, Pace, falling, learn
-from playproof.train.offline import Heads, Learned, Steps, Table, best_of, learned, to_steps, value_of
+from playproof.train.data import Heads, Learned, Steps, Table, best_of, learned, to_steps, value_of
+from playproof.train.offline_loop import Losses, Pace, falling, learn
 
 if TYPE_CHECKING:
     from playproof.train.run import Run

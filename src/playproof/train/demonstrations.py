@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from playproof.datasets import Transitions
 from playproof.evaluate.rollout import make_lanes
 from playproof.game import Game
-from playproof.game.lanes import Actions, BatchPolicy, Chosen, Lanes, LaneTerms, Rng, Rows
+from playproof.game.vector_env import Actions, BatchPolicy, Chosen, Lanes, LaneTerms, Rng, Rows
 
 STREAM = int.from_bytes(b"demonstr")
 """Keeps demonstrated windows apart from those of rollouts and training with the same seed."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from playproof.errors import ConfigError, UnknownName
 from playproof.game import Game, resolve
-from playproof.game.lanes import BatchPolicy
+from playproof.game.vector_env import BatchPolicy
 from playproof.train.demonstrations import Noisy
 
 

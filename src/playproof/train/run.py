@@ -28,9 +28,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.bench.report import commit
 from playproof.errors import ConfigError, DecodeError, InputError, MissingExtra
 from playproof.policies.checkpoint import CARD, Card, load_checkpoint, save_checkpoint, write_durably
+from playproof.provenance import commit
 
 CONFIG, LOG, STATE, RESULT, REPORT = "config.json", "log.jsonl", "state.json", "result.json", "report.html"
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
@@ -138,7 +138,7 @@ class Run:
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write how the run ended, and its plots."""
-        from playproof.train.page import write_page
+        from playproof.reports.run import write_page
 
         write_durably(self.path / RESULT, (json.dumps(result, indent=1, default=_plain) + "\n").encode())
         write_page(self.path)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from playproof.datasets import Transitions
 from playproof.evaluate.rollout import RolloutOptions, rollout
 from playproof.game import Game, load_game
-from playproof.game.lanes import BatchPolicy
+from playproof.game.vector_env import BatchPolicy
 from playproof.policies.network import BatchPlayer
-from playproof.train.tune import Axis, Report, Settings, Tried
+from playproof.train.tuning import Axis, Report, Settings, Tried
 
 VALIDATION = 700_001
 """Added to the seed for the windows that trials are judged by."""
@@ -55,7 +55,7 @@ TRAINERS = {name: f"playproof.train.trainers:{name}" for name in SPACES}
 def cql(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> Tried:
     """Try settings of conservative Q-learning."""
     from playproof.train.cql import CqlConfig, train_cql
-    from playproof.train.offline import Table
+    from playproof.train.data import Table
 
     game = load_game(options["game"])
     config = CqlConfig(**{**options.get("config", {}), **settings}, seed=seed)
@@ -65,8 +65,8 @@ def cql(settings: Settings, seed: int, report: Report, options: Mapping[str, Any
 
 def iql(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> Tried:
     """Try settings of implicit Q-learning."""
+    from playproof.train.data import Table
     from playproof.train.iql import IqlConfig, train_iql
-    from playproof.train.offline import Table
 
     game = load_game(options["game"])
     config = IqlConfig(**{**options.get("config", {}), **settings}, seed=seed)
@@ -76,7 +76,7 @@ def iql(settings: Settings, seed: int, report: Report, options: Mapping[str, Any
 
 def sidebet(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> Tried:
     """Try settings of the predictor; its policy bets by it."""
-    from playproof.train.hazard import HazardConfig, grow, sidebet_policy
+    from playproof.train.rug_predictor import HazardConfig, grow, sidebet_policy
 
     game = load_game(options["game"])
     steps = lessons(game, {**options, "players": ["wait"]}, seed)
@@ -93,7 +93,7 @@ def ppo(settings: Settings, seed: int, report: Report, options: Mapping[str, Any
     from dataclasses import replace
     from pathlib import Path
 
-    from playproof.train.ppo import PPOConfig, Table, train_ppo
+    from playproof.train.ppo.loop import PPOConfig, Table, train_ppo
 
     game = load_game(options["game"])
     config = PPOConfig(game=game.name, worlds=((options["world"], 1.0),), seed=seed, stake=options["stake"])

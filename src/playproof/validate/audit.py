@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.evaluate.evidence import Joint, joint_test, ratio_errors, ratio_intervals
-from playproof.evaluate.hazards import (
+from playproof.game.audit import Ages, Auditing, Material, Promised, Settled, Wager
+from playproof.stats.evidence import Joint, joint_test, ratio_errors, ratio_intervals
+from playproof.stats.survival import (
     Hazard,
     HazardTest,
     Lives,
@@ -27,7 +28,6 @@ from playproof.evaluate.hazards import (
     quantile_bands,
     weibull_test,
 )
-from playproof.game.auditing import Ages, Auditing, Material, Promised, Settled, Wager
 
 Floats = NDArray[np.float64]
 SIGNIFICANT = 0.05

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError
-from playproof.evaluate.evidence import Joint, joint_test, ratio_errors, ratio_intervals
-from playproof.evaluate.metrics import Metrics, measure
 from playproof.evaluate.rollout import Rollout, rollout
-from playproof.evaluate.selection import Superior, superior_ability
 from playproof.evaluate.trials import overlapping, record_trial, trial_of, trials
 from playproof.game import Game
+from playproof.stats.evidence import Joint, joint_test, ratio_errors, ratio_intervals
+from playproof.stats.metrics import Metrics, measure
+from playproof.stats.selection import Superior, superior_ability
 from playproof.validate.examine import Plan
 from playproof.validate.gates import METHOD
 from playproof.validate.subject import Subject

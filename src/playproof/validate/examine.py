@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError
-from playproof.evaluate.evidence import Claim, Needed, e_process, sample_needed
-from playproof.evaluate.metrics import Metrics, measure_all
 from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
 from playproof.evaluate.score import Score
 from playproof.evaluate.trials import Selection, Trial, record_trial, trial_of, trials, weigh_selection
 from playproof.game import Game, resolve
-from playproof.game.lanes import BatchPolicy, Habits, Rival, Tape, Target
+from playproof.game.vector_env import BatchPolicy, Habits, Rival, Tape, Target
+from playproof.stats.evidence import Claim, Needed, e_process, sample_needed
+from playproof.stats.metrics import Metrics, measure_all
 from playproof.validate import gates
 from playproof.validate.gates import RULES, Gate, skipped
 from playproof.validate.leaks import altered_events, check_future, fold_rows

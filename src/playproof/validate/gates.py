@@ -20,8 +20,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.evaluate.evidence import REJECT, Method, bootstrap_interval, e_process, paired_intervals
-from playproof.evaluate.selection import Deflated, Superior
+from playproof.stats.evidence import REJECT, Method, bootstrap_interval, e_process, paired_intervals
+from playproof.stats.selection import Deflated, Superior
 
 Floats = NDArray[np.float64]
 Status = Literal["passed", "failed", "skipped"]

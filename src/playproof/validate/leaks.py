@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import InputError
-from playproof.evaluate.calibration import Auc, auc
 from playproof.events import Event, Value
 from playproof.game import Column, Game, Numbers, lookup, resolve
+from playproof.stats.calibration import Auc, auc
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

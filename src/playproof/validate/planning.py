@@ -36,8 +36,8 @@ def world_plan(game: Game, world: str | None, rounds: int | None, seed: int) -> 
 def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) -> Plan:
     """Plan a replay of recorded windows."""
     from playproof.datasets import open_dataset
-    from playproof.datasets.finding import find_dataset
-    from playproof.validate.replaying import data_gates, label_gate, recorded_tape
+    from playproof.datasets.registry import find_dataset
+    from playproof.validate.recorded_windows import data_gates, label_gate, recorded_tape
 
     dataset = open_dataset(find_dataset(data))
     tape = recorded_tape(game, dataset, split)

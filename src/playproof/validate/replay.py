@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.datasets.transitions import Dataset, SessionTables
+from playproof.datasets.dataset import Dataset, SessionTables
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.evaluate.rollout import Rollout, make_lanes, rollout
 from playproof.game import Game, first, lookup, resolve
-from playproof.game.lanes import Actions, BatchPolicy, Chosen, Lanes, LaneTerms, Moved, Rows, Tape
-from playproof.game.replaying import Arrays, Line, Number, ReplayedEpisode, Replaying, Standing, Values
+from playproof.game.replay import Arrays, Line, Number, ReplayedEpisode, Replaying, Standing, Values
+from playproof.game.vector_env import Actions, BatchPolicy, Chosen, Lanes, LaneTerms, Moved, Rows, Tape
 from playproof.money import UNIT
+from playproof.validate.action_probabilities import Thoughts, overhear
 from playproof.validate.subject import Subject
-from playproof.validate.thoughts import Thoughts, overhear
 
 SHOWN = 12
 """Episodes that are shown unless asked for more."""

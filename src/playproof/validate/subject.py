@@ -16,7 +16,7 @@ from typing import Any
 from playproof.errors import ConfigError, UnknownName
 from playproof.evaluate.rollout import RolloutOptions
 from playproof.game import Game, resolve
-from playproof.game.lanes import BatchPolicy
+from playproof.game.vector_env import BatchPolicy
 from playproof.policies.checkpoint import CARD, Card, load_checkpoint, load_policy
 from playproof.policies.ensemble import batch_player
 from playproof.policies.network import BatchPlayer

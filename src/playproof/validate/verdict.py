@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 
 from playproof.errors import ConfigError
-from playproof.evaluate.evidence import e_process, windows_needed
 from playproof.evaluate.score import Score
+from playproof.stats.evidence import e_process, windows_needed
 from playproof.validate.gates import (
     ACTIVE_WINDOWS,
     OWN,

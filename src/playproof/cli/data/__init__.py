@@ -1,0 +1,1 @@
+"""Commands that record, import, store and build data."""

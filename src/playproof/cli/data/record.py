@@ -1,0 +1,257 @@
+"""Record a live feed or a person at a page into the event store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from playproof.cli.output import AsJson, emit, note
+from playproof.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from playproof.events import Source
+    from playproof.record.feeds.browser import Drive
+    from playproof.record.feeds.selectors import SelectorMap
+    from playproof.record.recorder import Clock, Recorder
+
+app = typer.Typer(no_args_is_help=True, help="Record a live feed or a person at a page into the event store.")
+
+Seconds = Annotated[float, typer.Option(help="End after so many seconds; 0 for no limit.")]
+Rounds = Annotated[int, typer.Option(help="End when so many windows have passed; 0 for no limit.")]
+Session = Annotated[str, typer.Option(help="Id of the session; made from the time if left out.")]
+LogName = Annotated[str, typer.Option(help="Hot log to write to; two recorders at once need two.")]
+KeepNames = Annotated[bool, typer.Option("--keep-names", help="Do not hash other players' names.")]
+Selectors = Annotated[str, typer.Option(help="Selector map: a name that comes with the product, or a TOML file.")]
+
+BEAT = 0.05
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to record, where to, and for how long."""
+
+    url: str
+    source: Source
+    selectors: str = "playproof"
+    game: str = ""
+    """Empty: the game that the selector map is for."""
+    session_id: str = ""
+    log: str = "main"
+    keep_names: bool = False
+    seconds: float = 0.0
+    rounds: int = 0
+    home: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds < 0 or self.rounds < 0:
+            raise ConfigError(f"expected limits from 0 on, found {self.seconds} seconds and {self.rounds} rounds")
+
+
+class Feed(Protocol):
+    """Something that is recorded until it is told to stop."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Record."""
+
+
+MakeFeed = Callable[["Recorder", "Clock", "SelectorMap"], Feed]
+
+
+@app.command()
+def socket(
+    url: Annotated[str, typer.Argument(help="Address of a Socket.IO server, such as http://127.0.0.1:8777.")],
+    game: Annotated[str, typer.Option(help="Whose feed it is; the selector map's game if left out.")] = "",
+    auth: Annotated[str, typer.Option(help="JSON object for the connect frame; never stored.")] = "",
+    path: Annotated[str, typer.Option(help="Path of the Socket.IO endpoint.")] = "socket.io",
+    session: Session = "",
+    log: LogName = "main",
+    seconds: Seconds = 0.0,
+    rounds: Rounds = 0,
+    keep_names: KeepNames = False,
+    as_json: AsJson = False,
+) -> None:
+    """Record a Socket.IO feed: every frame, duplicates known by the game, gaps noted; Ctrl-C ends it.
+
+    Example: playproof record socket http://127.0.0.1:8777 --seconds 60 --json
+    """
+    from playproof.record.feeds.socket import SocketFeed, read_auth
+
+    plan = Plan(url, "public_ws", "playproof", game, session, log, keep_names, seconds, rounds)
+    given = read_auth(auth)
+    summary = record(plan, lambda recorder, clock, _: SocketFeed(url, recorder, clock, auth=given, path=path))
+    emit(summary, as_json, lambda: summary_table(summary))
+
+
+@app.command()
+def browser(
+    url: Annotated[str, typer.Argument(help="Address of the page to play on.")],
+    selectors: Selectors = "playproof",
+    headless: Annotated[bool, typer.Option("--headless", help="Show no window.")] = False,
+    attach: Annotated[str, typer.Option(help="Address of a Chromium that runs with --remote-debugging-port.")] = "",
+    session: Session = "",
+    log: LogName = "main",
+    seconds: Seconds = 0.0,
+    rounds: Rounds = 0,
+    keep_names: KeepNames = False,
+    as_json: AsJson = False,
+) -> None:
+    """Record a person at a page in Chromium: the page's socket frames and the presses; Ctrl-C ends it.
+
+    Example: playproof record browser http://127.0.0.1:8777 --rounds 5
+
+    Example: playproof record browser https://example.invalid/play --selectors my-site.toml --attach http://127.0.0.1:9222
+    """
+    plan = Plan(url, "cdp", selectors, "", session, log, keep_names, seconds, rounds)
+    summary = record_page(plan, headless=headless, attach=attach or None)
+    emit(summary, as_json, lambda: summary_table(summary))
+
+
+def record_page(
+    plan: Plan, *, headless: bool = False, attach: str | None = None, drive: Drive | None = None
+) -> dict[str, Any]:
+    """Record a page, played by a person or by `drive`; give the summary."""
+    from playproof.record.feeds.browser import BrowserFeed
+
+    def make(recorder: Recorder, clock: Clock, page_map: SelectorMap) -> Feed:
+        return BrowserFeed(plan.url, recorder, clock, page_map, headless=headless, attach=attach, drive=drive)
+
+    return record(plan, make)
+
+
+def record(plan: Plan, make_feed: MakeFeed) -> dict[str, Any]:
+    """Record a feed into the home's store until it ends; give the summary, with everything durable."""
+    from playproof.game import load_game
+    from playproof.home import home
+    from playproof.record.feeds.selectors import load_map
+    from playproof.record.recorder import Recorder, steady_clock
+    from playproof.record.redaction import Redaction, clean_url, load_key
+    from playproof.store import EventLog
+
+    page_map = load_map(plan.selectors)
+    game = load_game(plan.game or page_map.game)
+    clock, place = steady_clock(), plan.home or home()
+    session_id = plan.session_id or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{plan.source}-{time.monotonic_ns() % 10**6:06d}"
+    redaction = Redaction(load_key(place), keep_names=plan.keep_names)
+    with EventLog.open(place, game.columns, plan.log) as store:
+        recorder = Recorder(
+            game, store, session_id, plan.source, redaction=redaction, clock=clock, reading=page_map.reading
+        )
+        told = {"url": clean_url(plan.url), "game": game.name, "game_version": game.version, "source": plan.source}
+        recorder.start(told)
+        started, ended = time.monotonic(), "failed"
+        try:
+            feed = make_feed(recorder, clock, page_map)
+            ended = asyncio.run(_run(feed, recorder, plan, page_map, clock))
+        finally:
+            recorder.close({"ended": ended})
+    return {**told, "ended": ended, "seconds": round(time.monotonic() - started, 3), **_summary(recorder, plan, place)}
+
+
+def _summary(recorder: Recorder, plan: Plan, place: Path) -> dict[str, Any]:
+    counts = recorder.counts
+    return {
+        "session_id": recorder.session_id,
+        "home": str(place),
+        "log": plan.log,
+        "events": sum(counts.docs.values()),
+        "frames_received": counts.received,
+        "frames_sent": counts.sent,
+        "windows": counts.windows,
+        "ticks": counts.docs["game_tick"],
+        "presses": counts.presses,
+        "gaps": counts.gaps,
+        "reconnects": counts.reconnects,
+        "refused": counts.refused,
+        "late": counts.late,
+        "docs": dict(sorted(counts.docs.items())),
+        "names": dict(sorted(counts.names.items())),
+        "listeners": recorder.listeners,
+    }
+
+
+async def _run(feed: Feed, recorder: Recorder, plan: Plan, page_map: SelectorMap, clock: Clock) -> str:
+    """Run a feed until it ends, a limit is reached or somebody interrupts it; say which."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    why: list[str] = []
+
+    def end(reason: str) -> None:
+        why.append(reason)
+        stop.set()
+
+    with contextlib.ExitStack() as undo:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(ValueError, RuntimeError):  # not in the main thread
+                loop.add_signal_handler(number, end, "interrupted")
+                undo.callback(loop.remove_signal_handler, number)
+        tasks = [asyncio.create_task(_limit(recorder, plan, end))]
+        if sys.stderr.isatty():
+            tasks.append(_show(recorder, plan, page_map, clock, end, undo))
+        else:
+            note(f"recording {recorder.session_id} (Ctrl-C ends)")
+        try:
+            await feed.run(stop)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    return why[0] if why else "closed"
+
+
+async def _limit(recorder: Recorder, plan: Plan, end: Callable[[str], None]) -> None:
+    """End the recording at its limits."""
+    started = time.monotonic()
+    while True:
+        await asyncio.sleep(BEAT)
+        if plan.seconds and time.monotonic() - started >= plan.seconds:
+            end("limit of seconds")
+            return
+        if plan.rounds and recorder.counts.windows > plan.rounds:
+            end("limit of rounds")
+            return
+
+
+def _show(
+    recorder: Recorder,
+    plan: Plan,
+    page_map: SelectorMap,
+    clock: Clock,
+    end: Callable[[str], None],
+    undo: contextlib.ExitStack,
+) -> asyncio.Task[None]:
+    """Show the recording in the terminal and take the keys."""
+    from rich.console import Console
+
+    from playproof.record.live_view import LiveView, pressed_keys
+
+    money = frozenset(column.name for column in recorder.game.columns if column.kind == "money")
+    view = LiveView(recorder, f"recording {recorder.session_id} from {plan.url}", clock, page_map.view, money).listen()
+
+    def take(key: str) -> None:
+        if view.say(key):
+            end("quit")
+
+    undo.enter_context(pressed_keys(take))
+    return asyncio.create_task(view.draw(Console(stderr=True)))
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    """Lay a summary out."""
+    from rich.table import Table
+
+    table = Table("what", "value", title=f"recorded {summary['session_id']}", title_justify="left")
+    plain = {name: value for name, value in summary.items() if name not in ("names", "listeners", "docs")}
+    for name, value in {**plain, **{f"  {doc}": count for doc, count in summary["docs"].items()}}.items():
+        table.add_row(name, str(value))
+    return table

@@ -1,0 +1,130 @@
+"""Tell how ready recorded windows are for training, write their outcomes, and seal them.
+
+A game mounts these under its own name: `survey_app` and `outcomes_app` take what gives the game, and what knows the
+prices of its windows. Leaves out: the survey itself (playproof.episodes.trajectories).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from playproof.cli.output import AsJson, emit, note
+from playproof.home import home
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from sqlalchemy import Engine
+
+    from playproof.game import Game
+    from playproof.record.trajectories.outcomes import Row, Synced
+    from playproof.record.trajectories.windows import Survey
+
+Prices = Callable[["Engine", Sequence[str]], "list[Row]"]
+Hours = Annotated[float | None, typer.Option("--hours", help="Only windows that began in the last so many hours.")]
+
+
+def survey_app(game: Callable[[], Game]) -> typer.Typer:
+    """Make the command that surveys a game's windows."""
+    app = typer.Typer(help="Tell how many windows can be trained on; exit code 2 without any.")
+
+    @app.callback(invoke_without_command=True)
+    def windows(
+        *,
+        min_agents: Annotated[int, typer.Option(help="Agents that make a window ready.", min=1)] = 5,
+        min_actions: Annotated[int, typer.Option(help="Usable steps that make an agent count.", min=1)] = 5,
+        hours: Hours = None,
+        seal: Annotated[
+            bool, typer.Option("--seal", help="Write usable windows into the event store's Parquet.")
+        ] = False,
+        as_json: AsJson = False,
+    ) -> None:
+        """Count windows by agents, and say READY FOR TRAINING, LIMITED DATA or NO DATA (exit code 2).
+
+        Example: playproof arena windows --min-agents 5 --json
+        """
+        from playproof.record.trajectories.windows import NONE, survey
+        from playproof.store.db import opened, ready
+        from playproof.store.db.sealing import seal_windows
+
+        with opened(home()) as engine:
+            found = survey(
+                ready(engine),
+                game().windows,
+                datetime.now(UTC),
+                hours=hours,
+                min_agents=min_agents,
+                min_actions=min_actions,
+            )
+            if seal:
+                usable = [each.window_id for each in found.windows if each.usable]
+                note(f"sealed {seal_windows(engine, home(), usable)} trajectories of {len(usable)} windows")
+        emit(found.to_json(), as_json, lambda: _survey(found))
+        if found.sft == NONE:
+            raise typer.Exit(2)
+
+    return app
+
+
+def outcomes_app(game: Callable[[], Game], prices: Prices) -> typer.Typer:
+    """Make the commands of a game's outcomes."""
+    app = typer.Typer(no_args_is_help=True, help="Write the outcomes of windows that have closed.")
+
+    @app.callback()
+    def outcomes() -> None:
+        """Write the outcomes of windows that have closed."""
+
+    @app.command()
+    def sync(*, hours: Hours = 24.0, as_json: AsJson = False) -> None:
+        """Write the outcomes of closed windows, once, from the prices at each window's own ends.
+
+        Example: playproof arena outcomes sync --hours 24
+        """
+        from playproof.record.trajectories import outcomes as book
+        from playproof.store.db import opened, ready
+
+        with opened(home()) as engine:
+            ready(engine)
+            done = book.sync(
+                engine, lambda names: prices(engine, names), game().windows, datetime.now(UTC), hours=hours
+            )
+        emit(asdict(done), as_json, lambda: _synced(done))
+
+    return app
+
+
+def _survey(found: Survey) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from playproof.cli.data.trajectories import money
+    from playproof.record.trajectories.windows import LEVELS
+
+    counts = Table("agents", "windows", title="windows that have closed and have outcomes", title_justify="left")
+    for level in LEVELS:
+        counts.add_row(f"{level}+", str(found.with_agents(level)))
+    table = Table("window", "state", "agents", "trajectories", "actions", "P&L")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for each in found.windows:
+        state = "open" if not each.closed else "usable" if each.has_outcomes else "no outcomes"
+        numbers = (str(each.agents), str(each.trajectories), str(each.actions), money(each.pnl))
+        table.add_row(Text(each.window_id), state, *numbers)
+    return Group(
+        counts, table, f"SFT: {found.sft}", f"GRPO: {found.grpo} ({found.groups} groups with log-probabilities)"
+    )
+
+
+def _synced(done: Synced) -> Any:
+    from rich.table import Table
+
+    table = Table("windows", "count", "which")
+    told = (("written", done.written), ("known", done.known), ("still open", done.open), ("no prices", done.missing))
+    for name, each in told:
+        table.add_row(name, str(len(each)), ", ".join(each[:3]) + (" …" if len(each) > 3 else ""))
+    return table

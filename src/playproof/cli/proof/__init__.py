@@ -1,0 +1,1 @@
+"""Commands that validate, compare, audit, replay and judge."""

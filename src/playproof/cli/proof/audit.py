@@ -1,0 +1,183 @@
+"""Audit recordings: what does the game's own data say, and is there anything to exploit?
+
+Leaves out: weighing (validate.audit) and what the game gathers.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from playproof.cli.output import AsJson, emit, note, progress
+from playproof.errors import ConfigError, InputError
+from playproof.events import Event
+from playproof.game import Column, Game, game_names, load_game, resolve
+from playproof.home import folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import RenderableType
+    from rich.progress import Progress, TaskID
+
+    from playproof.game.audit import Auditing, Material
+    from playproof.validate.audit import AuditReport
+
+app = typer.Typer()
+MANIFEST = "manifest.json"
+
+
+@app.command()
+def audit(
+    recordings: Annotated[Path, typer.Argument(help="A store's home, a data set, or old recordings to import.")],
+    *,
+    game: Annotated[str | None, typer.Option(help="The game, where several can be audited.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the page goes; default: reports/ of the home.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same intervals.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Audit recordings: hazard, holds by entry zone, bets, promises; one page says whether anything can be exploited.
+
+    Old recordings (a file, a folder or an archive) are read into memory; nothing of them is stored.
+
+    Example: playproof audit recordings.tar.gz --json
+    """
+    import numpy as np
+
+    from playproof.reports.audit import page, to_json
+    from playproof.validate.audit import audit as weigh
+
+    found = find_game(game)
+    assert found.auditing is not None
+    auditing = resolve(found.auditing)
+    report = weigh(found.name, auditing, gather(recordings, found, auditing), np.random.default_rng(seed))
+    path = out or folder("reports") / f"audit-{recordings.name.partition('.')[0] or 'home'}.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(report, auditing, recordings.name), encoding="utf-8")
+    emit(to_json(report) | {"page": str(path)}, as_json, lambda: shown(report))
+    note(f"page: {path}")
+
+
+def find_game(name: str | None) -> Game:
+    """Give the game that is asked for, or the only one that can be audited."""
+    if name is not None:
+        game = load_game(name)
+        if game.auditing is None:
+            raise ConfigError(f"expected a game whose recordings can be audited, found {name!r}, which has no audit")
+        return game
+    able = [game for game in map(load_game, game_names()) if game.auditing is not None]
+    if len(able) != 1:
+        names = ", ".join(game.name for game in able) or "none"
+        raise ConfigError(f"expected one game that can be audited, found {names}; choose with --game")
+    return able[0]
+
+
+def gather(path: Path, game: Game, auditing: Auditing) -> Material:
+    """Gather from a data set, a store, or old recordings."""
+    from playproof.store import EventStore
+
+    if not path.exists():
+        raise InputError(f"expected recordings to audit, found nothing at {path}")
+    if (path / MANIFEST).exists():
+        return gather_dataset(path, game, auditing)
+    if path.is_dir() and ((path / "log").is_dir() or (path / "events").is_dir()):
+        return auditing.from_store(EventStore(path, game.columns))
+    return auditing.from_store(imported(path, game))
+
+
+def gather_dataset(path: Path, game: Game, auditing: Auditing) -> Material:
+    """Gather from the observations of a data set."""
+    import polars as pl
+
+    from playproof.datasets import open_dataset
+
+    dataset = open_dataset(path)
+    if dataset.manifest["game"]["name"] != game.name:
+        raise ConfigError(f"expected a data set of {game.name}, found one of {dataset.manifest['game']['name']}")
+    return auditing.from_rows(pl.concat([tables["observations"] for tables in dataset.sessions.values()]))
+
+
+class Kept:
+    """Imported events in memory: a log to write to, and tables to read from. Nothing of it is durable."""
+
+    failure: str | None = None
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._kinds = {column.name: column.kind for column in columns}
+        self._events: dict[str, list[Event]] = defaultdict(list)
+
+    def submit(self, events: Sequence[Event]) -> Future[None]:
+        """Take events."""
+        for event in events:
+            self._events[event.doc_type].append(event)
+        done = Future[None]()
+        done.set_result(None)
+        return done
+
+    def arrow(self, doc_type: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Give the named columns of a doc_type's events."""
+        import pyarrow as pa
+
+        kinds = {"int": pa.int64(), "money": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+        types = {name: kinds.get(kind, pa.string()) for name, kind in self._kinds.items()} | {"seq": pa.int64()}
+        found = self._events[doc_type]
+        data = {
+            name: pa.array(
+                [event.columns.get(name) if name in self._kinds else getattr(event, name) for event in found],
+                types.get(name, pa.string()),
+            )
+            for name in columns or ()
+        }
+        return pa.table(data)
+
+
+def imported(path: Path, game: Game) -> Kept:
+    """Read old recordings of whatever kind they are."""
+    from playproof.cli.data.importing import find_zone
+    from playproof.game.importers import Setting
+    from playproof.record.imports.importing import Import
+    from playproof.record.redaction import KEY_BYTES, Redaction
+
+    key = secrets.token_bytes(KEY_BYTES)
+    for kind, lazy in game.importers.items():
+        importer, log = resolve(lazy), Kept(game.columns)
+        work = Import(path, kind, importer, Setting(find_zone(importer.zone), lambda: Redaction(key)), log)
+        with progress() as bar:
+            task = bar.add_task("reading", total=None)
+            report = work.run(partial(_advance, bar, task))
+        if report.rounds:
+            note(f"{report.files} {kind} files, {report.rounds} windows, {report.corrupt_lines} corrupt lines")
+            return log
+    kinds = ", ".join(game.importers) or "none"
+    raise InputError(f"expected recordings of a known kind ({kinds}) at {path}, found none that can be read")
+
+
+def _advance(bar: Progress, task: TaskID, what: str, done: int, total: int | None) -> None:
+    bar.update(task, description=what, completed=done, total=total)
+
+
+def shown(report: AuditReport) -> RenderableType:
+    """Lay an audit out for the terminal: the answer, why, and the tables."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from playproof.reports.audit import PROMISE_HEAD, WAGER_HEAD, promise_rows, wager_row
+
+    parts: list[RenderableType] = [Text(report.answer, style="bold red" if report.exploitable else "bold green")]
+    parts += [Text(f"- {line}") for line in report.lines]
+    for group in dict.fromkeys(it.group for it in report.compared):
+        table = Table(*WAGER_HEAD, title=f"a unit staked: {group}", title_justify="left")
+        for it in (it for it in report.wagers if it.group == group):
+            table.add_row(*wager_row(it))
+        parts.append(table)
+    promises = Table(*PROMISE_HEAD, title="what was once promised; a share of hits is no edge", title_justify="left")
+    for row in promise_rows(report):
+        promises.add_row(*row)
+    return Group(*parts, promises)

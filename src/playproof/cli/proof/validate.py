@@ -1,0 +1,111 @@
+"""Validate a frozen policy: prove, or refuse to claim, that it has an edge.
+
+Leaves out: what is asked (validate.gates) and how the report looks (validate.report).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from playproof.cli.output import AsJson, emit, note
+from playproof.cli.targets import POLICY, choose_game, find_policy
+from playproof.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from playproof.validate.examine import Examination
+
+app = typer.Typer()
+GATE_FAILED = 2
+
+
+@app.command()
+def validate(
+    policy: Annotated[str, typer.Argument(help=POLICY)],
+    *,
+    data: Annotated[str | None, typer.Option(help="A data set: its recorded windows are replayed.")] = None,
+    split: Annotated[str, typer.Option(help="Which split of the data set.")] = "test",
+    world: Annotated[str | None, typer.Option(help="A world to simulate; default: the game's first.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Windows to play; default: as many as the game says.")
+    ] = None,
+    game: Annotated[str | None, typer.Option(help="The game; default: the policy's own.")] = None,
+    stake: Annotated[int | None, typer.Option(min=1, help="Reserved for each window, in the smallest unit.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same windows, same report.")] = 0,
+    withhold_ceiling: Annotated[bool, typer.Option(help="Do not use what theory knows (for studies).")] = False,
+    search: Annotated[bool, typer.Option(help="Search for exploits of the reward (R6).")] = True,
+    sample: Annotated[bool, typer.Option(help="Let the policy choose by chance rather than greedily.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Folder of the report; default: reports/ of the home.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play a frozen policy beside its rivals, ask every gate and write the report; exit code 2 if a gate fails.
+
+    Example: playproof validate hold-40 --world published --rounds 2000
+    """
+    from datetime import UTC, datetime
+
+    from playproof.home import folder, home
+    from playproof.reports.validation import write_report
+    from playproof.store.db import connect, ready
+    from playproof.validate.examine import examine, reward_gates
+    from playproof.validate.planning import data_plan, world_plan
+    from playproof.validate.subject import load_subject
+
+    if data and world:
+        raise ConfigError("expected either --data or --world, found both")
+    policy = find_policy(policy)
+    found = choose_game([policy], game, data, world)
+    subject = load_subject(found, policy, stake=stake, sample=sample)
+    plan = data_plan(found, data, split, rounds, seed) if data else world_plan(found, world, rounds, seed)
+    if withhold_ceiling:
+        from dataclasses import replace
+
+        plan = replace(plan, ceiling=None)
+    asked = reward_gates(found, subject, search=search)
+    engine = ready(connect(home()))
+    seen = examine(found, subject, plan, engine, datetime.now(UTC), reward_gates=asked, told=_told)
+    place = output or folder("reports") / f"validate-{subject.policy_hash[:12]}-{plan.data_hash[:12]}"
+    path, told = write_report(seen, place)
+    emit(told | {"report": str(path)}, as_json, lambda: shown(seen, path))
+    if seen.verdict.failed:
+        raise typer.Exit(GATE_FAILED)
+
+
+def _told(name: str) -> None:
+    note(f"playing {name}")
+
+
+def shown(found: Examination, path: Path) -> RenderableType:
+    """Lay the verdict out for a terminal."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    verdict = found.verdict
+    colour = {"EDGE SHOWN": "green", "NEGATIVE": "red", "SUSPECT": "yellow", "REWARD HACKED": "yellow"}
+    gates = Table("gate", "", "found", title_justify="left", title="Gates")
+    marks = {"passed": "[green]passed[/]", "failed": "[red]failed[/]", "skipped": "[dim]skipped[/]"}
+    for gate in verdict.gates:
+        gates.add_row(gate.gate, marks[gate.status], gate.found)
+    rivals = Table("who", "ROI", "95 % interval", "e-value", title_justify="left", title="On the same windows")
+    for name, it in found.metrics.items():
+        rivals.add_row(name, f"{it.roi:+.2%}", f"{it.interval[0]:+.2%} to {it.interval[1]:+.2%}", f"{it.e_value:.3g}")
+    if verdict.ceiling is not None:
+        rivals.add_row("theory: the best possible", f"{verdict.ceiling:+.2%}", "", "")
+    needed = (
+        "No number of windows like these would prove an edge."
+        if verdict.windows_needed is None
+        else f"Proof would need about {verdict.windows_needed:,} windows like these."
+    )
+    return Group(
+        gates,
+        rivals,
+        Text(verdict.name, style=f"bold {colour.get(verdict.name, 'white')}"),
+        Text(verdict.sentence),
+        Text(needed),
+        Text(f"Report: {path}"),
+    )

@@ -1,0 +1,1 @@
+"""The train commands, one module a method."""

@@ -1,0 +1,219 @@
+"""Train a language model by GRPO, on this machine or by OpenPipe ART's service.
+
+Leaves out: the training (playproof.train.language.grpo).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from playproof.cli.output import AsJson, emit, note
+from playproof.cli.train.language_options import (
+    Decisions,
+    GameName,
+    Holdout,
+    LookbackHours,
+    Name,
+    Resume,
+    Seed,
+    Setting,
+    Track,
+    World,
+    choose_game,
+    read_settings,
+    shown,
+    tracking,
+)
+from playproof.cli.train.ppo import run_folder
+from playproof.errors import ConfigError
+from playproof.game import Game
+from playproof.money import UNIT
+
+if TYPE_CHECKING:
+    from playproof.train.language.grpo import GRPOConfig
+
+app = typer.Typer()
+
+
+@app.command()
+def grpo(
+    *,
+    name: Name,
+    base: Annotated[
+        str,
+        typer.Option(help="Model to train: a checkpoint such as SFT's, smollm2, a folder or a name of transformers."),
+    ],
+    game: GameName = None,
+    world: World = "news",
+    source: Annotated[
+        str, typer.Option(help="Groups to learn from: forks (fresh play of forked windows) or recorded (windows).")
+    ] = "forks",
+    min_agents: Annotated[
+        int, typer.Option(min=2, help="Least episodes of a group: agents of a window, or its forks.")
+    ] = 5,
+    forks: Annotated[int, typer.Option(min=2, help="Copies of each forked window.")] = 8,
+    iterations: Annotated[int, typer.Option(min=1, help="Times to take windows, learn and save.")] = 10,
+    windows_per_iteration: Annotated[int, typer.Option(min=1, help="Windows of an iteration.")] = 20,
+    lookback_hours: LookbackHours = 168,
+    min_actions: Annotated[
+        int | None, typer.Option(min=1, help="Usable steps of an episode. Default: 5, or all decisions if fewer.")
+    ] = None,
+    decisions: Decisions = 4,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of an answer.")] = 24,
+    learning_rate: Annotated[float, typer.Option(help="For whole models; adapters bear about ten times more.")] = 5e-6,
+    target_trajectories: Annotated[
+        int, typer.Option(min=1, help="Sets of more trajectories lose whole windows.")
+    ] = 1_000,
+    max_dropout: Annotated[float, typer.Option(min=0, max=1, help="The most that they may lose.")] = 0.3,
+    judge: Annotated[
+        str | None,
+        typer.Option(help="Reward: computed, or judge as $JUDGE_MODEL names it. Default: the judge if there is one."),
+    ] = None,
+    holdout: Holdout = 32,
+    backend: Annotated[str, typer.Option(help="local (this machine), or art (OpenPipe ART's service).")] = "local",
+    seed: Seed = 1,
+    resume: Resume = False,
+    setting: Setting = None,
+    track: Track = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a language model learn from how its own answers compare within a window.
+
+    Writes runs/NAME: configuration, log, a checkpoint and a resume point each iteration, report.html. Prints windows,
+    scores, best agent, loss, checkpoint and money on held-out windows. A run that was killed goes on with --resume, to
+    the same weights. Divergence stops it with exit code 2 and keeps the last good checkpoint.
+
+    Example: playproof train grpo --name better --base runs/taught/checkpoints/sft --iterations 8
+    """
+    from playproof.train.language.grpo import GRPOConfig
+
+    played = choose_game(game)
+    config: GRPOConfig = read_settings(
+        GRPOConfig(
+            game=played.name,
+            base=base,
+            world=world,
+            seed=seed,
+            decisions=decisions,
+            min_agents=min_agents,
+            forks=forks,
+            iterations=iterations,
+            windows=windows_per_iteration,
+            lookback_hours=lookback_hours,
+            min_actions=min_actions,
+            learning_rate=learning_rate,
+            target=target_trajectories,
+            max_dropout=max_dropout,
+            max_tokens=max_tokens,
+            holdout=holdout,
+        ),
+        setting,
+    )
+    if backend == "art":
+        _train_by_art(played, config, name)
+        return
+    if backend != "local":
+        raise ConfigError(f"expected --backend local or art, found {backend!r}")
+    result = _train_here(played, config, name, source, judge, resume, track)
+    emit(result, as_json, lambda: shown(result))
+
+
+def _train_here(
+    game: Game, config: GRPOConfig, name: str, source: str, judge: str | None, resume: bool, track: list[str] | None
+) -> dict[str, Any]:
+    from dataclasses import replace
+
+    from playproof.store.db import opened, ready
+    from playproof.train.language.grpo import train_grpo
+
+    with opened() as engine, _reward(judge, ready(engine)) as (named, reward):
+        made = _source(source, game, config, ready(engine), reward)
+        return train_grpo(
+            game,
+            replace(config, reward=named),
+            run_folder(name),
+            ready(engine),
+            reward=reward,
+            source=made,
+            resume=resume,
+            tracking=tracking(track, name),
+            show=_show,
+        )
+
+
+@contextmanager
+def _reward(name: str | None, engine: Any) -> Iterator[tuple[str, Any]]:
+    """Give the reward that is asked for, or the configured one."""
+    from playproof.judge.judging import Judge, configured, reward_function
+
+    settings = configured()
+    found = Judge(settings, engine=engine) if settings is not None and name != "computed" else None
+    yield name or ("computed" if found is None else "judge"), reward_function(name, found)
+
+
+def _source(source: str, game: Game, config: GRPOConfig, engine: Any, reward: Any) -> Callable[..., Any] | None:
+    """Give what makes the source of recorded windows; None for forks."""
+    from playproof.train.language.grpo_sources import RecordedSource, recorded_split
+
+    if source == "forks":
+        return None
+    if source != "recorded":
+        raise ConfigError(f"expected --source forks or recorded, found {source!r}")
+    least = config.least_actions
+    split = recorded_split(
+        engine,
+        game,
+        datetime.now(UTC),
+        config.lookback_hours,
+        config.min_agents,
+        least,
+        config.holdout,
+        config.embargo,
+    )
+
+    def make(ledger: Any, parent: Any) -> Any:
+        ledger.hold_out(split.held)
+        return RecordedSource(
+            engine,
+            game,
+            split,
+            config.windows,
+            config.min_agents,
+            least,
+            config.seed,
+            reward,
+            ledger,
+            parent.version,
+            config.target,
+            config.max_dropout,
+        )
+
+    return make
+
+
+def _show(iteration: int, told: Mapping[str, Any]) -> None:
+    """Say what an iteration did."""
+    line = (
+        f"iteration {iteration}: {told['windows']} windows, {told['reward']} scores min {told['score_min']:+.5f} "
+        f"max {told['score_max']:+.5f} mean {told['score_mean']:+.5f}, best {told['best']}, loss {told['loss']:+.5f}, "
+        f"kl {told['kl']:.4f}, {told['flat']} groups without spread, {told['checkpoint']}"
+    )
+    if "holdout_pnl" in told:
+        line += (
+            f"; held out {told['holdout_pnl'] / UNIT:+.3f} a window ({told['holdout_windows']} windows, "
+            f"{told['holdout_valid']:.0%} valid), against the beginning {told['gain'] / UNIT:+.3f} "
+            f"[{told['gain_low'] / UNIT:+.3f}, {told['gain_high'] / UNIT:+.3f}]"
+        )
+    note(line)
+
+
+def _train_by_art(game: Game, config: GRPOConfig, name: str) -> None:
+    """Play with the service's model and let the service learn."""
+    from playproof.train.language.art import train_by_art
+
+    train_by_art(game, config, name)

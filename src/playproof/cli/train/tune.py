@@ -1,0 +1,182 @@
+"""Search a method's settings: pruned, resumable, every trial in the trial ledger.
+
+Leaves out: the search (playproof.train.tuning).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from playproof.cli.output import AsJson, emit, note
+from playproof.cli.train.data_options import Players, Stake
+from playproof.errors import ConfigError
+from playproof.game import lookup
+from playproof.money import to_units
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.table import Table
+
+    from playproof.train.tuning import Search
+
+app = typer.Typer()
+
+
+@app.command()
+def tune(
+    method: Annotated[str, typer.Argument(help="ppo, cql, iql, sidebet, or module:function of a trainer.")],
+    *,
+    name: Annotated[str, typer.Option(help="Name of the study; the same name goes on with it.")],
+    world: Annotated[str, typer.Option(help="World to train and validate in.")],
+    game: Annotated[str | None, typer.Option(help="The game; needed where several can be simulated.")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Finished trials wanted, those of earlier runs included.")] = 20,
+    axis: Annotated[
+        list[str] | None,
+        typer.Option("--axis", help="name=log:LOW:HIGH, float, int or choice:A:B; may be given again."),
+    ] = None,
+    player: Players = None,
+    rounds: Annotated[int, typer.Option(min=10, help="Windows that offline methods learn from.")] = 500,
+    windows: Annotated[int, typer.Option(min=8, help="Validation windows, the same for all trials.")] = 1024,
+    workers: Annotated[int, typer.Option(min=1, help="Trials at once.")] = 1,
+    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    stake: Stake = 0.5,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
+    option: Annotated[list[str] | None, typer.Option("--set", help="A fixed setting as name=value.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search for the settings that earn most on validation windows; poor trials end early.
+
+    The study lies in runs/NAME/study.db: called again it goes on until so many trials are finished. Every finished
+    trial is written to the trial ledger, which later claims are corrected by.
+
+    Example: playproof train tune sidebet --game crash --world hazard --trials 10 --name leaves
+    """
+    from playproof.cli.train.ppo import choose_game, run_folder
+    from playproof.parallel import Local, Ray
+    from playproof.train.trainers import SPACES, TRAINERS
+    from playproof.train.tuning import Axis
+    from playproof.train.tuning import Search as Asked
+    from playproof.train.tuning import tune as search
+
+    if engine not in ("local", "ray"):
+        raise ConfigError(f"expected --engine local or ray, found {engine!r}")
+    space = {key: Axis.parse(value) for key, _, value in (text.partition("=") for text in axis or ())}
+    if method not in TRAINERS and (":" not in method or not space):
+        raise ConfigError(f"expected a method among {', '.join(TRAINERS)}, or module:function with --axis")
+    told = {
+        "game": choose_game(game).name,
+        "world": world,
+        "stake": to_units(stake),
+        "windows": windows,
+        "rounds": rounds,
+        "players": list(player or ["best:0.2", "best:0.6"]),
+        "config": _fixed(option),
+    }
+    asked = Asked(
+        name,
+        TRAINERS.get(method, method),
+        space or SPACES[method],
+        trials,
+        run_folder(name) / "study.db",
+        options=told,
+        seed=seed,
+    )
+    lookup(choose_game(game).worlds, world, "world")
+    begun = asked.storage.exists()
+    note(f"{'going on with' if begun else 'beginning'} study {name}: {trials} trials wanted; Ctrl-C keeps the finished")
+    with _counting(asked, trials):
+        found = search(
+            asked, Ray(workers=workers) if engine == "ray" else Local(workers, processes=workers > 1), workers
+        )
+    result = {"study": str(asked.storage), "report": str(_write_page(run_folder(name), told, found)), "trials": found}
+    emit(result, as_json, lambda: _table(found))
+
+
+@contextmanager
+def _counting(search: Search, wanted: int) -> Iterator[None]:
+    """Show how many trials are finished while the search goes on, and how long the rest may take."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from playproof.train.tuning import results
+
+    console, over = Console(stderr=True), Event()
+    if not console.is_terminal:
+        yield
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("trials"), *columns, console=console) as bar:
+        task = bar.add_task("trials", total=wanted)
+
+        def watch() -> None:
+            while not over.wait(1.0):
+                if search.storage.exists():
+                    bar.update(task, completed=len(results(search)))
+
+        watcher = Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+
+def _write_page(path: Path, told: Mapping[str, Any], found: list[dict[str, Any]]) -> Path:
+    """Write the study's page: configuration, every trial, and the best so far."""
+    from playproof.train.run import CONFIG, LOG, REPORT, Run
+
+    for file in (CONFIG, LOG):
+        (path / file).unlink(missing_ok=True)
+    run = Run.create(path, "tune", dict(told))
+    for trial in found:
+        run.note("trial", trial["number"], {"worth": trial["worth"], "state": trial["state"], **trial["settings"]})
+    run.finish({"trials": len(found), "best": found[0] if found else None})
+    run.close()
+    return path / REPORT
+
+
+def _fixed(options: list[str] | None) -> dict[str, Any]:
+    """Read fixed settings, each as JSON where it can be."""
+    import json
+
+    told: dict[str, Any] = {}
+    for text in options or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"expected --set name=value, found {text!r}")
+        try:
+            read = json.loads(value)
+        except ValueError:
+            read = value
+        told[name] = tuple(read) if isinstance(read, list) else read
+    return told
+
+
+def _table(found: list[dict[str, Any]]) -> Table:
+    from rich.table import Table
+
+    names = sorted({name for trial in found for name in trial["settings"]})
+    table = Table("trial", "state", "return", *names)
+    for trial in found:
+        worth = "-" if trial["worth"] is None else f"{trial['worth']:+.5f}"
+        shown = [_short(trial["settings"].get(name)) for name in names]
+        table.add_row(str(trial["number"]), trial["state"], worth, *shown)
+    return table
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""Conversations for training language models: groups, ART trajectories and used windows."""

@@ -1,0 +1,295 @@
+"""Conversations to train language models on: exchanges with their sampled tokens, episodes, and groups of one window.
+
+An exchange is one answer with exactly the prompt that it was given for; only the tokens of the answer are ever trained
+on. A group is the episodes of one window, or of K forks of one. Who may give gradients is told here: an episode's own
+standing is `own` if the policy itself sampled it in one of its last two versions, with log-probabilities that are those
+it was drawn with; the others are counted by why they are not. Time orders windows: those held out come last, with an
+embargo before them. Leaves out: outcomes, which nothing here reads; rewards (judge), tokenizers and learning (train).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, Protocol
+
+from sqlalchemy import Engine
+
+from playproof.datasets.conversations.art import Turn
+from playproof.errors import ConfigError, DecodeError, InputError
+from playproof.game import Windows, resolve
+from playproof.record.trajectories.windows import MIN_ACTIONS, MIN_AGENTS, survey
+from playproof.store.db.trajectories import StoredCall, StoredTrajectory, read_windows
+
+VERSIONS = 2
+"""Of how many of its latest versions a policy's own samples give gradients."""
+TARGET, MAX_DROPOUT = 1_000, 0.3
+Why = Literal["own", "stale", "foreign", "unsampled", "tempered"]
+"""Own; of an older version; of another player; without tokens and log-probabilities; drawn at another temperature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One answer, and the prompt that it was given for."""
+
+    messages: tuple[tuple[str, str], ...]
+    """Role and content."""
+    answer: str
+    prompt_ids: tuple[int, ...] = ()
+    """Empty where only the text is known."""
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    """Of the answer's tokens, under the policy that drew them."""
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if len(self.token_ids) != len(self.logprobs):
+            raise DecodeError(
+                f"expected a log-probability a token, found {len(self.logprobs)} of {len(self.token_ids)}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One player's way through one window."""
+
+    episode_id: str
+    agent: str
+    version: str | None
+    """Of the policy that answered, as `lineage@number`; None for a player that is none."""
+    exchanges: tuple[Exchange, ...]
+    pnl: int | None = None
+    """In the smallest unit of money."""
+    start_equity: int | None = None
+    valid: int = 0
+    """Answers that could be read as a decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All episodes of one window, or of the forks of one."""
+
+    window: str
+    episodes: tuple[Episode, ...]
+
+    def __post_init__(self) -> None:
+        names = [each.episode_id for each in self.episodes]
+        if len(set(names)) < len(names):
+            raise DecodeError(f"expected every episode of {self.window} once, found {len(names)} of {len(set(names))}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One sequence to train on: a prompt, which is never trained on, and an answer, which is."""
+
+    prompt: tuple[int, ...]
+    answer: tuple[int, ...]
+    logprobs: tuple[float, ...] | None = None
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Give the whole sequence."""
+        return self.prompt + self.answer
+
+    @property
+    def mask(self) -> tuple[bool, ...]:
+        """Tell which tokens are trained on."""
+        return (False,) * len(self.prompt) + (True,) * len(self.answer)
+
+
+class Encoder(Protocol):
+    """Writes texts as tokens, as one model reads them."""
+
+    def prompt_ids(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+        """Give a chat's tokens up to where the answer begins."""
+
+    def answer_ids(self, answer: str) -> tuple[int, ...]:
+        """Give an answer's tokens and the one that ends it."""
+
+
+def sampled_tokens(exchange: Exchange, encoder: Encoder) -> Tokens:
+    """Give an exchange with the very tokens that were drawn."""
+    if not exchange.token_ids:
+        raise InputError("expected an answer with its tokens and log-probabilities, found its text alone")
+    prompt = exchange.prompt_ids or encoder.prompt_ids(exchange.messages)
+    return Tokens(prompt, exchange.token_ids, exchange.logprobs)
+
+
+def written_tokens(exchange: Exchange, encoder: Encoder) -> Tokens:
+    """Give an exchange as the model would have written it, to imitate it."""
+    return Tokens(encoder.prompt_ids(exchange.messages), encoder.answer_ids(exchange.answer))
+
+
+def lineage_of(version: str) -> tuple[str, int | None]:
+    """Tell lineage and number of a version; the number is None where the text has none."""
+    name, at, number = version.rpartition("@")
+    return (name, int(number)) if at and number.isascii() and number.isdecimal() else (version, None)
+
+
+def standing(episode: Episode, lineage: str, newest: int) -> Why:
+    """Tell whether an episode may give gradients to the policy that stands at version `newest`, and if not, why."""
+    name, number = lineage_of(episode.version or "")
+    if name != lineage or number is None or number > newest:
+        return "foreign"
+    if number <= newest - VERSIONS:
+        return "stale"
+    if not episode.exchanges or not all(each.token_ids for each in episode.exchanges):
+        return "unsampled"
+    return "own" if all(each.temperature == 1.0 for each in episode.exchanges) else "tempered"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A window and its place in time, in any one unit."""
+
+    name: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Windows in the order of time: those to learn from, and later ones to be measured on."""
+
+    train: tuple[str, ...]
+    embargoed: tuple[str, ...]
+    """Between the two, used for nothing."""
+    held: tuple[str, ...]
+
+
+def hold_out(windows: Iterable[Placed], count: int, embargo: float) -> HeldOut:
+    """Hold the last `count` windows out, and leave out those that end less than the embargo before them."""
+    ordered = sorted(windows, key=lambda it: (it.start, it.name))
+    if count < 0 or embargo < 0 or count > len(ordered):
+        raise ConfigError(f"expected to hold out 0 to {len(ordered)} windows, found {count} with embargo {embargo}")
+    early, held = ordered[: len(ordered) - count], ordered[len(ordered) - count :]
+    edge = held[0].start - embargo if held else float("inf")
+    train = [it for it in early if it.end <= edge]
+    between = [it.name for it in early if it.end > edge]
+    return HeldOut(tuple(it.name for it in train), tuple(between), tuple(it.name for it in held))
+
+
+def dropout_rate(total: int, target: int = TARGET, most: float = MAX_DROPOUT) -> float:
+    """Give the share of trajectories to leave out of a set of so many."""
+    return 0.0 if total <= target else min(most, 1 - target / total)
+
+
+def drop_windows(
+    groups: Sequence[Group], seed: int, target: int = TARGET, most: float = MAX_DROPOUT
+) -> tuple[tuple[Group, ...], tuple[str, ...]]:
+    """Leave whole windows out of a large set, drawn by the seed; give the rest and the names of the others.
+
+    No more than the rate's share of trajectories goes, and never one member of a group without the others.
+    """
+    total = sum(len(group.episodes) for group in groups)
+    left = dropout_rate(total, target, most) * total
+    order = sorted(groups, key=lambda it: it.window)
+    random.Random(seed).shuffle(order)  # noqa: S311
+    dropped: set[str] = set()
+    for group in order:
+        if len(group.episodes) > left:
+            break
+        left -= len(group.episodes)
+        dropped.add(group.window)
+    return tuple(it for it in groups if it.window not in dropped), tuple(sorted(dropped))
+
+
+def read_groups(engine: Engine, windows: Sequence[str], min_agents: int, min_actions: int) -> list[Group]:
+    """Read the groups of some windows: the ended episodes of each scenario that have enough usable exchanges."""
+    found: dict[str, list[Episode]] = {}
+    for each in read_windows(engine, windows):
+        episode = read_episode(each)
+        if each.ended and not each.is_evaluation and len(episode.exchanges) >= min_actions:
+            found.setdefault(_group_name(each), []).append(episode)
+    return [Group(name, tuple(of)) for name, of in sorted(found.items()) if len(of) >= min_agents]
+
+
+def usable_windows(
+    engine: Engine,
+    windows: Windows,
+    now: datetime,
+    hours: float,
+    min_agents: int = MIN_AGENTS,
+    min_actions: int = MIN_ACTIONS,
+) -> list[Placed]:
+    """Find closed windows with outcomes and enough agents; where there are none, refuse with what was found."""
+    found = survey(engine, windows, now, hours=hours, min_agents=min_agents, min_actions=min_actions)
+    good = [it.window_id for it in found.windows if it.usable and it.agents >= min_agents]
+    if not good:
+        closed = sum(it.closed for it in found.windows)
+        told = sum(it.usable for it in found.windows)
+        raise InputError(
+            f"expected windows of the last {hours:g} hours with at least {min_agents} agents of {min_actions} usable "
+            f"steps each, found none: {len(found.windows)} windows were played, {closed} of them have closed and {told}"
+            " have outcomes; record more agents, write outcomes (outcomes sync), or lower --min-agents, --min-actions"
+            " or raise --lookback-hours"
+        )
+    return [_placed(name, windows, now) for name in good]
+
+
+def _placed(name: str, windows: Windows, now: datetime) -> Placed:
+    start = resolve(windows.parse)(name).start or now
+    length = windows.length or timedelta(0)
+    return Placed(name, start.timestamp() / 3600, (start + length).timestamp() / 3600)
+
+
+def _group_name(found: StoredTrajectory) -> str:
+    same = found.scenario_id == found.window_id
+    return found.window_id if same else f"{found.window_id}/{found.scenario_id}"
+
+
+def read_episode(found: StoredTrajectory) -> Episode:
+    """Read a stored trajectory as an episode: every answered call that led to an action, with its own prompt."""
+    said = {step.number for step in found.steps if step.action_type is not None}
+    calls = [it for it in found.calls if it.response is not None and it.purpose == "action" and it.step in said]
+    versions = {it.model_version for it in calls}
+    start = (found.metrics or {}).get("start_equity")
+    return Episode(
+        found.trajectory_id,
+        found.agent_id,
+        versions.pop() if len(versions) == 1 else None,
+        tuple(map(_exchange, calls)),
+        found.final_pnl,
+        start if isinstance(start, int) else None,
+        sum(step.action_error is None for step in found.steps if step.number in said),
+    )
+
+
+def _exchange(call: StoredCall) -> Exchange:
+    messages = tuple((str(it.get("role", "user")), _text(it.get("content"))) for it in call.prompt)
+    sampled = call.trainable
+    return Exchange(
+        messages,
+        call.response or "",
+        tuple(call.prompt_token_ids or ()) if sampled else (),
+        tuple(call.token_ids or ()) if sampled else (),
+        tuple(value for value in call.logprobs or () if value is not None) if sampled else (),
+        _temperature(call),
+    )
+
+
+def _temperature(call: StoredCall) -> float:
+    """Give the temperature; NaN where it is unknown or the distribution was cut: log-probabilities do not tell."""
+    return call.temperature if call.temperature is not None and call.top_p in (None, 1.0) else float("nan")
+
+
+def _text(content: object) -> str:
+    return content if isinstance(content, str) else "" if content is None else str(content)
+
+
+def conversation_of(exchange: Exchange) -> tuple[Turn, ...]:
+    """Give an exchange as the turns that a judge or ART reads."""
+    prompt = tuple(Turn(role, content) for role, content in exchange.messages)
+    return (*prompt, Turn("assistant", exchange.answer, exchange.token_ids, exchange.logprobs, sampled=True))
+
+
+def count_standings(groups: Iterable[Group], lineage: str, newest: int) -> Mapping[Why, int]:
+    """Count the episodes of some groups by their standing."""
+    counts: dict[Why, int] = {}
+    for group in groups:
+        for episode in group.episodes:
+            why = standing(episode, lineage, newest)
+            counts[why] = counts.get(why, 0) + 1
+    return counts

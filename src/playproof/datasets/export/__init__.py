@@ -1,0 +1,1 @@
+"""Export of data sets to NumPy, PyTorch, Minari and Hugging Face."""

@@ -1,0 +1,281 @@
+"""Read a home's stored sessions, piece by piece: what a data set is built from.
+
+A piece is some sessions of one log, small enough to be held at once; each is read in one read transaction, so that an
+event is seen once while others record and compact. Leaves out: what is made of the events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from playproof.errors import StoreError
+from playproof.events import Event
+from playproof.store.log.parts import PartFiles, to_events, to_table
+from playproof.store.log.rows import SEQ_BITS, row_id
+from playproof.store.log.schema import check_version, connect_reader, read_layout
+from playproof.store.log.writer import log_names, log_path
+
+if TYPE_CHECKING:
+    import sqlite3
+
+PIECE_ROWS = 1 << 20
+"""Stored events of a piece, unless one session has more."""
+KEYS = ("session_id", "seq", "ts", "event_name", "window_id", "player_id")
+_TEXTS = ("session_id", "event_name", "window_id", "player_id")
+Places = NDArray[np.int64]
+Tables = Mapping[str, pa.Table]
+"""A session's events by doc_type."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some sessions of one log."""
+
+    home: str
+    log: str
+    sessions: tuple[tuple[int, str], ...]
+    """Number in the log and id, ids ascending."""
+
+
+def plan(home: Path, sessions: Sequence[str] | None = None, rows: int = PIECE_ROWS) -> list[Piece]:
+    """Cut a home's sessions into pieces, in the order of their ids within each log."""
+    pieces = []
+    for log in log_names(home):
+        with contextlib.closing(connect_reader(log_path(home, log))) as reader:
+            reader.execute("BEGIN")
+            check_version(reader)
+            names = dict(reader.execute("SELECT number, session_id FROM sessions").fetchall())
+            sizes = _sizes(reader)
+        chosen = [
+            (name, number) for number, name in names.items() if sizes.get(number) and (not sessions or name in sessions)
+        ]
+        batch: list[tuple[int, str]] = []
+        held = 0
+        for name, number in sorted(chosen):
+            if batch and held + sizes[number] > rows:
+                pieces.append(Piece(str(home), log, tuple(batch)))
+                batch, held = [], 0
+            batch.append((number, name))
+            held += sizes[number]
+        if batch:
+            pieces.append(Piece(str(home), log, tuple(batch)))
+    return pieces
+
+
+def _sizes(reader: sqlite3.Connection) -> dict[int, int]:
+    """Count the events of each session, hot and compacted."""
+    sizes: dict[int, int] = {}
+    for statement in (
+        "SELECT number, sum(part_sessions.rows) FROM part_sessions JOIN parts USING (path)"
+        " WHERE state = 'live' GROUP BY number",
+        f"SELECT id >> {SEQ_BITS}, count(*) FROM events GROUP BY 1",  # noqa: S608
+    ):
+        for number, rows in reader.execute(statement):
+            sizes[number] = sizes.get(number, 0) + rows
+    return sizes
+
+
+class Reader:
+    """One piece, as it stands now."""
+
+    def __init__(self, piece: Piece) -> None:
+        self.piece, self.home = piece, Path(piece.home)
+        self.files = PartFiles.at(self.home)
+        numbers = [number for number, _ in piece.sessions]
+        with contextlib.closing(connect_reader(log_path(self.home, piece.log))) as reader:
+            reader.execute("BEGIN")
+            check_version(reader)
+            layout = read_layout(reader)
+            marks = ", ".join("?" * len(numbers))
+            self.parts: list[tuple[str, str]] = reader.execute(
+                f"SELECT DISTINCT path, doc_type FROM part_sessions JOIN parts USING (path)"  # noqa: S608
+                f" WHERE state = 'live' AND number IN ({marks}) ORDER BY path",
+                numbers,
+            ).fetchall()
+            hot = [
+                row
+                for number in numbers
+                for row in reader.execute(
+                    f"{layout.select} WHERE id BETWEEN ? AND ? ORDER BY id",
+                    (row_id(number, 0), row_id(number + 1, 0) - 1),
+                )
+            ]
+        self.hot = to_table([row for row in hot if layout.intact(row)], layout, dict(piece.sessions))
+        self.damaged = len(hot) - self.hot.num_rows
+
+    def tables(self, doc_types: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[str, Tables]]:
+        """Give each session's events of some types, with some columns, by doc_type."""
+        wanted = [*KEYS, *(name for name in columns if name not in KEYS)]
+        names = [name for _, name in self.piece.sessions]
+        parts: dict[str, list[Part | Held]] = {kind: [] for kind in doc_types}
+        for path, kind in self.parts:
+            if kind in parts:
+                parts[kind].append(Part(self.files, path, wanted, names))
+        for kind in doc_types if self.hot.num_rows else ():
+            parts[kind].append(Held(_narrow(self.hot.filter(pc.equal(self.hot["doc_type"], kind)), wanted)))
+        for session in names:
+            found = {kind: [rows for part in of for rows in part.rows(session)] for kind, of in parts.items()}
+            if tables := {kind: _joined(rows) for kind, rows in found.items() if rows}:
+                yield session, tables
+
+    def events(self) -> Iterator[tuple[str, list[Event]]]:
+        """Give each session's events, all of them and whole, in their order."""
+        by: dict[str, list[Event]] = {session: [] for _, session in self.piece.sessions}
+        for path, _ in self.parts:
+            for batch in self.files.batches(path):
+                chosen = batch.filter(pc.is_in(batch.column("session_id"), pa.array(list(by))))
+                for event in to_events(chosen):
+                    by[event.session_id].append(event)
+        for event in to_events(self.hot):
+            by[event.session_id].append(event)
+        for session, events in by.items():
+            if events:
+                yield session, sorted(events, key=lambda event: event.seq)
+
+
+class Held:
+    """A table at hand, and where each session's rows are in it."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table.unify_dictionaries()
+        self._places = _places(self.table) if table.num_rows else {}
+
+    def rows(self, session: str) -> Iterator[pa.Table]:
+        """Give a session's rows, in the order of seq."""
+        if session in self._places:
+            yield _at(self.table, self._places[session])
+
+
+class Part:
+    """One part: its row groups are read when a session needs them, and let go when the sessions are past them."""
+
+    def __init__(self, files: PartFiles, path: str, wanted: Sequence[str], sessions: Sequence[str]) -> None:
+        self.files, self.path, self.wanted = files, path, wanted
+        with self._open() as file:
+            self.metadata = file.metadata
+            self._bounds = _bounds(file, sessions[0], sessions[-1])
+            self.columns = _held(file, list(self._bounds), wanted)
+        self._held: dict[int, Held] = {}
+
+    @contextlib.contextmanager
+    def _open(self, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+        try:
+            with self.files.filesystem.open_input_file(self.path) as source:
+                yield pq.ParquetFile(
+                    source, metadata=metadata, page_checksum_verification=True, read_dictionary=list(_TEXTS)
+                )
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(
+                f"expected to read part {self.path}, found: {error}; run: playproof store verify"
+            ) from error
+
+    def rows(self, session: str) -> Iterator[pa.Table]:
+        """Give a session's rows, group by group; sessions are asked for in the order of their ids."""
+        for group, (least, most) in self._bounds.items():
+            if most < session:
+                self._held.pop(group, None)
+            elif least <= session:
+                if group not in self._held:
+                    self._held[group] = Held(self._read(group))
+                yield from self._held[group].rows(session)
+
+    def _read(self, group: int) -> pa.Table:
+        with _reused_memory(), self._open(self.metadata) as file:
+            table = file.read_row_groups([group], self.columns, use_threads=False)
+        return _narrow(table, self.wanted)
+
+
+def _narrow(table: pa.Table, wanted: Sequence[str]) -> pa.Table:
+    """Keep the columns that are wanted and hold anything; texts as places in a list."""
+    kept = [name for name in wanted if name in table.schema.names]
+    table = table.select([name for name in kept if name in KEYS or table[name].null_count < table.num_rows])
+    for place, name in enumerate(table.schema.names):
+        if pa.types.is_string(table.schema.field(name).type):
+            table = table.set_column(place, name, table[name].dictionary_encode())
+    return table
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Put a session's rows together."""
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+
+
+@contextlib.contextmanager
+def _reused_memory() -> Iterator[None]:
+    """Let Arrow take memory from the C library: its own pool gives freed pages back, and gets them zeroed again."""
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
+
+
+def _bounds(file: pq.ParquetFile, first: str, last: str) -> dict[int, tuple[str, str]]:
+    """Give the row groups that may hold sessions from the first to the last, and the range of each."""
+    place = file.schema_arrow.get_field_index("session_id")
+    bounds = {}
+    for group in range(file.metadata.num_row_groups):
+        found = file.metadata.row_group(group).column(place).statistics
+        least, most = (found.min, found.max) if found is not None and found.has_min_max else (first, last)
+        if least <= last and first <= most:
+            bounds[group] = (least, most)
+    return bounds
+
+
+def _held(file: pq.ParquetFile, groups: Sequence[int], wanted: Sequence[str]) -> list[str]:
+    """Give the wanted columns that hold anything in some row groups; reading empty ones costs as much as full ones."""
+    places = {name: place for place, name in enumerate(file.schema_arrow.names)}
+
+    def holds(name: str) -> bool:
+        for group in groups:
+            chunk = file.metadata.row_group(group).column(places[name])
+            found = chunk.statistics
+            if found is None or not found.has_null_count or found.null_count < chunk.num_values:
+                return True
+        return False
+
+    return [name for name in wanted if name in places and (name in KEYS or holds(name))]
+
+
+def _one(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    combined = column.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _places(table: pa.Table) -> dict[str, slice | Places]:
+    """Give where each session's rows are, in the order of seq."""
+    column = _one(table["session_id"])
+    codes, names, seqs = column.indices.to_numpy(), column.dictionary.to_pylist(), table["seq"].to_numpy()
+    bounds = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
+    runs: dict[str, list[slice]] = {}
+    for start, end in pairwise(bounds):
+        runs.setdefault(names[codes[start]], []).append(slice(start, end))
+    return {name: _sorted(of, seqs) for name, of in runs.items()}
+
+
+def _sorted(runs: Sequence[slice], seqs: Places) -> slice | Places:
+    if len(runs) == 1 and (seqs[runs[0]][1:] > seqs[runs[0]][:-1]).all():
+        return runs[0]
+    at = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+    return at[np.argsort(seqs[at])]
+
+
+def _at(table: pa.Table, places: slice | Places) -> pa.Table:
+    """Give rows of a table, without a copy where they follow each other."""
+    if isinstance(places, slice):
+        return table.slice(places.start, places.stop - places.start)
+    return table.take(pa.array(places))

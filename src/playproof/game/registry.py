@@ -1,0 +1,48 @@
+"""Find games by name among the installed packages.
+
+A game is an entry point of the group "playproof.games": a function without arguments that gives a
+Game. Leaves out: checking what it gives (contract).
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+
+from playproof.errors import ConfigError, ContractError, UnknownName
+from playproof.game.types import Game
+
+GROUP = "playproof.games"
+
+
+def _points() -> dict[str, EntryPoint]:
+    """Give the entry points by name; two packages that claim one name are refused."""
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise ConfigError(
+                f"expected one game called {point.name!r}, found {other.value} and {point.value}; uninstall one"
+            )
+    return found
+
+
+def game_names() -> tuple[str, ...]:
+    """Give the names of the installed games, sorted, without importing any."""
+    return tuple(sorted(_points()))
+
+
+def load_game(name: str) -> Game:
+    """Give the installed game of this name."""
+    points = _points()
+    if name not in points:
+        raise UnknownName("game", name, points)
+    try:
+        game = points[name].load()()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ContractError(
+            f"expected a function giving a Game at {points[name].value} for {name!r}, found: {error}"
+        ) from error
+    if not isinstance(game, Game) or game.name != name:
+        found = game.name if isinstance(game, Game) else type(game).__name__
+        raise ContractError(f"expected the game {name!r} at {points[name].value}, found {found}")
+    return game

@@ -1,0 +1,1 @@
+"""The arena as a learning problem: observations, environments, forks, outcomes and controls."""

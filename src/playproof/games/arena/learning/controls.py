@@ -1,0 +1,59 @@
+"""What an agent of the arena is shown beside: who trades as much by chance, holds, or follows.
+
+Leaves out: playing them and comparing (validate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from playproof.game.vector_env import Actions, Chosen, Habits, Rival, Rng, Rows
+from playproof.games.arena.agents.archetypes import BET, hold_lanes, momentum_lanes, wait_lanes
+from playproof.games.arena.agents.decisions import AMOUNTS, NAMES, ORDERS
+from playproof.games.arena.market.rules import PERPS
+from playproof.money import UNIT
+
+_BETS = [NAMES.index(order.upper()) for order in ORDERS["prediction"]]
+
+
+@dataclass(frozen=True)
+class RandomAlike:
+    """Choose by chance, each order as often as somebody else does, on any market, with an amount of that size.
+
+    On a question the amount is at most what is sensible there, or impact alone would make it lose.
+    """
+
+    shares: tuple[float, ...]
+    """Of the orders, in their order."""
+    size: int
+    """Place among the amounts."""
+
+    def start(self, lanes: int, rng: Rng) -> Rng:  # noqa: ARG002
+        """Give the random numbers it will draw."""
+        return rng
+
+    def begin(self, state: Rng, chosen: Chosen) -> None:
+        """Forget nothing: it remembers nothing."""
+
+    def act(self, obs: Rows, state: Rng) -> Actions:
+        """Draw an order for every lane."""
+        n, limits = len(obs), np.cumsum(self.shares)
+        kinds = np.searchsorted(limits, state.random(n) * limits[-1], side="right")
+        places = state.integers(len(PERPS), size=n)
+        sizes = np.where(np.isin(kinds, _BETS), min(self.size, BET), self.size)
+        return np.stack([kinds, places, sizes], axis=1).astype(np.int64)
+
+
+def rivals(habits: Habits) -> Mapping[str, Rival]:
+    """Make the agents that one with these habits has to beat."""
+    size = min(range(len(AMOUNTS)), key=lambda at: abs(AMOUNTS[at] - habits.bet / UNIT))
+    shares = tuple(habits.mix.get(name, 0.0) for name in NAMES)
+    return {
+        "do nothing": Rival("holds still", wait_lanes()),
+        "random": Rival("the same orders as often, on any market, at random", RandomAlike(shares, size)),
+        "buy and hold": Rival("buys a little of every company and holds it", hold_lanes()),
+        "momentum": Rival("goes with the move of the last 20 minutes", momentum_lanes()),
+    }

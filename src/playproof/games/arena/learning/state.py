@@ -1,0 +1,248 @@
+"""What an agent knows: the market that everybody sees, and its own account.
+
+`apply` takes one event or fact; the shared market of a run takes public ones once for all agents.
+Leaves out: how it looks as numbers (features) or as messages (prompts).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from playproof.errors import ConfigError
+from playproof.events import Event
+from playproof.game import Fact
+from playproof.games.arena.market.account import Account, Perp, Quote
+from playproof.games.arena.market.pools import Pool
+from playproof.games.arena.market.rules import Rules
+
+KEPT = 4
+"""How many headlines and posts are kept, the latest ones."""
+MEMORY = 61
+"""How many ticks of prices are kept."""
+FADE = 40
+"""Ticks in which a headline's mood fades out."""
+
+Terms = Mapping[str, tuple[float, int, int]]
+"""By perp: impact of a unit, the most units of one side, the most units of one agent."""
+
+
+def terms(rules: Rules) -> Terms:
+    """Give what quotes need to know of the rules."""
+    return {
+        it.name: (rules.impact(it), rules.units(it, rules.open_interest), rules.units(it, rules.position))
+        for it in rules.companies
+    }
+
+
+_DEFAULT = terms(Rules())
+
+
+@dataclass(slots=True)
+class Asked:
+    """An open question as agents see it."""
+
+    text: str
+    left: int
+    """Minutes until it is resolved, at the tick `at`."""
+    at: int
+    pool: Pool | None = None
+
+
+@dataclass(slots=True)
+class Headline:
+    """One headline."""
+
+    age: int
+    market: str
+    mood: float
+    text: str
+
+
+@dataclass
+class Public:
+    """What everybody knows; None is unknown."""
+
+    tick: int | None = None
+    clock: int = 0
+    """Ticks seen so far."""
+    quotes: dict[str, Quote] = field(default_factory=dict)
+    first: dict[str, int] = field(default_factory=dict)
+    """By perp: the first price of the window."""
+    prices: dict[str, deque[int]] = field(default_factory=dict)
+    """By perp: the last price of each of the latest ticks."""
+    stamps: dict[str, int] = field(default_factory=dict)
+    questions: dict[str, Asked] = field(default_factory=dict)
+    headlines: deque[Headline] = field(default_factory=lambda: deque(maxlen=12))
+    posts: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    terms: Terms = field(default_factory=lambda: _DEFAULT)
+
+    def price(self, market: str) -> int | None:
+        """Give the last price of a perp."""
+        quote = self.quotes.get(market)
+        return None if quote is None else quote.price
+
+    def change(self, market: str, ticks: int) -> float:
+        """Give the relative move of a perp over so many ticks, or over what is known; 0 while nothing is."""
+        past = self.prices.get(market)
+        return past[-1] / past[-1 - min(ticks, len(past) - 1)] - 1 if past else 0.0
+
+    def mood(self, market: str) -> float:
+        """Give how the headlines on a market sound together, the older ones fading."""
+        told = (it for it in self.headlines if it.market == market)
+        return sum(it.mood * max(0.0, 1 - (self.clock - it.age) / FADE) for it in told)
+
+    @property
+    def pools(self) -> dict[str, Pool]:
+        """Give the pools of open questions."""
+        return {market: it.pool for market, it in self.questions.items() if it.pool is not None}
+
+    def copy(self) -> Public:
+        """Give the same knowledge as an object of its own."""
+        return Public(
+            self.tick,
+            self.clock,
+            dict(self.quotes),
+            dict(self.first),
+            {market: deque(past, MEMORY) for market, past in self.prices.items()},
+            dict(self.stamps),
+            {market: Asked(it.text, it.left, it.at, it.pool) for market, it in self.questions.items()},
+            deque(self.headlines, 12),
+            deque(self.posts, KEPT),
+            self.terms,
+        )
+
+
+@dataclass
+class Known:
+    """What one agent knows."""
+
+    public: Public = field(default_factory=Public)
+    own: Account = field(default_factory=lambda: Account(0))
+    told: bool = False
+    """Has the agent been told its money?"""
+
+    def equity(self) -> int | None:
+        """Give cash and what closing everything would pay; None while a price is unknown."""
+        public, own, pools = self.public, self.own, self.public.pools
+        if not self.told or own.perps.keys() - public.quotes.keys() or own.shares.keys() - pools.keys():
+            return None
+        return own.equity(public.quotes, pools)
+
+
+def apply(known: Known, event: Event | Fact) -> None:
+    """Take one event into what is known."""
+    told: Any = event.columns
+    own = _OWN.get(event.event_name)
+    if own is not None:
+        own(known, told)
+    else:
+        apply_public(known.public, event)
+        if event.event_name == "funding":
+            known.own.fund(told["market"], told["amount"], told["size"])
+
+
+def apply_public(public: Public, event: Event | Fact) -> None:
+    """Take one event that everybody sees."""
+    take = _PUBLIC.get(event.event_name)
+    if take is not None:
+        take(public, event.columns)
+
+
+def _open(public: Public, told: Any) -> None:
+    public.tick = None
+    public.first = {}
+    public.terms = read_terms(told)
+
+
+def read_terms(told: Mapping[str, Any]) -> Terms:
+    """Read the rules that the opening of a window tells; those that no market can have are the default ones."""
+    try:
+        return terms(Rules(told["kappa"], told["open_interest"], told["position"]))
+    except ConfigError:
+        return _DEFAULT
+
+
+def _tick(public: Public, tick: int) -> None:
+    """Go on to a tick."""
+    if tick != public.tick:
+        public.clock += 1
+        public.tick = tick
+
+
+def _price(public: Public, told: Any) -> None:
+    market, price = told["market"], told["price"]
+    if market not in public.terms:
+        return
+    _tick(public, told["tick"])
+    public.quotes[market] = Quote(price, told["longs"], told["shorts"], *public.terms[market])
+    public.first.setdefault(market, price)
+    past = public.prices.setdefault(market, deque(maxlen=MEMORY))
+    if public.stamps.get(market) == public.clock:
+        past[-1] = price
+    else:
+        past.append(price)
+        public.stamps[market] = public.clock
+
+
+def _pool(public: Public, told: Any) -> None:
+    asked = public.questions.get(told["market"])
+    if asked is not None:
+        asked.pool = Pool(told["yes"], told["no"])
+
+
+def _question(public: Public, told: Any) -> None:
+    held = public.questions.get(told["market"])
+    pool = held.pool if held is not None else None
+    public.questions[told["market"]] = Asked(told["text"], told["left"], public.clock, pool)
+
+
+def _resolved(public: Public, told: Any) -> None:
+    public.questions.pop(told["market"], None)
+
+
+def _headline(public: Public, told: Any) -> None:
+    _tick(public, told["tick"])
+    public.headlines.append(Headline(public.clock, told["market"], told["mood"], told["text"]))
+
+
+def _post(public: Public, told: Any) -> None:
+    _tick(public, told["tick"])
+    public.posts.append((told["author"], told["text"]))
+
+
+def _turn(public: Public, told: Any) -> None:
+    _tick(public, told["tick"])
+
+
+def _balance(known: Known, told: Any) -> None:
+    known.told = True
+    known.own = Account(told["cash"])
+
+
+def _holding(known: Known, told: Any) -> None:
+    """Take what is held of one market, after a fill or at the beginning."""
+    known.told = True
+    own, market = known.own, told["market"]
+    own.cash = told["cash"]
+    own.perps.pop(market, None)
+    own.shares.pop(market, None)
+    if told["units"]:
+        own.perps[market] = Perp(told["side"], told["units"], told["size"], told["margin"], told["funding"])
+    if told["yes"] or told["no"]:
+        own.shares[market] = (told["yes"], told["no"])
+
+
+_PUBLIC: Mapping[str, Any] = {
+    "open": _open,
+    "price": _price,
+    "pool": _pool,
+    "question": _question,
+    "resolved": _resolved,
+    "headline": _headline,
+    "post": _post,
+    "turn": _turn,
+}
+_OWN: Mapping[str, Any] = {"balance": _balance, "holding": _holding, "fill": _holding}

@@ -1,0 +1,1 @@
+"""The market of the arena: rules, exchange, accounts, news and worlds."""

@@ -1,0 +1,1 @@
+"""Recorded play of the arena: columns, feed, ledger, replay and ranking."""

@@ -1,0 +1,136 @@
+"""Rank agents by what they earned, with intervals over windows: those of a run, or all that were recorded.
+
+Alpha is the return on the equity at a window's beginning minus that of buying and holding; the others
+are the mean of all other agents of the same window, so that what the market did cancels out. What an
+agent did several times in one window, such as in forks of it, counts as one.
+Leaves out: verdicts (validate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.game import resolve
+from playproof.games.arena.agents.runner import Closed
+from playproof.money import UNIT
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one agent in one window; money in the smallest unit."""
+
+    window: str
+    agent: str
+    archetype: str
+    pnl: int
+    start_equity: int
+    hold_return: float
+    """What buying and holding returned in the window."""
+    fees: int
+    trades: int
+    decisions: int
+    rejected: int
+    squares: tuple[float, ...] = ()
+    """Of each forecast that has been resolved: its distance from what happened, squared."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One agent's figures, means over windows; money in USD."""
+
+    agent: str
+    archetype: str
+    windows: int
+    profit: float
+    profit_interval: tuple[float, float]
+    alpha: float
+    alpha_interval: tuple[float, float]
+    over_others: float
+    """Profit minus the mean of all other agents in the same window."""
+    over_interval: tuple[float, float]
+    fees: float
+    trades: float
+    valid: float
+    """Share of answers that were decisions."""
+    brier: float | None = None
+    """Mean square of the distance of forecasts from what happened; None without any that was resolved."""
+    forecasts: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the figures as JSON."""
+        return asdict(self)
+
+
+def rank(closed: Sequence[Closed], seed: int) -> list[Ranked]:
+    """Rank the agents of a run, the most profitable first."""
+    return rank_results([found for it in closed for found in _results(it)], seed)
+
+
+def _results(closed: Closed) -> Iterable[Result]:
+    held = closed.hold_return
+    for it in closed.tallies:
+        counts = (it.fees, it.trades, it.decisions, it.rejected)
+        yield Result(it.window, it.agent, it.archetype, it.pnl, it.start_equity, held, *counts)
+
+
+def rank_results(results: Sequence[Result], seed: int) -> list[Ranked]:
+    """Rank whoever took part in some windows, the most profitable first."""
+    means: dict[tuple[str, str], list[float]] = {}
+    for it in results:
+        means.setdefault((it.window, it.agent), []).append(it.pnl / UNIT)
+    pnl = {place: sum(found) / len(found) for place, found in means.items()}
+    totals: dict[str, list[float]] = {}
+    for (window, _), earned in pnl.items():
+        totals.setdefault(window, []).append(earned)
+    over = {
+        (window, agent): earned - (sum(totals[window]) - earned) / max(1, len(totals[window]) - 1)
+        for (window, agent), earned in pnl.items()
+    }
+    agents = dict.fromkeys(it.agent for it in results)
+    ranked = [_figures([it for it in results if it.agent == agent], pnl, over, seed) for agent in agents]
+    return sorted(ranked, key=lambda it: -it.profit)
+
+
+def profits(closed: Sequence[Closed]) -> NDArray[np.float64]:
+    """Give the profits in USD, (windows, agents)."""
+    return np.array([[tally.pnl for tally in it.tallies] for it in closed]) / UNIT
+
+
+def _figures(
+    own: Sequence[Result], pnl: dict[tuple[str, str], float], over: dict[tuple[str, str], float], seed: int
+) -> Ranked:
+    agent, windows = own[0].agent, list(dict.fromkeys(it.window for it in own))
+    earned = np.array([pnl[window, agent] for window in windows])
+    others = np.array([over[window, agent] for window in windows])
+    start = {it.window: it.start_equity / UNIT for it in own}
+    held = {it.window: it.hold_return for it in own}
+    alpha = earned / np.array([start[it] for it in windows]) - np.array([held[it] for it in windows])
+    squares = [value for it in own for value in it.squares]
+    return Ranked(
+        agent,
+        own[0].archetype,
+        len(windows),
+        float(earned.mean()),
+        interval(earned, seed),
+        float(alpha.mean()),
+        interval(alpha, seed),
+        float(others.mean()),
+        interval(others, seed),
+        sum(it.fees for it in own) / UNIT / len(own),
+        sum(it.trades for it in own) / len(own),
+        1 - sum(it.rejected for it in own) / max(1, sum(it.decisions for it in own)),
+        sum(squares) / len(squares) if squares else None,
+        len(squares),
+    )
+
+
+def interval(values: NDArray[np.float64], seed: int) -> tuple[float, float]:
+    """Give the 95 % bootstrap interval of the mean over windows."""
+    bootstrap: Callable[..., tuple[float, float]] = resolve("playproof.stats.evidence:bootstrap_interval")
+    low, high = bootstrap(values, np.random.default_rng(seed))
+    return float(low), float(high)

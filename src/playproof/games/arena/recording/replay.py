@@ -1,0 +1,256 @@
+"""What can be seen of an hour in the arena step by step: prices, positions and money, and what agents said.
+
+A stored trajectory shows what its agent saw: prices as they stood in its prompt, money in exact units. Watched
+lanes tell both exactly. Leaves out: pages (validate) and outcomes, which no agent could know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from playproof.errors import DecodeError
+from playproof.game.replay import Line, Mark, Number, ReplayedEpisode, Replaying, Said, Standing, Values
+from playproof.game.vector_env import Actions, LaneTerms, Moved
+from playproof.games.arena.agents.decisions import AMOUNTS, NAMES, ORDERS
+from playproof.games.arena.learning.vector_env import PLAYER, ArenaLanes, Lane, make_lanes
+from playproof.games.arena.market.rules import PERPS, SLOTS
+from playproof.money import UNIT
+
+MINUTE = Line("minute", "", "of the window", stepped=True)
+MONEY = (
+    Line("equity", "profit so far", "USD", UNIT, stepped=True, drawn="change"),
+    Line("cash", "", "USD", UNIT, stepped=True),
+)
+LINES = (
+    MINUTE,
+    *(Line(name, "prices", "USD", UNIT, drawn="move") for name in PERPS),
+    *MONEY,
+    *(Line(f"in {name}", "positions", "USD", UNIT, stepped=True) for name in PERPS),
+    Line("in questions", "positions", "shares", UNIT, stepped=True),
+)
+
+
+def _told(lane: Lane) -> dict[str, float]:
+    """Tell where a lane's player stands, exactly."""
+    account, public = lane.world.exchange.accounts[PLAYER], lane.world.public
+    prices = {name: public.price(name) for name in PERPS}
+    held = {name: account.perps.get(name) for name in PERPS}
+    return (
+        {"minute": 0 if public.tick is None else public.tick}
+        | {name: np.nan if price is None else price for name, price in prices.items()}
+        | {"equity": lane.equity, "cash": account.cash}
+        | {f"in {name}": 0 if perp is None else perp.side * perp.size for name, perp in held.items()}
+        | {"in questions": sum(sum(sides) for sides in account.shares.values())}
+    )
+
+
+class _WatchedLane(Lane):
+    """A lane that remembers how its player stood before and after the last step."""
+
+    stood: tuple[dict[str, float], list[bool], dict[str, float], list[bool]]
+
+    def step(self, action: Any) -> tuple[float, bool, float]:
+        """Take one action."""
+        before, unknown = _told(self), list(self.missing)
+        found = super().step(action)
+        self.stood = (before, unknown, _told(self), list(self.missing))
+        return found
+
+
+class WatchedArenaLanes(ArenaLanes):
+    """Lanes of the arena that also tell where each player stood before and after a step."""
+
+    def step(self, actions: Actions) -> Moved:
+        """Take an action in every lane."""
+        moved = super().step(actions)
+        stood = [lane.stood for lane in self.lanes if isinstance(lane, _WatchedLane)]
+        self._before = _standing([it[0] for it in stood], [it[1] for it in stood])
+        self._after = _standing([it[2] for it in stood], [it[3] for it in stood])
+        return moved
+
+    def before(self) -> Standing:
+        """Tell how every lane stood when the last step began."""
+        return self._before
+
+    def after(self) -> Standing:
+        """Tell how every lane stood when the last step was over."""
+        return self._after
+
+
+def _standing(values: Sequence[Mapping[str, float]], missing: Sequence[Sequence[bool]]) -> Standing:
+    return Standing({name: np.array([it[name] for it in values]) for name in values[0]}, np.array(missing, np.bool_))
+
+
+def watch(terms: LaneTerms, count: int) -> WatchedArenaLanes:
+    """Make lanes that can be watched."""
+    plain = make_lanes(terms, count)
+    watched = WatchedArenaLanes(plain.settings, count)
+    watched.lanes = [_WatchedLane(plain.settings) for _ in range(count)]
+    return watched
+
+
+def say(action: Sequence[int], actions: str) -> str:  # noqa: ARG001
+    """Put an order into words."""
+    kind, market, amount = (int(it) for it in action)
+    name = NAMES[kind]
+    if name == "WAIT":
+        return name
+    where = PERPS[market] if name.lower() in ORDERS["perp"] else f"question {market % SLOTS}"
+    return f"{name} {where}" if name in ("CLOSE", "SELL") else f"{name} {where} {AMOUNTS[amount]}"
+
+
+def marks(values: Values, actions: Sequence[str]) -> tuple[Mark, ...]:
+    """Find where positions were opened, added to and closed."""
+    return tuple(sorted(_marks(values, actions), key=lambda mark: mark.point))
+
+
+def _marks(values: Values, actions: Sequence[str]) -> Iterator[Mark]:
+    for name in PERPS:
+        if name not in values:
+            continue
+        for step, (held, then) in enumerate(pairwise(values[f"in {name}"])):
+            if held is None or then is None or held == then or not _orders(actions[step], name):
+                continue
+            more = abs(then) > abs(held)
+            yield Mark(step, name, "entry" if more else "exit", actions[step])
+    yield Mark(len(actions), "equity", "end", "the window closes")
+
+
+def _orders(action: str, market: str) -> bool:
+    return market in action.split()
+
+
+def trajectory(found: Any) -> ReplayedEpisode:
+    """Show a stored trajectory: what the agent saw, thought, said and did, with its money."""
+    metrics = found.metrics or {}
+    end: dict[str, Number] = {"equity": metrics.get("end_equity"), "cash": found.final_balance}
+    points = [*(_point(step) for step in found.steps), end]
+    names = ("minute", *(line.name for line in LINES[1:]))
+    values: dict[str, list[Number]] = {name: [point.get(name) for point in points] for name in names}
+    values = {name: of for name, of in values.items() if any(it is not None for it in of)}
+    actions = tuple(_action(step) for step in found.steps)
+    equities = [point.get("equity") for point in points]
+    return ReplayedEpisode(
+        window=found.window_id,
+        player=found.agent_id,
+        pnl=found.final_pnl,
+        lines=tuple(line for line in LINES if line.name in values),
+        values=values,
+        marks=_fills(found.steps, values, len(actions)),
+        actions=actions,
+        rewards=[_profit(before, after) for before, after in pairwise(equities)],
+        said=tuple(tuple(_said(found, step)) for step in found.steps),
+        about="Prices and positions as the agent's prompt showed them; money in exact units.",
+    )
+
+
+def _profit(before: Number, after: Number) -> Number:
+    """Give what a step earned, in USD; None where one end is not known."""
+    return None if before is None or after is None else (after - before) / UNIT
+
+
+def _point(step: Any) -> dict[str, Number]:
+    """Read what a step's prompt showed."""
+    shown = {it.get("provider"): it.get("data") for it in step.accesses}
+    point: dict[str, Number] = {
+        "minute": _whole(step.state.get("tick")),
+        "equity": _whole(step.state.get("equity")),
+        "cash": _whole(step.state.get("balance")),
+    }
+    markets = shown.get("markets")
+    for name, quote in markets.items() if isinstance(markets, dict) else ():
+        if name in PERPS and isinstance(quote, list) and quote and isinstance(quote[0], int | float):
+            point[name] = round(quote[0] * UNIT)
+    portfolio = shown.get("portfolio")
+    if isinstance(portfolio, dict):
+        point |= _open(portfolio.get("open"))
+    return point
+
+
+def _open(told: Any) -> dict[str, Number]:
+    """Read the open positions of a portfolio: [company, USD, move] or [question, side, shares]."""
+    found: dict[str, Number] = dict.fromkeys([*(f"in {name}" for name in PERPS), "in questions"], 0)
+    for it in told if isinstance(told, list) else ():
+        if not (isinstance(it, list) and len(it) == 3):
+            continue
+        if it[0] in PERPS and isinstance(it[1], int | float):
+            found[f"in {it[0]}"] = round(it[1] * UNIT)
+        elif isinstance(it[2], int | float):
+            found["in questions"] = (found["in questions"] or 0) + round(it[2] * UNIT)
+    return found
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _action(step: Any) -> str:
+    """Put what an agent did into words."""
+    told = step.action_parameters or {}
+    if step.action_type is None:
+        return "nothing recorded"
+    if step.action_type != "trade":
+        return str(step.action_type)
+    words = (str(told.get("order", "trade")), told.get("market"), _usd(told.get("amount")))
+    return " ".join(str(word) for word in words if word)
+
+
+def _usd(amount: object) -> str:
+    return f"{amount / UNIT:,.8g}" if isinstance(amount, int | float) and not isinstance(amount, bool) else ""
+
+
+def _fills(steps: Sequence[Any], values: Mapping[str, Sequence[Number]], end: int) -> tuple[Mark, ...]:
+    """Mark what was carried out, on the line of its market."""
+    found = []
+    for place, step in enumerate(steps):
+        order = (step.action_result or {}).get("order")
+        market = (step.action_parameters or {}).get("market")
+        if order is None:
+            continue
+        line = str(market) if market in values else "equity"
+        closes = order in ("CLOSE", "SELL")
+        found.append(Mark(place, line, "exit" if closes else "entry", _action(step)))
+    return (*found, Mark(end, "equity", "end", "the window closes"))
+
+
+def _said(found: Any, step: Any) -> Iterator[Said]:
+    """Give what was said at a step, in its order."""
+    for call in found.calls_of(step.number):
+        for message in call.prompt:
+            role = str(message.get("role", "?"))
+            text, by_system = _text(message.get("content")), role == "system"
+            yield Said("told", role, text) if by_system else Said("saw", found.agent_id, text)
+        if call.reasoning:
+            yield Said("thought", call.model, call.reasoning)
+        if call.response is not None or call.error is not None:
+            yield Said("said", call.model, call.response if call.response is not None else f"error: {call.error}")
+    if step.action_reasoning:
+        yield Said("thought", found.agent_id, step.action_reasoning)
+    refused = step.action_success is False
+    told = f"{_action(step)}{f', refused: {step.action_error}' if refused else ''}"
+    if step.action_result:
+        told += f"; {_filled(step.action_result)}"
+    yield Said("refused" if refused else "did", found.agent_id, told)
+
+
+def _filled(result: Mapping[str, Any]) -> str:
+    """Put what came of an order into words."""
+    amount, fee = (_usd(result.get(name)) for name in ("amount", "fee"))
+    return f"filled for {amount} USD, fee {fee}" if amount and fee else _text(dict(result))
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    try:
+        return json.dumps(content, ensure_ascii=False)
+    except TypeError as error:
+        raise DecodeError(f"expected a text or JSON, found {type(content).__name__}: {error}") from None
+
+
+REPLAYING = Replaying(LINES, watch, say, marks, trajectory=trajectory)

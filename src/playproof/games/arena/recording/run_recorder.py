@@ -1,0 +1,223 @@
+"""Write a run down as trajectories, one for each agent and window, and read it back to run it again.
+
+The recorder is given: anything with the methods of the trajectory SDK. Every decision is a step with
+what the agent saw, the prompt and the answer, scripted agents' too. Outcomes go elsewhere (closing).
+Leaves out: databases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from playproof.errors import InputError
+from playproof.game import Choice
+from playproof.games.arena.agents.runner import Agent, Closed, ModelCall, Plan, Reply, Run, Sight, TapedAgent
+from playproof.games.arena.market.world import Done, Settings, World
+
+_TYPES = {"WAIT": "hold", "CREATE_POST": "create_post"}
+
+
+class Recorder(Protocol):
+    """The part of the trajectory SDK that a run needs."""
+
+    def start_trajectory(
+        self,
+        agent_id: str,
+        window_id: str | None = None,
+        scenario_id: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> str:
+        """Begin a trajectory."""
+
+    def start_step(self, trajectory_id: str, state: dict[str, Any]) -> int:
+        """Begin a step."""
+
+    def log_provider_access(
+        self, trajectory_id: str, provider: str, data: Any = None, purpose: str | None = None
+    ) -> None:
+        """Note what the agent looked at."""
+
+    def log_llm_call(self, trajectory_id: str, call: Any) -> str:
+        """Note a model call."""
+
+    def complete_step(self, trajectory_id: str, action: Any, reward: float | None = None, *, done: bool = False) -> int:
+        """End a step."""
+
+    def end_trajectory(
+        self, trajectory_id: str, final_balance: int | None = None, final_pnl: int | None = None, **more: Any
+    ) -> None:
+        """End a trajectory."""
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The records that the recorder takes."""
+
+    call: Callable[..., Any]
+    action: Callable[..., Any]
+
+
+class TrajectoryScribe:
+    """Records a run through a trajectory recorder."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        forms: Forms,
+        run: str,
+        closed: Callable[[Closed], object] | None = None,
+    ) -> None:
+        self.recorder, self.forms, self.run, self.closed = recorder, forms, run, closed
+        self._open: dict[str, tuple[str, int]] = {}
+
+    def begin(self, world: World, agents: Sequence[Agent], plan: Plan) -> None:
+        """Start a trajectory for every agent."""
+        metadata = {
+            "run": self.run,
+            "settings": plan.settings.to_json(),
+            "decisions": plan.decisions,
+            "agents": [agent.name for agent in agents],
+        }
+        for agent in agents:
+            identity = self.recorder.start_trajectory(
+                agent.name,
+                world.window,
+                metadata=metadata,
+                archetype=agent.archetype,
+                batch_id=self.run,
+                time=world.now,
+            )
+            self._open[agent.name] = (identity, world.exchange.equity(agent.name))
+
+    def turn(self, world: World, taken: Sequence[tuple[Sight, Reply, Done]]) -> None:  # noqa: ARG002
+        """Record a step of every agent."""
+        for sight, reply, done in taken:
+            self._step(sight, reply, done)
+
+    def _step(self, sight: Sight, reply: Reply, done: Done) -> None:
+        identity, start = self._open[sight.agent]
+        equity = sight.known.equity()
+        self.recorder.start_step(
+            identity,
+            {
+                "tick": sight.tick,
+                "balance": sight.known.own.cash,
+                "equity": equity,
+                "pnl": None if equity is None else equity - start,
+                "open_positions": len(sight.known.own.perps) + len(sight.known.own.shares),
+            },
+        )
+        for provider, data in sight.providers().items():
+            self.recorder.log_provider_access(identity, provider, data, "decide")
+        self.recorder.log_llm_call(identity, self._call(sight, reply))
+        self.recorder.complete_step(identity, self._action(reply.text, done))
+
+    def _call(self, sight: Sight, reply: Reply) -> Any:
+        """Give the model call, or what it would have been for a scripted agent."""
+        call = reply.call or ModelCall("scripted", sight.messages(), reply.text)
+        texts = {message.role: message.content for message in call.messages}
+        return self.forms.call(
+            call.model,
+            system_prompt=texts.get("system"),
+            user_prompt=texts.get("user"),
+            response=call.response,
+            error=call.error,
+            latency_ms=call.latency_ms,
+            model_version=call.model_version,
+            temperature=call.temperature,
+            max_tokens=call.max_tokens,
+            prompt_tokens=call.prompt_tokens,
+            completion_tokens=call.completion_tokens,
+            prompt_token_ids=_list(call.prompt_token_ids),
+            token_ids=_list(call.token_ids),
+            logprobs=_list(call.logprobs),
+        )
+
+    def _action(self, text: str, done: Done) -> Any:
+        choice, fill = done.choice, done.fill
+        names = ("order", "amount", "fee", "units", "shares")
+        result = None if fill is None else {name: getattr(fill, name) for name in names}
+        return self.forms.action(
+            action_type(choice),
+            {"text": text, "order": choice.kind, **choice.arguments},
+            success=done.refused is None,
+            result=result,
+            error=done.refused,
+        )
+
+    def end(self, world: World, closed: Closed) -> None:  # noqa: ARG002
+        """End every agent's trajectory, then let the outcomes be written."""
+        for tally in closed.tallies:
+            identity, start = self._open.pop(tally.agent)
+            metrics = {
+                "start_equity": start,
+                "end_equity": tally.end_equity,
+                "fees": tally.fees,
+                "decisions": tally.decisions,
+                "rejected": tally.rejected,
+                "refused": tally.refused,
+            }
+            self.recorder.end_trajectory(identity, tally.end_cash, tally.pnl, metrics=metrics, time=closed.end)
+        if self.closed is not None:
+            self.closed(closed)
+
+
+def action_type(choice: Choice) -> str:
+    """Give how an action is counted: trade, hold, create_post or rejected."""
+    return "rejected" if choice.rejected is not None else _TYPES.get(choice.kind, "trade")
+
+
+def _list(found: Sequence[Any] | None) -> list[Any] | None:
+    return None if found is None else list(found)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One trajectory as it was read back."""
+
+    agent: str
+    archetype: str
+    window: str
+    metadata: Mapping[str, Any]
+    answers: Mapping[int, str]
+    """By tick."""
+    final_balance: int | None
+    final_pnl: int | None
+
+
+def run_again(recorded: Iterable[Recorded]) -> list[Closed]:
+    """Run a recorded run again from its answers alone; every window must be there, from the first on."""
+    found = list(recorded)
+    if not found:
+        raise InputError("expected at least one trajectory of the run, found none")
+    told = found[0].metadata
+    windows = sorted({it.window for it in found})
+    answers: dict[str, dict[tuple[str, int], str]] = {name: {} for name in told["agents"]}
+    for it in found:
+        answers[it.agent] |= {(it.window, tick): text for tick, text in it.answers.items()}
+    kinds = {it.agent: it.archetype for it in found}
+    plan = Plan(Settings.from_json(told["settings"]), len(windows), told["decisions"])
+    again = Run(plan, [TapedAgent(name, kinds.get(name, "taped"), answers[name]) for name in told["agents"]])
+    closed = list(again.windows())
+    if [it.window for it in closed] != windows:
+        raise InputError(f"expected every window of the run from {closed[0].window} on, found {windows[0]} first")
+    return closed
+
+
+def differences(recorded: Iterable[Recorded], closed: Iterable[Closed]) -> list[str]:
+    """Tell where a recording and the same run again differ in money, to the last unit."""
+    found = {(it.window, it.agent): it for it in recorded}
+    told = []
+    for tally in (tally for window in closed for tally in window.tallies):
+        was = found.get((tally.window, tally.agent))
+        if was is None:
+            told.append(f"{tally.window} {tally.agent}: not recorded")
+        elif (was.final_balance, was.final_pnl) != (tally.end_cash, tally.pnl):
+            told.append(
+                f"{tally.window} {tally.agent}: recorded {was.final_balance} and {was.final_pnl}, "
+                f"again {tally.end_cash} and {tally.pnl}"
+            )
+    return told

@@ -1,0 +1,1 @@
+"""Analysis of recorded rounds: audit, replay and the rug predictor."""

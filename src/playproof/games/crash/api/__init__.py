@@ -1,0 +1,28 @@
+"""The crash game's data by the names of its plan: observations, episodes and training data from a user's own events.
+
+Everything here is thin over the product: features come from the game's one fold, money from its ledger, rewards from
+its table. Data sets on disk, with splits and checks, are made by `playproof dataset build`.
+"""
+
+from playproof.games.crash.api.episodes import Episode, EpisodeSegmenter
+from playproof.games.crash.api.observation import FEATURE_COUNT, FEATURE_NAMES, Observation, ObservationBuilder
+from playproof.games.crash.api.sequences import Action, BetAdjustment, extract_bet_adjustment, sequence_to_training_pair
+from playproof.games.crash.api.training import AlignedSample, Batch, Sample, TrainingData, TrainingDataGenerator
+
+__all__ = [
+    "FEATURE_COUNT",
+    "FEATURE_NAMES",
+    "Action",
+    "AlignedSample",
+    "Batch",
+    "BetAdjustment",
+    "Episode",
+    "EpisodeSegmenter",
+    "Observation",
+    "ObservationBuilder",
+    "Sample",
+    "TrainingData",
+    "TrainingDataGenerator",
+    "extract_bet_adjustment",
+    "sequence_to_training_pair",
+]

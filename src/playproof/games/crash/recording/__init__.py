@@ -1,0 +1,1 @@
+"""Recorded play of the crash game: decoding, tracking, alignment and the columnar pass."""

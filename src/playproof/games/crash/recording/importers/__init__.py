@@ -1,0 +1,1 @@
+"""Importers of older recordings of the crash game."""

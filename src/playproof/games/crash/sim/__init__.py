@@ -1,0 +1,1 @@
+"""Simulation of the crash game: the compiled kernel, its environments and the crowd."""

@@ -1,0 +1,237 @@
+"""Many players of the crash game at once, as the stages know them: the lanes of the Game record.
+
+Leaves out: how lanes move (lanes, kernel). Keys of lanes are hashed from the terms' seed, so that
+different seeds share no round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof._numba import compiler
+from playproof.errors import InputError
+from playproof.events import Event
+from playproof.game.vector_env import Actions, Chosen, Ended, Ints, LaneTerms, Moved, Rows, Tape
+from playproof.games.crash.features import state as fold
+from playproof.games.crash.features.table import OBSERVATIONS
+from playproof.games.crash.recording import columns as c
+from playproof.games.crash.rules.money import MAX_LOTS, MAX_MONEY, MIN_BET
+from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.sim import kernel
+from playproof.games.crash.sim.lanes import COMPILED_SETS, Lanes, Settings, make_tape
+
+compiled = compiler(__file__)
+_QTY, _TICK, _FLAGS, _EQUITY, _OPENED, _INVESTED, _NO_EFFECT = (
+    kernel.FACTS.index(name)
+    for name in (
+        "position_qty",
+        "tick",
+        "flags",
+        "equity",
+        "positions_opened",
+        "total_invested",
+        "no_effect_actions",
+    )
+)
+_KEEPS = kernel.F_BET | kernel.F_NO_EFFECT
+
+
+@compiled
+def follow(facts: Any, last: Any, ended: Any, chosen: Any, opened: Any, bets: Any, held: Any, told: Any) -> None:
+    """Tell where a position was held while time passed, and what the rounds that ended came to.
+
+    `told` gets equity, positions and bets, money paid in and choices without effect of each round that ended. A
+    position sold in part on the last tick counts as sold.
+    """
+    for place in range(len(ended)):
+        lane, flags = ended[place], last[place, _FLAGS]
+        bets[lane] += (flags & kernel.F_BET) != 0
+        told[0, place] = last[place, _EQUITY]
+        told[1, place] = last[place, _OPENED] + bets[lane]
+        told[2, place] = last[place, _INVESTED]
+        told[3, place] = last[place, _NO_EFFECT]
+        kept = opened[lane] and (chosen[lane] == 0 or (flags & _KEEPS) != 0)
+        held[lane] = (flags & kernel.F_BOUGHT) != 0 or kept
+        opened[lane] = facts[lane, _QTY] > 0
+        bets[lane] = -1  # counted
+    for lane in range(len(facts)):
+        if bets[lane] < 0:
+            bets[lane] = 0
+            continue
+        flags = facts[lane, _FLAGS]
+        opened[lane] = facts[lane, _QTY] > 0
+        held[lane] = opened[lane] and facts[lane, _TICK] > 0 and (flags & kernel.F_ADVANCED) != 0
+        bets[lane] += (flags & kernel.F_BET) != 0
+
+
+@lru_cache(maxsize=2)
+def _warmed(world: str, seed: tuple[int, ...], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Key lanes and play their warm-up rounds; once for all players of the same windows."""
+    lanes = Lanes(Settings(world=world), count)
+    keys = np.random.SeedSequence(seed).generate_state(count, np.uint64)
+    lanes.seed(keys.tolist(), np.ones(count, np.bool_))
+    return lanes.lanes, lanes.sites
+
+
+class CrashLanes:
+    """Lanes of one round an episode, each round with a fresh balance."""
+
+    def __init__(self, terms: LaneTerms, count: int) -> None:
+        self.settings = to_settings(terms)
+        self._seed = terms.seed
+        self._seats = count
+        self._sit()
+
+    def _sit(self) -> None:
+        """Take a lane for every seat."""
+        self._lanes = Lanes(self.settings, self._seats)
+        self._all = np.ones(self._seats, np.bool_)
+        self._open = np.zeros(self._seats, np.bool_)
+        self._bets = np.zeros(self._seats, np.int64)
+
+    @property
+    def count(self) -> int:
+        """Give how many lanes there are."""
+        return self._lanes.count
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """Give how many choices each head of the action set has."""
+        return self.settings.heads
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Name the places of a row."""
+        return OBSERVATIONS[self.settings.observation].features
+
+    def start(self) -> Rows:
+        """Seat a player in round 0 of every lane, those included that were left."""
+        if self.count < self._seats:
+            self._sit()
+        self._lanes.lanes[:], self._lanes.sites[:] = _warmed(self.settings.world, self._seed, self.count)
+        self._open[:] = False
+        self._bets[:] = 0
+        rows: Rows = self._lanes.reset(self._all)[0]
+        return rows
+
+    def step(self, actions: Actions) -> Moved:
+        """Take an action in every lane."""
+        taken = np.ascontiguousarray(actions, np.int64)
+        rows, rewards, _, truncated, facts, ended = self._lanes.step(taken)
+        ended, held, told = ended.copy(), np.empty(self.count, np.bool_), np.empty((4, len(ended)), np.int64)
+        follow(facts, self._lanes.final_facts, ended, taken[:, 0], self._open, self._bets, held, told)
+        equity, opened, staked, no_effect = told
+        last = self._lanes.final_obs[: len(ended)].copy()
+        over = Ended(ended, last, truncated[ended], equity - self.settings.balance, opened, staked, no_effect)
+        return Moved(rows, rewards, held, over, self._lanes.components(rewards))
+
+    def keep(self, kept: Ints) -> None:
+        """Go on with these lanes alone."""
+        self._lanes = self._lanes.only(kept)
+        self._all, self._open, self._bets = self._all[kept], self._open[kept], self._bets[kept]
+
+    def masks(self) -> Chosen:
+        """Tell which choices can have an effect now, an order with some adjustment of the bet or with none.
+
+        The environment's own masks speak of each choice alone; but the bet field is adjusted before the order of
+        the same step, and a learner that is forbidden to buy while nothing stands there never finds that step.
+        """
+        found: Chosen = self._lanes.masks()
+        if self.settings.actions != "trader":
+            buys, bets = self._orders(np.arange(len(kernel.FACTORS)))
+            found[:, 1], found[:, 3] = buys.any(axis=1), bets.any(axis=1)
+        return found
+
+    def settle(self, actions: Actions) -> Actions:
+        """Put a wait in place of a buy or a sidebet that would not be taken with the adjustment chosen beside it."""
+        if self.settings.actions == "trader":
+            return actions
+        settled = np.array(actions, np.int64)
+        buys, bets = self._orders(settled[:, 1:2])
+        settled[(settled[:, 0] == 1) & ~buys[:, 0], 0] = 0
+        settled[(settled[:, 0] == 3) & ~bets[:, 0], 0] = 0
+        return settled
+
+    def _orders(self, pressed: NDArray[np.int64]) -> tuple[Chosen, Chosen]:
+        """Tell where a buy, and where a sidebet, would be taken after these adjustments (kernel.may_buy, may_bet)."""
+        lanes, config = self._lanes.lanes, self._lanes.config[0]
+        cash, cost, side = (lanes[name][:, None] for name in ("cash", "cost", "side_stake"))
+        room = np.minimum(cash, MAX_MONEY)
+        if config["stake"] >= 0:
+            loss = np.maximum(0, lanes["round_cash"][:, None] - cash - cost - side)
+            room = np.minimum(room, config["stake"] - cost - side - loss)
+        amounts = (lanes["bet"][:, None] * kernel.FACTORS[pressed]) >> kernel.HALVES[pressed]
+        amounts = np.minimum(amounts + kernel.INCREMENTS[pressed] + cash * kernel.WHOLES[pressed], kernel.MAX_BET)
+        playing = ((lanes["phase"] == fold.PRESALE) | (lanes["phase"] == fold.ACTIVE)) & (lanes["skip"] == 0)
+        fits = (amounts >= MIN_BET) & (amounts <= room)
+        buys = playing & (lanes["lot_count"] < MAX_LOTS) & (lanes["price"] > 0.0)
+        return buys[:, None] & fits & (amounts <= config["open_cost"] - cost), playing[:, None] & (side == 0) & fits
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Give the whole state as the arrays it lives in."""
+        lanes = self._lanes
+        state = {"lanes": lanes.lanes, "states": lanes.states, "sites": lanes.sites, "lots": lanes.lots}
+        remembered = {} if lanes.purse is None else {"reward_memory": lanes.purse.memory}
+        return state | {"open": self._open, "bets": self._bets} | remembered
+
+
+def to_settings(terms: LaneTerms) -> Settings:
+    """Read the terms as settings of the environment."""
+    asked: dict[str, Any] = {
+        "observation": terms.observation,
+        "actions": terms.actions,
+        "reward": terms.reward,
+        "clock": terms.clock,
+        "balance": terms.balance,
+        "stake": terms.stake,
+    }
+    if isinstance(terms.source, str):
+        asked["world"] = terms.source
+    else:
+        asked["tape"] = terms.source.rounds
+    settings = Settings(**{name: value for name, value in asked.items() if value is not None}, **terms.options)
+    if settings.observation not in COMPILED_SETS or settings.rounds != 1:
+        raise InputError(
+            f"expected observation {' or '.join(COMPILED_SETS)} and one round an episode for many lanes, "
+            f"found {settings.observation} and {settings.rounds}"
+        )
+    return settings
+
+
+def make_lanes(terms: LaneTerms, count: int) -> CrashLanes:
+    """Make the lanes of the Game record."""
+    return CrashLanes(terms, count)
+
+
+def tape_of(windows: Iterable[tuple[str, Sequence[Event]]]) -> Tape:
+    """Lay recorded rounds on a tape; each must have been received tick by tick, from 0 to the rug."""
+    names, rounds, countdowns = [], [], []
+    for name, events in windows:
+        prices, timers = _ticks(name, events)
+        names.append(name)
+        rounds.append(prices)
+        countdowns.append(timers)
+    return Tape(tuple(names), make_tape(rounds, names, countdowns))
+
+
+def _ticks(name: str, events: Sequence[Event]) -> tuple[list[float], list[int]]:
+    """Read a round's prices by tick, the rug's last, and the countdown shown with each."""
+    seen: dict[int, tuple[float, int]] = {}
+    rugs: dict[int, float] = {}
+    for event in events:
+        told: Any = event.columns
+        if event.event_name not in (c.TICK, c.LATE_TICK):
+            continue
+        if told.get("game_phase") == Phase.ACTIVE:
+            seen.setdefault(told["tick"], (told["price"], int(told.get("cooldown_timer_ms") or 0) // 250))
+        elif told.get("game_phase") == Phase.RUGGED:
+            rugs[told["tick"]] = told["price"]
+    end = min(rugs, default=0)
+    if not end or any(tick not in seen for tick in range(end)):
+        raise InputError(f"expected round {name} from tick 0 to its rug, found {len(seen)} ticks; leave it out")
+    return [*(seen[tick][0] for tick in range(end)), rugs[end]], [*(seen[tick][1] for tick in range(end)), 0]

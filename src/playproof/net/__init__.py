@@ -1,0 +1,1 @@
+"""Network access shared by every server: who may connect, and running an application on a socket."""

@@ -1,0 +1,1 @@
+"""Language models as policies: one chat at a time, or many in one batch."""

@@ -1,0 +1,1 @@
+"""Live feeds: a Socket.IO client and a browser page."""

@@ -1,0 +1,379 @@
+"""Record a person at a page: its WebSocket frames in both directions, and the presses on its buttons.
+
+Drives Chromium, or attaches to one that runs, over the DevTools protocol. Works on a page that it
+does not control: frames come from the browser, presses from a script (watch.js) that lives in a
+world of its own in every document, reads, and changes nothing; both outlive reloads.
+Leaves out: sockets of workers and of frames in processes of their own; what presses mean (the
+game's decoder, presses).
+
+Order follows the page's own clock: the browser stamps frames by its monotonic clock, the page
+stamps input by the same one, and both are held for a moment and put into that order before they
+are recorded. What comes later than the moment is recorded behind and counted as late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import heapq
+import itertools
+import os
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from importlib.resources import files
+from typing import Any
+
+import orjson
+
+from playproof.errors import ConfigError, MissingExtra
+from playproof.events import Direction
+from playproof.game import Frame
+from playproof.record.feeds.chromium import find_chromium
+from playproof.record.feeds.selectors import SelectorMap
+from playproof.record.recorder import Clock, Recorder, write_json
+
+WORLD = BINDING = "playproof"
+HOLD = 0.3
+"""Seconds for which frames and presses are held to be put into order."""
+BEAT = 0.05
+FLAGS = (
+    "--disable-background-networking",
+    "--disable-background-timer-throttling",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+_AMOUNT = re.compile(r"\d[\d,'\u202f\u00a0]*(?:\.\d+)?")
+_BINARY = 2
+
+Drive = Callable[[Any], Awaitable[None]]
+"""Plays on the page, given as Playwright's Page."""
+
+
+def read_amount(text: str) -> str | None:
+    """Find the amount in a field's text, such as 1,250.5 in "1,250.5 SOL", as plain decimal digits."""
+    found = _AMOUNT.search(text)
+    return re.sub(r"[^\d.]", "", found[0]) if found else None
+
+
+def watching_script(page_map: SelectorMap) -> str:
+    """Give the script that watches a page, with the map's buttons and fields."""
+    config = {
+        "binding": BINDING,
+        "buttons": [
+            {"id": one.button_id, "selector": one.selector, "key": one.key, "category": one.category}
+            for one in page_map.buttons
+        ],
+        "fields": list(page_map.fields.items()),
+    }
+    source = (files("playproof.record") / "watch.js").read_text(encoding="utf-8")
+    return source.replace("(CONFIG);", f"({write_json(config)});")
+
+
+@dataclass
+class PageClock:
+    """Tell what the page's and the browser's clocks say as seconds of the one and as UTC."""
+
+    zero: float = 0.0
+    """Monotonic second at which `start` was read."""
+    start: datetime | None = None
+    offset_ms: float | None = None
+    """From the browser's monotonic clock to the clock by which pages count."""
+
+    def utc(self, moment: float) -> datetime:
+        """Give a monotonic second as UTC."""
+        assert self.start is not None
+        return self.start + timedelta(seconds=moment - self.zero)
+
+    def of_page(self, origin: float, time: float) -> float | None:
+        """Give a page's time as a monotonic second; None before the clocks were compared."""
+        return None if self.offset_ms is None else (origin + time - self.offset_ms) / 1000
+
+
+class InOrder:
+    """Hold items for a moment and give them in the order of their own times."""
+
+    def __init__(self, hold: float = HOLD) -> None:
+        self._hold, self._counter = hold, itertools.count()
+        self._heap: list[tuple[float, int, Any]] = []
+        self._arrivals: deque[tuple[float, float]] = deque()
+        self._ready = self._given = float("-inf")
+        self.late = 0
+
+    def put(self, moment: float, item: Any, now: float) -> None:
+        """Take an item with its own time; `now` is when it arrived."""
+        heapq.heappush(self._heap, (moment, next(self._counter), item))
+        self._arrivals.append((now, moment))
+        self.late += moment < self._given
+
+    def get(self, now: float) -> list[tuple[float, Any]]:
+        """Give what has been held long enough, and what belongs before it."""
+        while self._arrivals and self._arrivals[0][0] + self._hold <= now:
+            self._ready = max(self._ready, self._arrivals.popleft()[1])
+        given = []
+        while self._heap and self._heap[0][0] <= self._ready:
+            moment, _, item = heapq.heappop(self._heap)
+            self._given = max(self._given, moment)
+            given.append((moment, item))
+        return given
+
+    def rest(self) -> list[tuple[float, Any]]:
+        """Give everything that is held."""
+        return self.get(float("inf"))
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """Stands among the frames where a socket of the page ended."""
+
+    socket: str | None
+    """None for all of them: the page went elsewhere."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Heard:
+    socket: str
+    payload: str | bytes
+    direction: Direction
+
+
+@dataclass
+class BrowserFeed:
+    """One page that is recorded until told to stop, until it is closed, or until its driver is done."""
+
+    url: str
+    recorder: Recorder
+    clock: Clock
+    page_map: SelectorMap
+    headless: bool = False
+    attach: str | None = None
+    """Address of a Chromium that runs with --remote-debugging-port."""
+    drive: Drive | None = None
+    connected: bool = field(default=False, init=False)
+    _page_clock: PageClock = field(default_factory=PageClock, init=False)
+    _held: InOrder = field(default_factory=InOrder, init=False)
+    _addresses: dict[str, str] = field(default_factory=dict, init=False)
+    _ticking: set[str] = field(default_factory=set, init=False)
+    """Sockets from which ticks came."""
+    _early: list[dict[str, Any]] = field(default_factory=list, init=False)
+    """Presses that came before the clocks were compared."""
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Record until `stop` is set."""
+        playwright = import_playwright()
+        from playwright.async_api import Error
+
+        async with playwright() as driver:
+            browser = await self._browser(driver)
+            try:
+                page = await self._page(browser)
+                await self._record(page, await self._watch(page), stop)
+            finally:
+                with contextlib.suppress(Error):
+                    await browser.close()
+
+    async def _browser(self, driver: Any) -> Any:
+        """Start a Chromium, or find the one that runs."""
+        from playwright.async_api import Error
+
+        try:
+            if self.attach:
+                return await driver.chromium.connect_over_cdp(self.attach)
+            program = find_chromium()
+            if program is None:
+                raise ConfigError("expected a Chromium, found none; run: playproof doctor")
+            flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+            return await driver.chromium.launch(
+                executable_path=str(program),
+                headless=self.headless,
+                args=flags,
+                handle_sigint=False,
+                handle_sigterm=False,
+                handle_sighup=False,
+            )
+        except Error as error:
+            where = f"a Chromium at {self.attach}" if self.attach else "to start Chromium"
+            raise ConfigError(f"expected {where}, found: {str(error).splitlines()[0]}") from None
+
+    async def _page(self, browser: Any) -> Any:
+        """Give the page to record: one that is open at the address, else a new one."""
+        if self.attach and browser.contexts:
+            for page in browser.contexts[0].pages:
+                if page.url.startswith(self.url):
+                    return page
+            return await browser.contexts[0].new_page()
+        context = await browser.new_context(**({} if self.headless else {"no_viewport": True}))
+        return await context.new_page()
+
+    async def _watch(self, page: Any) -> Any:
+        """Listen to the page before it is opened, so that its first frame is heard; give the session that does."""
+        session = await page.context.new_cdp_session(page)
+        listeners: Mapping[str, Callable[[dict[str, Any]], None]] = {
+            "Network.webSocketCreated": self._created,
+            "Network.webSocketFrameReceived": lambda told: self._heard(told, "received"),
+            "Network.webSocketFrameSent": lambda told: self._heard(told, "sent"),
+            "Network.webSocketClosed": self._closed,
+            "Runtime.bindingCalled": lambda told: self._called(session, told),
+        }
+        for name, listener in listeners.items():
+            session.on(name, listener)
+        await session.send("Performance.enable")
+        await self._set_clock(session)
+        await session.send("Network.enable")
+        await session.send("Page.enable")
+        await session.send("Runtime.enable")
+        await session.send("Runtime.addBinding", {"name": BINDING, "executionContextName": WORLD})
+        script = {"source": watching_script(self.page_map), "worldName": WORLD, "runImmediately": True}
+        await session.send("Page.addScriptToEvaluateOnNewDocument", script)
+        await session.send("Inspector.enable")
+        return session
+
+    async def _record(self, page: Any, session: Any, stop: asyncio.Event) -> None:
+        """Open the page, and record what is heard until the end."""
+        from playwright.async_api import Error
+
+        ends: list[asyncio.Future[Any]] = [asyncio.create_task(stop.wait())]
+        page.on("close", lambda _: stop.set())
+        session.on("Inspector.targetCrashed", lambda _: stop.set())
+        page.context.browser.on("disconnected", lambda _: stop.set())
+        pump = asyncio.create_task(self._pump())
+        try:
+            if not page.url.startswith(self.url):
+                await page.goto(self.url, wait_until="domcontentloaded")
+            self.connected = True
+            if self.drive is not None:
+                ends.append(asyncio.ensure_future(self.drive(page)))
+            done, _ = await asyncio.wait([*ends, pump], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            await asyncio.sleep(0 if stop.is_set() else HOLD)
+        except Error as error:
+            raise ConfigError(f"expected to open {self.url}, found: {str(error).splitlines()[0]}") from None
+        finally:
+            for task in (*ends, pump, *self._tasks):
+                task.cancel()
+            await asyncio.gather(*ends, pump, *self._tasks, return_exceptions=True)
+            self._give(self._held.rest())
+
+    async def _pump(self) -> None:
+        """Record what has been held long enough, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(BEAT)
+            self._give(self._held.get(loop.time()))
+
+    def _give(self, items: list[tuple[float, Any]]) -> None:
+        for moment, item in items:
+            self._give_one(self._page_clock.utc(moment), item)
+        self.recorder.counts.late = self._held.late
+
+    def _give_one(self, ts: datetime, item: _Heard | _Lost | dict[str, Any]) -> None:
+        if isinstance(item, _Lost):
+            if item.socket is None or item.socket in self._ticking:
+                if self._ticking:
+                    self.recorder.interrupt(item.reason)
+                    self.recorder.counts.reconnects += 1
+                self._ticking.clear()
+        elif isinstance(item, _Heard):
+            events = self.recorder.take(Frame(ts, item.payload, item.direction))
+            if any(event.doc_type == "game_tick" for event in events):
+                self._ticking.add(item.socket)
+        else:
+            self.recorder.take(Frame(ts, write_json(item), "none"))
+
+    def _put(self, moment: float, item: object) -> None:
+        self._held.put(moment, item, asyncio.get_running_loop().time())
+
+    def _created(self, told: dict[str, Any]) -> None:
+        self._addresses[told["requestId"]] = told.get("url", "")
+
+    def _heard(self, told: dict[str, Any], direction: Direction) -> None:
+        socket, response = told["requestId"], told["response"]
+        if self.page_map.socket not in self._addresses.get(socket, self.page_map.socket):
+            return
+        payload: str | bytes = response["payloadData"]
+        if response["opcode"] == _BINARY:
+            payload = _bytes(response["payloadData"])
+        self._put(told["timestamp"], _Heard(socket, payload, direction))
+
+    def _closed(self, told: dict[str, Any]) -> None:
+        self._addresses.pop(told["requestId"], None)
+        self._put(told["timestamp"], _Lost(told["requestId"], "the page's socket was closed"))
+
+    def _called(self, session: Any, told: dict[str, Any]) -> None:
+        """Take a message of the watching script; a page cannot call it, but what it says is checked all the same."""
+        if told["name"] != BINDING:
+            return
+        try:
+            message = orjson.loads(told["payload"])
+        except orjson.JSONDecodeError:
+            return
+        if not isinstance(message, dict):
+            return
+        if message.get("hello"):
+            if message.get("top"):
+                task = asyncio.ensure_future(self._compare(session, message["origin"], message["now"]))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        else:
+            self._pressed(message)
+
+    def _pressed(self, message: dict[str, Any]) -> None:
+        moment = self._page_clock.of_page(message["origin"], message["time"])
+        if moment is None:
+            self._early.append(message)
+            return
+        amounts = {name: read_amount(text) for name, text in message["fields"].items()}
+        press = {
+            "button_id": message["button_id"],
+            "client_timestamp": round(message["origin"] + message["time"], 3),
+            "input": message["input"],
+            **{name: amount for name, amount in amounts.items() if amount is not None},
+        }
+        self._put(moment, press)
+
+    async def _set_clock(self, session: Any) -> None:
+        """Anchor the browser's monotonic clock in UTC."""
+        before = self.clock()
+        metrics = await _metrics(session)
+        self._page_clock.zero = metrics["Timestamp"]
+        self._page_clock.start = before + (self.clock() - before) / 2
+
+    async def _compare(self, session: Any, origin: float, now: float) -> None:
+        """Compare the clock by which a new document counts with the browser's; what was heard before is over."""
+        metrics = await _metrics(session)
+        if not metrics.get("NavigationStart"):
+            return
+        self._page_clock.offset_ms = origin - metrics["NavigationStart"] * 1000
+        self._put((origin + now - self._page_clock.offset_ms) / 1000, _Lost(None, "the page was loaded again"))
+        early, self._early = self._early, []
+        for message in early:
+            self._pressed(message)
+
+
+async def _metrics(session: Any) -> dict[str, float]:
+    told = await session.send("Performance.getMetrics")
+    return {one["name"]: one["value"] for one in told["metrics"]}
+
+
+def _bytes(payload: str) -> bytes:
+    try:
+        return base64.b64decode(payload, validate=True)
+    except binascii.Error:
+        return payload.encode("utf-8", "backslashreplace")
+
+
+def import_playwright() -> Callable[[], Any]:
+    """Give Playwright's entry, or say which extra brings it."""
+    try:
+        from playwright.async_api import async_playwright
+    except ModuleNotFoundError:
+        raise MissingExtra("Playwright", "browser") from None
+    return async_playwright

@@ -1,0 +1,1 @@
+"""Import of recordings from files, folders and archives."""

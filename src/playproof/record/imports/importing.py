@@ -1,0 +1,302 @@
+"""Import old recordings: files, folders and archives in, acknowledged events and a report out.
+
+Everything is read twice: once to find the rows, the damage and which files share a recording, once
+to make events. Nothing is unpacked to disk, and the events of files that belong together are
+committed in one group after all of them were read. Session ids and seqs come from content alone:
+the same files under other names and in another order give the same rows, and a second import
+changes nothing. Leaves out: what rows mean (the game's importers) and where events are kept.
+
+A file that cannot be read is reported, and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from playproof.errors import StoreError
+from playproof.events import Event, check_id
+from playproof.game.importers import Importer, Part, Problem, Reading, Row, Seen, Setting
+from playproof.record.imports.archives import LIMITS, Archive, Limits, Visit
+from playproof.record.imports.rows import RowReader, Scan
+
+Key = tuple[str, int]
+"""A file: its name, and the how-manieth it is of that name."""
+Parts = Mapping[str | None, Part]
+"""What one file holds, by recording."""
+Advance = Callable[[str, int, int | None], None]
+"""Hears what is being done, how many files are done, and of how many if that is known."""
+
+MOST_ON_THE_WAY = 20_000
+"""Events that may wait for their commit."""
+_DIGEST_SHOWN = 16
+
+
+@dataclass
+class Report:
+    """What an import found; the counts are defined in docs/importing.md."""
+
+    files: int = 0
+    rounds: int = 0
+    rugged: int = 0
+    ticks: int = 0
+    duplicates: int = 0
+    gaps: int = 0
+    incomplete: int = 0
+    corrupt_lines: int = 0
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    """Each with file, line (None if it is about the whole file) and problem."""
+
+
+class Log(Protocol):
+    """Where events become durable."""
+
+    @property
+    def failure(self) -> str | None:
+        """Tell why the log takes nothing more; None while it does."""
+
+    def submit(self, events: Sequence[Event]) -> Future[None]:
+        """Take events as one group; the future resolves when they are durable, or says why they were refused."""
+
+
+def _groups(scans: Sequence[Scan]) -> list[int]:
+    """Give for each file the number of its group: files that share a recording are in one."""
+    groups, first = list(range(len(scans))), dict[str, int]()
+
+    def root(place: int) -> int:
+        while groups[place] != place:
+            groups[place] = place = groups[groups[place]]
+        return place
+
+    for place, scan in enumerate(scans):
+        for recording in scan.recordings - {None}:
+            assert recording is not None
+            groups[root(place)] = root(first.setdefault(recording, place))
+    return [root(place) for place in range(len(scans))]
+
+
+def _silent(what: str, done: int, total: int | None) -> None:
+    """Hear of progress, and do nothing."""
+
+
+class Import:
+    """One import of everything under a path into one log."""
+
+    def __init__(
+        self, path: Path, kind: str, importer: Importer, setting: Setting, log: Log, *, limits: Limits = LIMITS
+    ) -> None:
+        self.kind, self.importer, self.setting = check_id(kind, "a kind of recording"), importer, setting
+        self.log, self.limits = log, limits
+        self._archive = Archive(path, limits)
+        self._scans: dict[Key, Scan] = {}
+        self._problems: list[Problem] = []
+        self._tally = _Tally()
+        self._on_the_way: deque[tuple[Future[None], int, Sequence[str]]] = deque()
+
+    def run(self, advance: Advance = _silent) -> Report:
+        """Read everything, commit the events group by group, and report."""
+        self._problems += self._archive.visit(self._each(lambda key, stream: self._look(key, stream, advance)))
+        scans = list(self._scans.values())
+        gathered = _Gathered(dict(zip(self._scans, _groups(scans), strict=True)))
+        gathered.forget(key for key, scan in self._scans.items() if not scan.recordings)
+        self._leave_out_large(gathered)
+        done = 0
+
+        def read(key: Key, stream: BinaryIO) -> None:
+            nonlocal done
+            self._read(key, stream, gathered)
+            done += 1
+            advance("importing", done, len(scans))
+
+        self._archive.visit(self._each(read))
+        for name, _ in sorted(gathered.waiting):
+            self._problems.append(Problem(name, 0, "the file could not be read a second time; import it again"))
+        for parts in gathered.rest():
+            self._settle(parts)
+        while self._on_the_way:
+            self._await_oldest()
+        return self._report(scans)
+
+    @staticmethod
+    def _each(take: Callable[[Key, BinaryIO], None]) -> Visit:
+        """Tell files apart that have the same name."""
+        times = Counter[str]()
+
+        def visit(name: str, stream: BinaryIO) -> None:
+            times[name] += 1
+            take((name, times[name]), stream)
+
+        return visit
+
+    def _look(self, key: Key, stream: BinaryIO, advance: Advance) -> None:
+        """Read a file for the first time: its damage, and what it holds rows of."""
+        file = RowReader(key[0], self.importer, self.limits)
+        recordings, known = set[str | None](), False
+        for row in file.rows(stream):
+            recordings.add(self.importer.recording(row.value))
+            known = known or self.importer.is_row(row.value)
+        if known:
+            file.scan.recordings = frozenset(recordings)
+        else:
+            text = f"expected rows of a recording of the kind {self.kind!r}, found none; the file was left out"
+            file.scan.problems.append(Problem(key[0], 0, text))
+        self._scans[key] = file.scan
+        advance("reading", len(self._scans), None)
+
+    def _leave_out_large(self, gathered: _Gathered) -> None:
+        """Take groups out that are too large to be held together."""
+        for keys in gathered.members().values():
+            size = sum(self._scans[key].size for key in keys)
+            if size > self.limits.file_bytes:
+                for name, _ in keys:
+                    text = f"expected at most {self.limits.file_bytes} bytes that share a recording, found {size}"
+                    self._problems.append(Problem(name, 0, f"{text}; the file was left out"))
+                gathered.forget(keys)
+
+    def _read(self, key: Key, stream: BinaryIO, gathered: _Gathered) -> None:
+        """Read a file for the second time, and settle its group when it is the last one of it."""
+        if key not in gathered.waiting:
+            return
+        file = RowReader(key[0], self.importer, self.limits)
+        rows: dict[str | None, list[Row]] = defaultdict(list)
+        for row in file.rows(stream):
+            rows[self.importer.recording(row.value)].append(row)
+        if file.scan.digest != self._scans[key].digest:
+            self._problems.append(Problem(key[0], 0, "the file changed while it was read; import it again"))
+            rows.clear()
+        parts = gathered.add(key, {name: Part(key[0], file.scan.digest, tuple(some)) for name, some in rows.items()})
+        if parts is not None:
+            self._settle(parts)
+
+    def _settle(self, parts: Sequence[Parts]) -> None:
+        """Make events of files that belong together, and commit them as one group."""
+        recordings: dict[str, list[Part]] = defaultdict(list)
+        for found in parts:
+            for recording, part in found.items():
+                own = f"{self.kind}-{recording or part.digest[:_DIGEST_SHOWN]}"
+                recordings[own].append(part)
+        events: list[Event] = []
+        for session_id in sorted(recordings):
+            events += self._events(session_id, recordings[session_id])
+        if events:
+            self._commit(events, sorted({part.file for found in parts for part in found.values()}))
+
+    def _events(self, session_id: str, parts: Sequence[Part]) -> list[Event]:
+        unique = {part.digest: part for part in sorted(parts, key=lambda part: part.file, reverse=True)}
+        reading = self.importer.read(tuple(unique.values()), self.setting)
+        again = len(parts) - len(unique)
+        self._tally.add(
+            reading, sum(len(part.rows) for part in parts) - sum(len(part.rows) for part in unique.values())
+        )
+        self._problems += reading.problems
+        if again:
+            self._problems += (
+                Problem(part.file, 0, f"the same bytes as {unique[part.digest].file}; counted as duplicates")
+                for part in parts
+                if unique[part.digest] is not part
+            )
+        return [
+            found.fact.event(found.ts, session_id, seq, source="import", direction=found.direction, raw=found.raw)
+            for seq, found in enumerate(reading.found)
+        ]
+
+    def _commit(self, events: Sequence[Event], files: Sequence[str]) -> None:
+        """Hand a group to the log, and wait for earlier ones where too many events are on their way."""
+        try:
+            self._on_the_way.append((self.log.submit(events), len(events), files))
+        except StoreError as error:
+            self._refused(error, files)
+        while sum(count for _, count, _ in self._on_the_way) > MOST_ON_THE_WAY:
+            self._await_oldest()
+
+    def _await_oldest(self) -> None:
+        """Wait until a group is durable or refused."""
+        future, _, files = self._on_the_way.popleft()
+        try:
+            future.result()
+        except StoreError as error:
+            self._refused(error, files)
+
+    def _refused(self, error: StoreError, files: Sequence[str]) -> None:
+        """Report a group that the log refuses; a log that has failed is an error."""
+        if self.log.failure is not None:
+            raise error
+        self._problems += (Problem(file, 0, f"the store refused it: {error}") for file in files)
+
+    def _report(self, scans: Sequence[Scan]) -> Report:
+        problems = {*self._problems, *(problem for scan in scans for problem in scan.problems)}
+        seen = self._tally.seen.values()
+        return Report(
+            files=sum(bool(scan.recordings) for scan in scans),
+            rounds=len(seen),
+            rugged=sum(one.ended for one in seen),
+            ticks=self._tally.docs["game_tick"],
+            duplicates=self._tally.duplicates,
+            gaps=self._tally.docs["gap"],
+            incomplete=sum(not one.whole for one in seen),
+            corrupt_lines=sum(scan.corrupt_lines for scan in scans),
+            problems=[asdict(one) | {"line": one.line or None} for one in self._listed(sorted(problems))],
+        )
+
+    def _listed(self, problems: Iterable[Problem]) -> Iterator[Problem]:
+        """Give the problems to be listed, and where a file has too many the number of the others."""
+        for file, some in groupby(problems, key=lambda problem: problem.file):
+            own = list(some)
+            yield from own[: self.limits.problems]
+            if len(own) > self.limits.problems:
+                yield Problem(file, 0, f"{len(own) - self.limits.problems} further problems are not listed")
+
+
+class _Gathered:
+    """Files of which others of the same group are still to be read."""
+
+    def __init__(self, groups: Mapping[Key, int]) -> None:
+        self._group = dict(groups)
+        self._held: dict[int, list[Parts]] = defaultdict(list)
+        self.waiting = set(groups)
+        self._open = Counter(groups.values())
+
+    def members(self) -> dict[int, list[Key]]:
+        """Give the files of each group."""
+        found: dict[int, list[Key]] = defaultdict(list)
+        for key, group in self._group.items():
+            found[group].append(key)
+        return found
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """Leave files out."""
+        self.waiting -= set(keys)
+
+    def add(self, key: Key, parts: Parts) -> list[Parts] | None:
+        """Take a file; give its whole group if it was the last one."""
+        group = self._group[key]
+        self.waiting.discard(key)
+        self._held[group].append(parts)
+        self._open[group] -= 1
+        return self._held.pop(group) if not self._open[group] else None
+
+    def rest(self) -> list[list[Parts]]:
+        """Give the groups that never became whole."""
+        return list(self._held.values())
+
+
+@dataclass
+class _Tally:
+    """What has been read so far."""
+
+    docs: Counter[str] = field(default_factory=Counter)
+    duplicates: int = 0
+    seen: dict[str, Seen] = field(default_factory=dict)
+
+    def add(self, reading: Reading, again: int) -> None:
+        """Count a reading, and rows of files that came again byte for byte."""
+        self.docs.update(found.fact.doc_type for found in reading.found)
+        self.duplicates += reading.duplicates + again
+        for one in reading.seen:
+            before = self.seen.get(one.window_id, one)
+            self.seen[one.window_id] = Seen(one.window_id, one.ended or before.ended, one.whole or before.whole)

@@ -1,0 +1,1 @@
+"""Trajectories of language agents: recorder, HTTP server, proxy, client, windows and outcomes."""

@@ -1,0 +1,360 @@
+"""Store whole trajectories at once: what a simulation or an import has in hand, as fast as the driver takes it.
+
+`BulkRecorder` has the methods of TrajectoryRecorder and keeps what it is told in memory; ended trajectories are stored
+many in a transaction, by COPY in PostgreSQL and by executemany in SQLite. Nothing is durable before `flush` returns.
+Leaves out: agents that may be killed in mid-run; they use TrajectoryRecorder.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+import orjson
+from sqlalchemy import JSON, Connection, Engine, Table, Text
+from sqlalchemy.exc import IntegrityError
+
+from playproof.errors import RefusedRecord
+from playproof.game import Windows
+from playproof.record.trajectories.facts import Access, ActionTaken, Call, End, Json, Start, StepEnd, StepStart
+from playproof.record.trajectories.recorder import Clock, name_start, new_id, utc_now
+from playproof.record.trajectories.secrets import Confidential
+from playproof.record.trajectories.writes import (
+    RUNNING,
+    Named,
+    access_told,
+    check_between_steps,
+    check_in_step,
+    check_running,
+    end_row,
+    insert_unless_there,
+    summed,
+)
+from playproof.store.db import Agent, LlmCall, Step, Trajectory, connect, metadata, ready, writing
+from playproof.store.db.bulk import Columns, insert_columns
+from playproof.store.db.columns import storable, write_json
+
+TOGETHER = 200
+"""Trajectories that are stored in one transaction."""
+
+
+_Step = tuple[StepStart, list[Access], StepEnd | None, datetime, datetime | None]
+"""How a step began, what was looked at, how it ended, and when."""
+
+
+@dataclass
+class Draft:
+    """One trajectory in memory, with the checks of the recorder."""
+
+    start: Start
+    named: Named
+    status: str = RUNNING
+    steps: list[_Step] = field(default_factory=list)
+    calls: list[tuple[str, int | None, Call, datetime]] = field(default_factory=list)
+    end: tuple[End, datetime] | None = None
+
+    @property
+    def trajectory_id(self) -> str:
+        """Give the trajectory's id."""
+        return self.named.trajectory_id
+
+    @property
+    def step_is_open(self) -> bool:
+        """Tell whether the last step has no action yet."""
+        return bool(self.steps) and self.steps[-1][2] is None
+
+    def start_step(self, step: StepStart, now: datetime) -> int:
+        """Begin a step and give its number."""
+        check_running(self.trajectory_id, self.status)
+        check_between_steps(self.trajectory_id, self.step_is_open)
+        self.steps.append((step, [], None, step.time or now, None))
+        return len(self.steps) - 1
+
+    def access(self, access: Access) -> None:
+        """Note what the agent looked at."""
+        check_running(self.trajectory_id, self.status)
+        check_in_step(self.trajectory_id, self.step_is_open)
+        self.steps[-1][1].append(access)
+
+    def call(self, call_id: str, call: Call, now: datetime) -> None:
+        """Note a model call."""
+        check_running(self.trajectory_id, self.status)
+        self.calls.append((call_id, len(self.steps) - 1 if self.steps else None, call, call.time or now))
+
+    def complete_step(self, end: StepEnd, now: datetime) -> int:
+        """End the open step and give its number."""
+        check_running(self.trajectory_id, self.status)
+        check_in_step(self.trajectory_id, self.step_is_open)
+        step, accesses, _, began, _ = self.steps[-1]
+        self.steps[-1] = (step, accesses, end, began, end.time or now)
+        return len(self.steps) - 1
+
+    def finish(self, end: End, now: datetime) -> None:
+        """End the trajectory."""
+        check_running(self.trajectory_id, self.status)
+        self.status = end.status
+        self.end = (end, now)
+
+
+class BulkRecorder:
+    """Record trajectories in memory and store them together."""
+
+    def __init__(
+        self,
+        database: Engine | str | None = None,
+        clock: Clock = utc_now,
+        *,
+        windows: Windows | None = None,
+        rng: random.Random | None = None,
+        environment: Mapping[str, str] | None = None,
+        together: int = TOGETHER,
+    ) -> None:
+        self._owns = not isinstance(database, Engine)
+        self.engine = ready(database if isinstance(database, Engine) else connect(url=database))
+        self.clock, self.windows, self.together = clock, windows, together
+        self._rng = rng or random.SystemRandom()
+        self.clean = Confidential.of(os.environ if environment is None else environment)
+        self._open: dict[str, Draft] = {}
+        self._ended: list[Draft] = []
+
+    def __enter__(self) -> BulkRecorder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.flush()
+        if self._owns:
+            self.engine.dispose()
+
+    def start_trajectory(
+        self,
+        agent_id: str,
+        window_id: str | None = None,
+        scenario_id: str | None = None,
+        metadata: Json | None = None,
+        **more: Any,
+    ) -> str:
+        """Begin a trajectory and give its id; `more` are further fields of `Start`."""
+        start = Start(agent_id, window_id, scenario_id, metadata, **more)
+        named = name_start(start, self.clock(), self.windows, self._rng)
+        if named.trajectory_id in self._open:
+            raise RefusedRecord("known", f"expected a new trajectory_id, found {named.trajectory_id}, which is taken")
+        self._open[named.trajectory_id] = Draft(start, named)
+        return named.trajectory_id
+
+    def start_step(self, trajectory_id: str, state: Json) -> int:
+        """Begin a step and give its number."""
+        return self._draft(trajectory_id).start_step(StepStart(state), self.clock())
+
+    def log_provider_access(
+        self, trajectory_id: str, provider: str, data: Any = None, purpose: str | None = None
+    ) -> None:
+        """Note what the agent looked at in the open step."""
+        self._draft(trajectory_id).access(Access(provider, data, purpose, self.clock()))
+
+    def log_llm_call(self, trajectory_id: str, call: Call) -> str:
+        """Note a call of a language model and give its id."""
+        now = self.clock()
+        identity = call.call_id or new_id(now, self._rng)
+        self._draft(trajectory_id).call(identity, call, now)
+        return identity
+
+    def complete_step(
+        self, trajectory_id: str, action: ActionTaken, reward: float | None = None, *, done: bool = False
+    ) -> int:
+        """End the open step with what the agent did, and give its number."""
+        return self._draft(trajectory_id).complete_step(StepEnd(action, reward, done), self.clock())
+
+    def end_trajectory(
+        self, trajectory_id: str, final_balance: int | None = None, final_pnl: int | None = None, **more: Any
+    ) -> None:
+        """End a trajectory; it is stored with the next transaction."""
+        draft = self._draft(trajectory_id)
+        draft.finish(End(final_balance, final_pnl, **more), self.clock())
+        del self._open[trajectory_id]
+        self._ended.append(draft)
+        if len(self._ended) >= self.together:
+            self._store()
+
+    def flush(self) -> None:
+        """Store everything that has ended."""
+        if self._ended:
+            self._store()
+
+    def _store(self) -> None:
+        drafts, self._ended = self._ended, []
+        store_drafts(self.engine, drafts, self.clean)
+
+    def _draft(self, trajectory_id: str) -> Draft:
+        if trajectory_id not in self._open:
+            raise RefusedRecord(
+                "unknown", f"expected an open trajectory, found {trajectory_id[:80]!r}; start it with start_trajectory"
+            )
+        return self._open[trajectory_id]
+
+
+def store_drafts(engine: Engine, drafts: Sequence[Draft], clean: Confidential) -> None:
+    """Store trajectories in one transaction: all of them, or none."""
+    tables = drafts_columns(drafts, clean)
+    try:
+        with writing(engine) as connection:
+            _agents(connection, drafts)
+            for table, columns in tables.items():
+                insert_columns(connection, table, columns)
+    except IntegrityError as error:
+        raise RefusedRecord("known", f"expected new trajectories and calls, found: {error.orig}") from error
+
+
+def drafts_columns(drafts: Sequence[Draft], clean: Confidential) -> dict[Table, Columns]:
+    """Give the columns of trajectories for each table, as they are stored."""
+    steps = [(draft, number, *step) for draft in drafts for number, step in enumerate(draft.steps)]
+    calls = [(draft, place, *call) for draft in drafts for place, call in enumerate(draft.calls)]
+    tables = {
+        metadata.tables[Trajectory.__tablename__]: _trajectories(drafts),
+        metadata.tables[Step.__tablename__]: _steps(steps),
+        metadata.tables[LlmCall.__tablename__]: _calls(calls),
+    }
+    settle(tables, clean)
+    return tables
+
+
+def settle(tables: Mapping[Table, Columns], clean: Confidential) -> None:
+    """Write JSON values, and take secrets out of them and of texts, in place; what is empty is left out.
+
+    Texts that come again and again, such as system prompts, are searched once.
+    """
+    found: list[tuple[list[Any], bool]] = []
+    for table, columns in tables.items():
+        for name in [name for name, values in columns.items() if values.count(None) == len(values)]:
+            del columns[name]
+        for name, values in columns.items():
+            kind = table.columns[name].type
+            if isinstance(kind, JSON):
+                found.append((values, True))
+            elif isinstance(kind, Text) and name not in _CHECKED:
+                found.append((values, False))
+    _settle(found, clean)
+
+
+_CHECKED = frozenset({"trajectory_id", "agent_id", "window_id", "call_id", "purpose", "final_status"})
+"""Columns whose values were checked at birth."""
+
+
+def _settle(found: Sequence[tuple[list[Any], bool]], clean: Confidential) -> None:
+    told = [list(values) if is_json else values for values, is_json in found]
+    for values, is_json in found:
+        values[:] = _written(values) if is_json else _storable(values)
+    texts = list(dict.fromkeys(text for values, _ in found for text in values if text is not None))
+    suspects = {text for text, suspect in zip(texts, clean.suspects(texts), strict=True) if suspect}
+    if not suspects:
+        return
+    for (values, is_json), before in zip(found, told, strict=True):
+        for place, text in enumerate(values):
+            if text in suspects:
+                values[place] = str(clean.rewrite(before[place])) if is_json else clean.read_closely(text)
+
+
+def _storable(values: list[str | None]) -> list[str | None]:
+    """Give texts that both databases can hold; most of them are already."""
+    safe = {text: storable(text) for text in dict.fromkeys(values) if text is not None}
+    return values if all(text is kept for text, kept in safe.items()) else [safe.get(text) for text in values]  # type: ignore[arg-type]
+
+
+def _written(values: list[Any]) -> list[str | None]:
+    """Write JSON values; as `write_json` does one by one."""
+    try:
+        raw = [None if value is None else orjson.dumps(value) for value in values]
+    except TypeError:
+        return [None if value is None else write_json(value) for value in values]
+    return [
+        None if text is None else text.decode() if b"\\u0000" not in text else write_json(value)
+        for text, value in zip(raw, values, strict=True)
+    ]
+
+
+def _trajectories(drafts: Sequence[Draft]) -> Columns:
+    """Give the columns of trajectories; texts and JSON as they were told."""
+    rows = [_trajectory(draft) for draft in drafts]
+    return {name: [row.get(name) for row in rows] for name in rows[0]} if rows else {}
+
+
+def _trajectory(draft: Draft) -> dict[str, Any]:
+    start, named = draft.start, draft.named
+    row: dict[str, Any] = {
+        "trajectory_id": named.trajectory_id,
+        "agent_id": start.agent_id,
+        "archetype": start.archetype,
+        "window_id": named.window_id,
+        "window_hours": named.window_hours,
+        "scenario_id": start.scenario_id or named.window_id,
+        "episode_id": start.episode_id,
+        "batch_id": start.batch_id,
+        "start_time": named.time,
+        "metadata": start.metadata,
+        "episode_length": len(draft.steps),
+        "final_status": draft.status,
+        "is_training_data": start.is_training_data,
+        "is_evaluation": start.is_evaluation,
+        "used_in_training": False,
+        "created_at": named.time,
+    }
+    end, now = draft.end or (End(), None)
+    ends = [step[2] for step in draft.steps if step[2] is not None]
+    actions = [(each.action.type, each.action.success) for each in ends]
+    told = end_row(end, named.time, now) if now is not None else dict.fromkeys(_END)
+    sums = summed(actions, [each.reward for each in ends]) if now is not None else dict.fromkeys(_SUMS)
+    return row | told | sums | {"final_status": draft.status, "metrics": end.metrics}
+
+
+_END = ("end_time", "duration_ms", "final_status", "final_balance", "final_pnl")
+_SUMS = ("total_reward", "trades_executed", "posts_created")
+
+
+def _steps(
+    steps: Sequence[tuple[Draft, int, StepStart, list[Access], StepEnd | None, datetime, datetime | None]],
+) -> Columns:
+    """Give the columns of steps."""
+    ends = [step[4] for step in steps]
+    actions = [None if end is None else end.action for end in ends]
+    named = {f"action_{name}": name for name in ("type", "parameters", "success", "result", "error", "reasoning")}
+    columns: Columns = {
+        "trajectory_id": [step[0].named.trajectory_id for step in steps],
+        "number": [step[1] for step in steps],
+        "time": [step[5] for step in steps],
+        "state": [step[2].state for step in steps],
+        "accesses": [[access_told(access, step[5]) for access in step[3]] for step in steps],
+        "completed_at": [step[6] for step in steps],
+        "reported_reward": [None if end is None else end.reward for end in ends],
+        "done": [None if end is None else end.done for end in ends],
+    }
+    return columns | {column: [getattr(it, name, None) for it in actions] for column, name in named.items()}
+
+
+def _calls(calls: Sequence[tuple[Draft, int, str, int | None, Call, datetime]]) -> Columns:
+    """Give the columns of model calls."""
+    said = [call[4] for call in calls]
+    columns: Columns = {
+        "call_id": [call[2] for call in calls],
+        "trajectory_id": [call[0].named.trajectory_id for call in calls],
+        "step": [call[3] for call in calls],
+        "place": [call[1] for call in calls],
+        "time": [call[5] for call in calls],
+    }
+    return columns | {name: list(map(attrgetter(name), said)) for name in _CALL_FIELDS}
+
+
+_CALL_FIELDS = tuple(name for name in Call.__dataclass_fields__ if name not in ("call_id", "time"))
+
+
+def _agents(connection: Connection, drafts: Sequence[Draft]) -> None:
+    new = {draft.start.agent_id: draft for draft in reversed(drafts)}
+    rows = [
+        {"agent_id": name, "archetype": draft.start.archetype, "created_at": draft.named.time}
+        for name, draft in sorted(new.items())
+    ]
+    connection.execute(insert_unless_there(connection, Agent), rows)

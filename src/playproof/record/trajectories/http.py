@@ -1,0 +1,275 @@
+"""The trajectory recorder over HTTP: the same calls as JSON, stored once under an idempotency key.
+
+POST /v1/trajectories begins one; below /v1/trajectories/{id}/ stand steps, accesses, calls, actions and end;
+POST /v1/records takes many of them in order, as the spooling client sends them. An answer means: committed and synced.
+Send `Idempotency-Key` with every POST: the same request again gets the first answer, another body under the same key
+409. The description of all of it is at /openapi.json.
+Leaves out: who may come in (access), and the client (trajectory_client).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, FastAPI, Header, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import Connection, delete
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from playproof.errors import InputError, PlayproofError, RefusedRecord, StoreError
+from playproof.net.access import Door, Entrance, TooLarge, problem, scope_of
+from playproof.record.trajectories.facts import Access, Call, End, Json, Start, StepEnd, StepStart
+from playproof.record.trajectories.recorder import TrajectoryRecorder
+from playproof.record.trajectories.writes import once
+from playproof.store.db import Request as StoredRequest
+from playproof.store.db.trajectories import list_trajectories, read_trajectory
+
+Kind = Literal["start", "step", "access", "call", "action", "end"]
+LONGEST_KEY = 200
+KEPT = timedelta(days=14)
+"""How long a key and its answer are remembered."""
+MOST_RECORDS = 1_000
+"""Records of one batch."""
+_READERS: dict[Kind, TypeAdapter[Any]] = {
+    "start": TypeAdapter(Start),
+    "step": TypeAdapter(StepStart),
+    "access": TypeAdapter(Access),
+    "call": TypeAdapter(Call),
+    "action": TypeAdapter(StepEnd),
+    "end": TypeAdapter(End),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One record of a batch."""
+
+    key: str
+    """Its idempotency key."""
+    kind: Kind
+    body: Json
+    trajectory_id: str | None = None
+    """None only for a start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records in their order."""
+
+    records: list[Sent]
+
+
+def trajectory_api(recorder: TrajectoryRecorder, door: Door | None = None) -> ASGIApp:
+    """Make the server's application over a recorder."""
+    words = (__doc__ or "").partition("\nLeaves")[0]
+    app = FastAPI(title="Playproof trajectories", version="1", description=words, docs_url=None, redoc_url=None)
+    _add_errors(app)
+    _add_records(app, recorder)
+    _add_batch(app, recorder)
+    _add_reads(app, recorder)
+    return Entrance(app, door or Door())
+
+
+Answer = tuple[Json, bool]
+"""A record's answer, and whether it is one from before."""
+
+
+def submit(recorder: TrajectoryRecorder, sent: Sent, scope: str) -> Future[Answer]:
+    """Put a record into the next transaction."""
+    return recorder.writer.submit(write_once(recorder, sent, scope))
+
+
+def write_once(recorder: TrajectoryRecorder, sent: Sent, scope: str) -> Callable[[Connection], Answer]:
+    """Give the write of a record under its key."""
+    if not 0 < len(sent.key) <= LONGEST_KEY:
+        raise InputError(f"expected an idempotency key of 1 to {LONGEST_KEY} characters, found {len(sent.key)}")
+    fact = _read(sent.kind, sent.body)
+    write = _write(recorder, sent, fact)
+    told = {"kind": sent.kind, "trajectory_id": sent.trajectory_id, "body": sent.body}
+    now = recorder.clock()
+    return lambda connection: once(connection, f"{scope}:{sent.key}", told, now, write)
+
+
+def _read(kind: Kind, body: Json) -> Any:
+    try:
+        return _READERS[kind].validate_python(body)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, found["loc"]))
+        raise InputError(f"expected a valid {kind}, found {where}: {found['msg']}") from error
+
+
+def _write(recorder: TrajectoryRecorder, sent: Sent, fact: Any) -> Callable[[Connection], Json]:
+    """Give the write of a record, with its answer as JSON."""
+    if sent.kind == "start":
+        named = recorder.name(fact)
+        begin = recorder.started(fact, named)
+        told: Json = {"trajectory_id": named.trajectory_id, "window_id": named.window_id}
+        return lambda connection: begin(connection) or told
+    if sent.trajectory_id is None:
+        raise InputError(f"expected the trajectory_id of a {sent.kind}, found none")
+    identity = sent.trajectory_id
+    makers: dict[str, tuple[Callable[[str, Any], Callable[[Connection], Any]], str]] = {
+        "step": (recorder.step_started, "number"),
+        "access": (recorder.accessed, "number"),
+        "call": (recorder.called, "call_id"),
+        "action": (recorder.step_ended, "number"),
+        "end": (recorder.ended, "ended"),
+    }
+    make, name = makers[sent.kind]
+    write = make(identity, fact)
+    return lambda connection: {"trajectory_id": identity, name: write(connection)}
+
+
+Key = Annotated[str | None, Header(alias="Idempotency-Key", max_length=LONGEST_KEY)]
+
+
+def _scope(request: Request) -> str:
+    return scope_of(request.headers)
+
+
+Scope = Annotated[str, Depends(_scope)]
+
+
+def _add_records(app: FastAPI, recorder: TrajectoryRecorder) -> None:
+    async def take(kind: Kind, identity: str | None, fact: Any, key: str | None, scope: str) -> Response:
+        body = _told(fact)
+        sent = Sent(key or recorder.new_key(), kind, body, identity)
+        answer, again = await asyncio.wrap_future(submit(recorder, sent, scope))
+        return _answer(answer, again)
+
+    @app.post("/v1/trajectories", summary="Begin a trajectory")
+    async def begin(body: Start, scope: Scope, key: Key = None) -> Response:
+        return await take("start", None, body, key, scope)
+
+    @app.post("/v1/trajectories/{trajectory_id}/steps", summary="Begin a step")
+    async def step(trajectory_id: str, body: StepStart, scope: Scope, key: Key = None) -> Response:
+        return await take("step", trajectory_id, body, key, scope)
+
+    @app.post("/v1/trajectories/{trajectory_id}/accesses", summary="Note what the agent looked at")
+    async def access(trajectory_id: str, body: Access, scope: Scope, key: Key = None) -> Response:
+        return await take("access", trajectory_id, body, key, scope)
+
+    @app.post("/v1/trajectories/{trajectory_id}/calls", summary="Note a model call")
+    async def call(trajectory_id: str, body: Call, scope: Scope, key: Key = None) -> Response:
+        return await take("call", trajectory_id, body, key, scope)
+
+    @app.post("/v1/trajectories/{trajectory_id}/actions", summary="End the open step with its action")
+    async def action(trajectory_id: str, body: StepEnd, scope: Scope, key: Key = None) -> Response:
+        return await take("action", trajectory_id, body, key, scope)
+
+    @app.post("/v1/trajectories/{trajectory_id}/end", summary="End a trajectory")
+    async def end(trajectory_id: str, body: End, scope: Scope, key: Key = None) -> Response:
+        return await take("end", trajectory_id, body, key, scope)
+
+
+def _told(fact: Any) -> Json:
+    """Give a record's body as JSON, what was left open left out, so that equal requests have equal bodies."""
+    told: Json = jsonable_encoder(asdict(fact))
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _add_batch(app: FastAPI, recorder: TrajectoryRecorder) -> None:
+    @app.post("/v1/records", summary="Take many records in order; each is answered by itself")
+    async def records(body: Batch, scope: Scope) -> Response:
+        if len(body.records) > MOST_RECORDS:
+            raise InputError(f"expected at most {MOST_RECORDS} records, found {len(body.records)}")
+        found = [_prepared(recorder, sent, scope) for sent in body.records]
+        writes = [each for each in found if not isinstance(each, PlayproofError)]
+        told = await asyncio.wrap_future(recorder.writer.submit_row(writes))
+        stored = iter(told)
+        answers = [each if isinstance(each, PlayproofError) else next(stored) for each in found]
+        return _answer({"answers": [_settled(each) for each in answers]}, False)
+
+
+def _prepared(recorder: TrajectoryRecorder, sent: Sent, scope: str) -> Callable[[Connection], Answer] | PlayproofError:
+    """Give the write of a record of a batch, or why there is none."""
+    try:
+        return write_once(recorder, sent, scope)
+    except PlayproofError as error:
+        return error
+
+
+def _settled(found: Answer | Exception) -> Json:
+    """Tell how one record of a batch fared."""
+    if isinstance(found, PlayproofError):
+        return {"status": status_of(found), "error": str(found), "reason": getattr(found, "reason", None)}
+    if isinstance(found, Exception):
+        raise found
+    answer, again = found
+    return {"status": 200, "answer": answer, "again": again}
+
+
+def _add_reads(app: FastAPI, recorder: TrajectoryRecorder) -> None:
+    @app.get("/v1/trajectories", summary="List trajectories, the latest first")
+    async def listing(window_id: str | None = None, agent_id: str | None = None, limit: int = 100) -> Response:
+        most = max(1, min(limit, MOST_RECORDS))
+        found = await asyncio.to_thread(
+            list_trajectories, recorder.engine, window_id=window_id, agent_id=agent_id, limit=most
+        )
+        return _answer({"trajectories": [_listed(asdict(each)) for each in found]}, False)
+
+    @app.get("/v1/trajectories/{trajectory_id}", summary="Read a whole trajectory")
+    async def whole(trajectory_id: str) -> Response:
+        try:
+            found = await asyncio.to_thread(read_trajectory, recorder.engine, trajectory_id)
+        except InputError as error:
+            raise RefusedRecord("unknown", str(error)) from error
+        return _answer(asdict(found), False)
+
+    @app.get("/healthz", summary="Tell that the server is there")
+    async def health() -> Response:
+        return _answer({"ok": True}, False)
+
+
+def _listed(told: Json) -> Json:
+    return {name: value for name, value in told.items() if name not in ("steps", "calls")}
+
+
+def _answer(told: Json, again: bool) -> Response:
+    import orjson
+
+    headers = {"Idempotent-Replay": "true"} if again else {}
+    return Response(orjson.dumps(told), 200, headers, "application/json")
+
+
+def status_of(error: PlayproofError) -> int:
+    """Give the status with which an error is answered."""
+    if isinstance(error, RefusedRecord):
+        return 404 if error.reason == "unknown" else 409
+    return 503 if isinstance(error, StoreError) else 422
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(PlayproofError)
+    async def refused(_: Request, error: PlayproofError) -> Response:
+        return problem(status_of(error), str(error), getattr(error, "reason", None))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        found = error.errors()[0]
+        return problem(422, f"expected a valid body, found {'.'.join(map(str, found['loc']))}: {found['msg']}")
+
+    @app.exception_handler(TooLarge)
+    async def too_large(_: Request, __: TooLarge) -> Response:
+        return problem(413, "expected a smaller body")
+
+
+def forget_requests(recorder: TrajectoryRecorder, kept: timedelta = KEPT) -> int:
+    """Forget keys whose retries are over; give how many."""
+    before = recorder.clock() - kept
+    return int(
+        recorder.writer.write(
+            lambda connection: (
+                connection.execute(delete(StoredRequest).where(StoredRequest.created_at < before)).rowcount
+            )
+        )
+    )

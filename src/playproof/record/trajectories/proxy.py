@@ -1,0 +1,425 @@
+"""A recording proxy for the OpenAI API: an agent in any language is recorded by changing its base_url.
+
+    base_url = "http://127.0.0.1:8791/agents/AGENT/v1"
+
+Requests go on to the upstream as they came and answers come back as they came, streams piece by piece, errors too. What
+was said is stored beside that, after the answer has gone out, so that the agent waits for nothing: each call is a step
+of the agent's trajectory in the running window, with prompt, answer, token ids and log-probabilities where the upstream
+gives them. With the header `X-Playproof-Trajectory` a call joins a trajectory that the agent records itself.
+Leaves out: being an acknowledgement. A call whose proxy is killed between answer and commit is not stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import aiohttp
+import orjson
+from sqlalchemy import Connection, insert, select, update
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from playproof.errors import PlayproofError
+from playproof.events import check_id
+from playproof.net.access import Door, Entrance, Role, problem
+from playproof.record.trajectories import writes
+from playproof.record.trajectories.facts import ActionTaken, Call, End, Json, Start, StepEnd, StepStart
+from playproof.record.trajectories.recorder import TrajectoryRecorder
+from playproof.store.db import LlmCall, Step, Trajectory
+
+TRAJECTORY, AGENT, PURPOSE = "x-playproof-trajectory", "x-playproof-agent", "x-playproof-purpose"
+ORIGIN = "proxy"
+"""The batch of trajectories that the proxy makes."""
+LONGEST_ERROR = 2_000
+_HOP = frozenset(
+    {"host", "content-length", "connection", "keep-alive", "te", "trailer", "upgrade", "accept-encoding", "origin"}
+    | {"proxy-authorization", "proxy-authenticate", "transfer-encoding", TRAJECTORY, AGENT, PURPOSE}
+)
+_ANSWER_HOP = _HOP | {"content-encoding"}
+_TOKEN_ID = re.compile(r"token_id:(\d+)")
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """Where requests go on to."""
+
+    url: str
+    """The base_url of an OpenAI-compatible API."""
+    key: str | None = None
+    """Sent instead of the agent's own key, which then need not be one."""
+    ask_logprobs: bool = False
+    """Ask for log-probabilities also where the agent does not."""
+    timeout: float = 600.0
+
+
+@dataclass
+class Counts:
+    """What the proxy has seen."""
+
+    forwarded: int = 0
+    stored: int = 0
+    not_stored: int = 0
+    last_problem: str | None = None
+
+
+@dataclass
+class Proxy:
+    """Forward and record."""
+
+    recorder: TrajectoryRecorder
+    upstream: Upstream
+    clock: Callable[[], float] = time.perf_counter
+    counts: Counts = field(default_factory=Counts)
+    _session: aiohttp.ClientSession | None = None
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _known: dict[str, _Known] = field(default_factory=dict)
+    """By agent; only the writer's thread looks at it, and what it says is checked against the tables."""
+
+    def app(self, door: Door | None = None) -> ASGIApp:
+        """Make the proxy's application."""
+        methods = ["GET", "POST", "DELETE"]
+        routes = [
+            Route("/agents/{agent}/v1/{path:path}", self._forward, methods=methods),
+            Route("/v1/{path:path}", self._forward, methods=methods),
+            Route("/healthz", self._health),
+        ]
+        return Entrance(Starlette(routes=routes), door or Door(roles=proxy_role))
+
+    async def close(self) -> None:
+        """Store what was said last, and let go of the upstream."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    async def _health(self, _: Request) -> Response:
+        return Response(orjson.dumps(self.counts.__dict__), media_type="application/json")
+
+    async def _forward(self, request: Request) -> Response:
+        """Send a request on, and its answer back."""
+        body = await request.body()
+        asked = _object(body)
+        sent = self._sent(body, asked)
+        began, at = self.clock(), self.recorder.clock()
+        said = _Said(request.path_params["path"], asked, dict(request.headers), request.path_params.get("agent"), at)
+        try:
+            answer = await self._open(request, sent)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self._later(said, 502, b"", self.clock() - began, f"{type(error).__name__}: {error}")
+            return problem(502, f"expected the upstream to answer, found {type(error).__name__}")
+        self.counts.forwarded += 1
+        headers = {name: value for name, value in answer.headers.items() if name.lower() not in _ANSWER_HOP}
+        if answer.headers.get("content-type", "").startswith("text/event-stream"):
+            return StreamingResponse(self._streamed(answer, said, began), answer.status, headers)
+        try:
+            content = await answer.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self._later(said, 502, b"", self.clock() - began, f"{type(error).__name__}: {error}")
+            return problem(502, f"expected the upstream's whole answer, found {type(error).__name__}")
+        finally:
+            answer.release()
+        self._later(said, answer.status, content, self.clock() - began)
+        return Response(content, answer.status, headers)
+
+    def _sent(self, body: bytes, asked: Json | None) -> bytes:
+        if asked is None or not self.upstream.ask_logprobs or "logprobs" in asked or "messages" not in asked:
+            return body
+        return orjson.dumps(asked | {"logprobs": True})
+
+    async def _open(self, request: Request, body: bytes) -> aiohttp.ClientResponse:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=self.upstream.timeout)
+            self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=True)
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
+        if self.upstream.key:
+            headers["authorization"] = f"Bearer {self.upstream.key}"
+        url = f"{self.upstream.url.rstrip('/')}/{request.path_params['path']}"
+        return await self._session.request(
+            request.method, url, params=request.query_params.multi_items(), data=body or None, headers=headers
+        )
+
+    async def _streamed(self, answer: aiohttp.ClientResponse, said: _Said, began: float) -> AsyncIterator[bytes]:
+        """Pass a stream on piece by piece; what was said is stored also if it breaks off."""
+        pieces: list[bytes] = []
+        broken: str | None = "the stream was not read to its end"
+        try:
+            async for piece in answer.content.iter_any():
+                pieces.append(piece)
+                yield piece
+            broken = None
+        except (aiohttp.ClientError, TimeoutError) as error:
+            broken = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            answer.release()
+            self._later(said, answer.status, b"".join(pieces), self.clock() - began, broken, streamed=True)
+
+    def _later(
+        self,
+        said: _Said,
+        status: int,
+        content: bytes,
+        seconds: float,
+        error: str | None = None,
+        *,
+        streamed: bool = False,
+    ) -> None:
+        """Store what was said without making anybody wait."""
+        if said.asked is None or not said.is_generation:
+            return
+        task = asyncio.create_task(self._store(said, status, content, seconds, error, streamed))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _store(
+        self, said: _Said, status: int, content: bytes, seconds: float, error: str | None, streamed: bool
+    ) -> None:
+        told = _from_events(content) if streamed else _object(content)
+        try:
+            call = read_call(said, status, told, content, seconds * 1000, error)
+            await asyncio.wrap_future(self.recorder.writer.submit(self._write(said, call)))
+            self.counts.stored += 1
+        except PlayproofError as problem_found:
+            self.counts.not_stored += 1
+            self.counts.last_problem = str(problem_found)
+
+    def _write(self, said: _Said, call: Call) -> Callable[[Connection], object]:
+        identity = said.headers.get(TRAJECTORY)
+        if identity is not None:
+            return self.recorder.called(identity, call)
+        agent = check_id(said.agent or said.headers.get(AGENT) or "agent", "agent")
+        start = Start(agent, batch_id=ORIGIN, metadata={"origin": ORIGIN}, time=said.at)
+        return lambda connection: self._turn(connection, start, call)
+
+    def _turn(self, connection: Connection, start: Start, call: Call) -> None:
+        """Write one call as one step of the agent's trajectory in its window."""
+        named = self.recorder.name(start)
+        known = self._known.get(start.agent_id)
+        if known is None or known.window_id != named.window_id or not self._goes_on(connection, known, call, named):
+            self._known[start.agent_id] = self._whole_turn(connection, start, call, named)
+
+    def _goes_on(self, connection: Connection, known: _Known, call: Call, named: writes.Named) -> bool:
+        """Write a step of a trajectory that stands as it was left; tell whether it does."""
+        mine = (Trajectory.trajectory_id == known.trajectory_id, Trajectory.episode_length == known.steps)
+        running = update(Trajectory).where(*mine, Trajectory.final_status == writes.RUNNING)
+        if connection.execute(running.values(episode_length=known.steps + 1)).rowcount != 1:
+            return False
+        clean, now = self.recorder.clean, self.recorder.clock()
+        place = {"trajectory_id": known.trajectory_id, "number": known.steps, "time": named.time}
+        ended = writes.step_end_row(_answered(call), now, clean)
+        connection.execute(insert(Step).values(**place, state={}, accesses=[], **ended))
+        said = writes.call_row(call, clean)
+        where = {"call_id": self.recorder.new_key(), "trajectory_id": known.trajectory_id, "time": call.time or now}
+        connection.execute(insert(LlmCall).values(**where, step=known.steps, place=known.calls, **said))
+        known.steps, known.calls = known.steps + 1, known.calls + 1
+        return True
+
+    def _whole_turn(self, connection: Connection, start: Start, call: Call, named: writes.Named) -> _Known:
+        """Find or begin the trajectory, end those of earlier windows, and write a step."""
+        clean, now = self.recorder.clean, self.recorder.clock()
+        identity = _running(connection, start.agent_id, named.window_id)
+        for old in _left_open(connection, start.agent_id, named.window_id):
+            writes.end_trajectory(connection, old, End(), named.time, clean)
+        if identity is None:
+            identity = named.trajectory_id
+            writes.start_trajectory(connection, start, named, clean)
+        writes.start_step(connection, identity, StepStart({}, named.time), now, clean)
+        self.recorder.called(identity, call)(connection)
+        writes.complete_step(connection, identity, _answered(call), now, clean)
+        standing = writes.read_standing(connection, identity)
+        return _Known(identity, standing.window_id, standing.steps, standing.calls)
+
+
+@dataclass
+class _Known:
+    """How one of the proxy's own trajectories was left."""
+
+    trajectory_id: str
+    window_id: str
+    steps: int
+    calls: int
+
+
+def _answered(call: Call) -> StepEnd:
+    return StepEnd(ActionTaken("answer", success=call.error is None, error=call.error))
+
+
+@dataclass(frozen=True)
+class _Said:
+    """One request, as it is kept until its answer is whole."""
+
+    path: str
+    asked: Json | None
+    headers: Mapping[str, str]
+    agent: str | None
+    at: datetime
+
+    @property
+    def is_generation(self) -> bool:
+        """Tell whether a model was asked to say something."""
+        return self.path.strip("/") in ("chat/completions", "completions", "responses")
+
+
+def proxy_role(method: str, path: str) -> Role | None:
+    """Give the role that a request to the proxy needs."""
+    known = path.startswith(("/agents/", "/v1/")) and method in ("GET", "POST", "DELETE")
+    return "record" if known else None
+
+
+def read_call(
+    said: _Said, status: int, told: Json | None, content: bytes, latency_ms: float, error: str | None
+) -> Call:
+    """Read a model call from a request and its answer."""
+    asked = said.asked or {}
+    choice: Json = ((told or {}).get("choices") or [{}])[0] or {}
+    message = choice.get("message") or {}
+    usage = (told or {}).get("usage") or {}
+    ids, logprobs = _tokens(choice)
+    purpose = said.headers.get(PURPOSE, "action")
+    failed = f"HTTP {status}: {content[:LONGEST_ERROR].decode('utf-8', 'replace')}" if status >= 400 else None
+    return Call(
+        model=str((told or {}).get("model") or asked.get("model") or "unknown")[:200],
+        purpose=purpose if purpose in ("action", "reasoning", "evaluation", "response") else "action",
+        messages=_messages(asked),
+        response=_answer_text(choice, message, told),
+        reasoning=_text(message.get("reasoning_content") or message.get("reasoning")),
+        model_version=_text((told or {}).get("system_fingerprint")),
+        latency_ms=latency_ms,
+        temperature=_number(asked.get("temperature")),
+        max_tokens=_whole(asked.get("max_completion_tokens") or asked.get("max_tokens")),
+        top_p=_number(asked.get("top_p")),
+        prompt_tokens=_whole(usage.get("prompt_tokens")),
+        completion_tokens=_whole(usage.get("completion_tokens")),
+        prompt_token_ids=_whole_list((told or {}).get("prompt_token_ids")),
+        token_ids=ids,
+        logprobs=logprobs if ids is None or logprobs is None or len(ids) == len(logprobs) else None,
+        error=error or failed,
+    )
+
+
+def _messages(asked: Json) -> list[Json] | None:
+    found = asked.get("messages", asked.get("input"))
+    if isinstance(found, list):
+        return [each if isinstance(each, dict) else {"role": "user", "content": str(each)} for each in found]
+    prompt = asked.get("prompt", found)
+    return [{"role": "user", "content": prompt if isinstance(prompt, str) else str(prompt)}] if prompt else None
+
+
+def _answer_text(choice: Json, message: Json, told: Json | None) -> str | None:
+    for found in (message.get("content"), choice.get("text"), (told or {}).get("output_text")):
+        if isinstance(found, str):
+            return found
+    spoken = message.get("tool_calls") or message.get("content") or (told or {}).get("output")
+    return orjson.dumps(spoken).decode() if spoken else None
+
+
+def _tokens(choice: Json) -> tuple[list[int] | None, list[float | None] | None]:
+    """Read token ids and log-probabilities in the forms that servers give them."""
+    content = (choice.get("logprobs") or {}).get("content")
+    if not isinstance(content, list):
+        return _whole_list(choice.get("token_ids")), None
+    logprobs = [_number(each.get("logprob")) for each in content if isinstance(each, dict)]
+    ids = _whole_list(choice.get("token_ids")) or _named_ids(content)
+    return ids, [None if value is None else min(0.0, value) for value in logprobs]
+
+
+def _named_ids(content: Iterable[Any]) -> list[int] | None:
+    """Read ids that stand beside tokens, or as their names."""
+    found = []
+    for each in content:
+        named = _TOKEN_ID.fullmatch(str(each.get("token", "")))
+        identity = each.get("token_id", int(named[1]) if named else None)
+        if not isinstance(identity, int):
+            return None
+        found.append(identity)
+    return found
+
+
+def _from_events(content: bytes) -> Json | None:
+    """Put the pieces of a stream together to the answer that they make up."""
+    whole: Json = {}
+    choice: Json = {"message": {}}
+    for line in content.split(b"\n"):
+        told = _object(line[5:].strip()) if line.startswith(b"data:") else None
+        if told is None:
+            continue
+        whole |= {name: value for name, value in told.items() if value is not None and name != "choices"}
+        for piece in told.get("choices") or []:
+            if isinstance(piece, dict) and piece.get("index", 0) == 0:
+                _join(choice, piece)
+    return whole | {"choices": [choice]} if whole else None
+
+
+def _join(choice: Json, piece: Json) -> None:
+    """Add one piece of a streamed choice."""
+    delta = piece.get("delta") or {}
+    message = choice["message"]
+    for name in ("content", "reasoning_content", "reasoning"):
+        if isinstance(delta.get(name), str):
+            message[name] = message.get(name, "") + delta[name]
+    if delta.get("tool_calls"):
+        message["tool_calls"] = message.get("tool_calls", []) + delta["tool_calls"]
+    if isinstance(piece.get("text"), str):
+        choice["text"] = choice.get("text", "") + piece["text"]
+    if isinstance(piece.get("token_ids"), list):
+        choice["token_ids"] = choice.get("token_ids", []) + piece["token_ids"]
+    content = (piece.get("logprobs") or {}).get("content")
+    if isinstance(content, list):
+        known = choice.setdefault("logprobs", {"content": []})
+        known["content"] += content
+
+
+def _running(connection: Connection, agent_id: str, window_id: str) -> str | None:
+    """Find the proxy's own trajectory of an agent in a window, also one that an earlier process began."""
+    query = select(Trajectory.trajectory_id).where(
+        Trajectory.agent_id == agent_id,
+        Trajectory.window_id == window_id,
+        Trajectory.batch_id == ORIGIN,
+        Trajectory.final_status == writes.RUNNING,
+    )
+    return connection.scalars(query.order_by(Trajectory.trajectory_id).limit(1)).first()
+
+
+def _left_open(connection: Connection, agent_id: str, window_id: str) -> list[str]:
+    """Find the proxy's trajectories of an agent in windows before."""
+    query = select(Trajectory.trajectory_id).where(
+        Trajectory.agent_id == agent_id,
+        Trajectory.window_id < window_id,
+        Trajectory.batch_id == ORIGIN,
+        Trajectory.final_status == writes.RUNNING,
+    )
+    return list(connection.scalars(query))
+
+
+def _object(content: bytes) -> Json | None:
+    try:
+        found = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _text(found: object) -> str | None:
+    return found if isinstance(found, str) else None
+
+
+def _number(found: object) -> float | None:
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def _whole(found: object) -> int | None:
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 2**31 else None
+
+
+def _whole_list(found: object) -> list[int] | None:
+    if not isinstance(found, list) or not all(isinstance(each, int) for each in found):
+        return None
+    return found

@@ -1,0 +1,225 @@
+"""The trajectory recorder: agents tell what they see, think and do, and it is durable when the call returns.
+
+    recorder = TrajectoryRecorder(connect(), windows=load_game(name).windows)
+    identity = recorder.start_trajectory("agent-1")
+    recorder.start_step(identity, {"balance": 10_000_000_000_000})
+    recorder.log_llm_call(identity, Call("some-model", messages=[...], response="..."))
+    recorder.complete_step(identity, ActionTaken("trade", {...}, success=True), reward=0.1)
+    recorder.end_trajectory(identity, final_pnl=-2_000_000_000)
+
+Threads may share one; their calls share transactions. An unknown id, a step after the end and a second end raise
+RefusedRecord, and nothing has changed then.
+Leaves out: agents in other processes (trajectory_http), and storing whole trajectories at once (bulk).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, insert, select, update
+
+from playproof.errors import InputError
+from playproof.events import check_id
+from playproof.game import Windows, resolve
+from playproof.record.trajectories import writes
+from playproof.record.trajectories.facts import Access, ActionTaken, Call, End, Json, Start, StepEnd, StepStart
+from playproof.record.trajectories.secrets import Confidential
+from playproof.store.db import Agent, GroupWriter, Trajectory, connect, ready
+
+T = TypeVar("T")
+Clock = Callable[[], datetime]
+HOUR = timedelta(hours=1)
+
+
+def utc_now() -> datetime:
+    """Give the wall clock's time."""
+    return datetime.now(UTC)
+
+
+class TrajectoryRecorder:
+    """Record trajectories into the relational tables."""
+
+    def __init__(
+        self,
+        database: Engine | str | None = None,
+        clock: Clock = utc_now,
+        *,
+        windows: Windows | None = None,
+        rng: random.Random | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Open the recorder.
+
+        Args:
+            database: an engine, a URL, or None for $PLAYPROOF_DB and the home.
+            clock: tells the time of what comes without one.
+            windows: names the window of a start that names none.
+            rng: makes ids; the system's own unless given.
+            environment: whose secrets are taken out of records; this process's unless given.
+        """
+        self._owns = not isinstance(database, Engine)
+        self.engine = ready(database if isinstance(database, Engine) else connect(url=database))
+        self.clock = clock
+        self.windows = windows
+        self._rng = rng or random.SystemRandom()
+        self.clean = Confidential.of(os.environ if environment is None else environment)
+        self.writer = GroupWriter(self.engine)
+
+    def __enter__(self) -> TrajectoryRecorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Carry out what waits, and let go of the database if this recorder opened it."""
+        self.writer.close()
+        if self._owns:
+            self.engine.dispose()
+
+    def register_agent(
+        self,
+        agent_id: str,
+        *,
+        kind: str | None = None,
+        archetype: str | None = None,
+        name: str | None = None,
+        model: str | None = None,
+        model_version: str | None = None,
+        settings: Json | None = None,
+    ) -> None:
+        """Write what is known of an agent, in place of what was."""
+        told = {"kind": kind, "archetype": archetype, "name": name, "model": model, "model_version": model_version}
+        row = {"agent_id": check_id(agent_id, "agent_id"), **told, "settings": self.clean.json(settings)}
+        self.writer.write(lambda connection: _register(connection, row, self.clock()))
+
+    def start_trajectory(
+        self,
+        agent_id: str,
+        window_id: str | None = None,
+        scenario_id: str | None = None,
+        metadata: Json | None = None,
+        **more: Any,
+    ) -> str:
+        """Begin a trajectory and give its id; `more` are further fields of `Start`."""
+        return self.record_start(Start(agent_id, window_id, scenario_id, metadata, **more)).trajectory_id
+
+    def start_step(self, trajectory_id: str, state: Json) -> int:
+        """Begin a step and give its number."""
+        return self.writer.write(self.step_started(trajectory_id, StepStart(state)))
+
+    def log_provider_access(
+        self, trajectory_id: str, provider: str, data: Any = None, purpose: str | None = None
+    ) -> None:
+        """Note what the agent looked at in the open step."""
+        self.writer.write(self.accessed(trajectory_id, Access(provider, data, purpose)))
+
+    def log_llm_call(self, trajectory_id: str, call: Call) -> str:
+        """Note a call of a language model and give its id."""
+        return self.writer.write(self.called(trajectory_id, call))
+
+    def complete_step(
+        self, trajectory_id: str, action: ActionTaken, reward: float | None = None, *, done: bool = False
+    ) -> int:
+        """End the open step with what the agent did, and give its number."""
+        return self.writer.write(self.step_ended(trajectory_id, StepEnd(action, reward, done)))
+
+    def end_trajectory(
+        self, trajectory_id: str, final_balance: int | None = None, final_pnl: int | None = None, **more: Any
+    ) -> None:
+        """End a trajectory; `more` are further fields of `End`."""
+        self.writer.write(self.ended(trajectory_id, End(final_balance, final_pnl, **more)))
+
+    def new_key(self) -> str:
+        """Make an idempotency key for a request that came without one."""
+        return new_id(self.clock(), self._rng)
+
+    def record_start(self, start: Start) -> writes.Named:
+        """Begin a trajectory and give its id and window."""
+        named = self.name(start)
+        self.writer.write(self.started(start, named))
+        return named
+
+    def name(self, start: Start) -> writes.Named:
+        """Settle what a start leaves open: its id, its time, its window."""
+        return name_start(start, self.clock(), self.windows, self._rng)
+
+    def started(self, start: Start, named: writes.Named) -> Callable[[Connection], None]:
+        """Give the write of a start."""
+        return lambda connection: writes.start_trajectory(connection, start, named, self.clean)
+
+    def step_started(self, trajectory_id: str, step: StepStart) -> Callable[[Connection], int]:
+        """Give the write of a step's beginning."""
+        now = self.clock()
+        return lambda connection: writes.start_step(connection, trajectory_id, step, now, self.clean)
+
+    def accessed(self, trajectory_id: str, access: Access) -> Callable[[Connection], int]:
+        """Give the write of an access."""
+        now = self.clock()
+        return lambda connection: writes.log_access(connection, trajectory_id, access, now, self.clean)
+
+    def called(self, trajectory_id: str, call: Call) -> Callable[[Connection], str]:
+        """Give the write of a model call."""
+        now = self.clock()
+        identity = call.call_id or new_id(now, self._rng)
+        return lambda connection: writes.log_call(connection, trajectory_id, identity, call, now, self.clean)
+
+    def step_ended(self, trajectory_id: str, end: StepEnd) -> Callable[[Connection], int]:
+        """Give the write of a step's end."""
+        now = self.clock()
+        return lambda connection: writes.complete_step(connection, trajectory_id, end, now, self.clean)
+
+    def ended(self, trajectory_id: str, end: End) -> Callable[[Connection], None]:
+        """Give the write of a trajectory's end."""
+        now = self.clock()
+        return lambda connection: writes.end_trajectory(connection, trajectory_id, end, now, self.clean)
+
+    def cut_off(self, before: datetime) -> tuple[str, ...]:
+        """End as cut every trajectory that still runs and began before a time; give their ids.
+
+        Their agents vanished. What they recorded stays as it is.
+        """
+        now = self.clock()
+        return self.writer.write(lambda connection: _cut_off(connection, before, now, self.clean))
+
+
+def name_start(start: Start, now: datetime, windows: Windows | None, rng: random.Random) -> writes.Named:
+    """Settle what a start leaves open: its id, its time, and the window that holds that time."""
+    time = start.time or now
+    hours = round((windows.length or HOUR) / HOUR) if windows else 1
+    window = _window(start.window_id, time, windows)
+    return writes.Named(start.trajectory_id or new_id(time, rng), window, hours, time)
+
+
+def _window(given: str | None, time: datetime, windows: Windows | None) -> str:
+    if given is not None:
+        return given if windows is None else resolve(windows.parse)(given).window_id
+    if windows is None or windows.at is None:
+        raise InputError("expected a window_id, found none; give one, or make the recorder with windows")
+    return resolve(windows.at)(time)
+
+
+def new_id(time: datetime, rng: random.Random) -> str:
+    """Make an id of 32 hex digits that sorts by time."""
+    return f"{int(time.timestamp() * 1000):012x}{rng.getrandbits(80):020x}"
+
+
+def _register(connection: Connection, row: dict[str, Any], now: datetime) -> None:
+    changed = connection.execute(update(Agent).where(Agent.agent_id == row["agent_id"]).values(**row))
+    if not changed.rowcount:
+        connection.execute(insert(Agent).values(**row, created_at=now))
+
+
+def _cut_off(connection: Connection, before: datetime, now: datetime, clean: Confidential) -> tuple[str, ...]:
+    running = select(Trajectory.trajectory_id).where(
+        Trajectory.final_status == writes.RUNNING, Trajectory.start_time < before
+    )
+    found = tuple(connection.scalars(running.order_by(Trajectory.trajectory_id).with_for_update()))
+    for identity in found:
+        writes.end_trajectory(connection, identity, replace(End(), status="cut"), now, clean)
+    return found

@@ -1,0 +1,126 @@
+"""Keep keys and other secrets out of trajectories: prompts, states, answers and whatever else an agent records.
+
+What redaction finds in frames it finds here too: the values of secret keys, signed tokens, private keys. Beside that,
+the shapes of API keys, and the very values that this process holds in environment variables named like secrets.
+Agents' own names stay: they are what is compared. Prompts are long and come in thousands, so texts are first sifted by
+one fast search for what every secret has about it, and only those that hold some of it are read closely.
+Leaves out: people's names inside prompts, which are prose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from playproof.record.redaction import REDACTED, SECRET_KEYS, Redaction
+from playproof.store.db.columns import JsonText, plain, write_json
+
+SHORTEST = 8
+"""Characters below which a value of the environment is too common to be searched for."""
+ENDINGS: tuple[str, ...] = (
+    "token",
+    "jwt",
+    "auth",
+    "ization",
+    "cookie",
+    "cookies",
+    "csrf",
+    "phrase",
+    "passwd",
+    "password",
+)
+ENDINGS += ("secret", "key", "mnemonic", "sid", "sessionid", "session_id")
+"""How every secret key ends, in lower case."""
+_NAMED_SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|MNEMONIC|CREDENTIALS)$")
+_SHAPES = (
+    r"\bsk-[A-Za-z0-9_-]{16,}",
+    r"\bhf_[A-Za-z0-9]{24,}",
+    r"\bgh[pousr]_[A-Za-z0-9]{30,}",
+    r"\bxox[abprs]-[A-Za-z0-9-]{10,}",
+    r"\bAKIA[A-Z0-9]{16}\b",
+    r"\bAIza[A-Za-z0-9_-]{30,}",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*",
+    r"(?<![0-9A-Za-z])[1-9A-HJ-NP-Za-km-z]{87,88}(?![0-9A-Za-z])",
+)
+"""What API keys and private keys look like."""
+_SHAPED = re.compile("|".join(_SHAPES))
+_SIGNS: tuple[str, ...] = ("sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "xox", "AKIA", "AIza", "PRIVATE KEY")
+_SIGNS += ("eyJ", "earer ", "\\u00")
+_SECRET_KEY = rf'(?i)(?:{"|".join(ENDINGS)})\\?"\s*:'
+_QUOTED_BASE_58 = r'"[1-9A-HJ-NP-Za-km-z]{87,88}\\?"'
+
+
+def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Give the values of variables that are named like secrets, longest first."""
+    found = {
+        value for name, value in environment.items() if len(value) >= SHORTEST and _NAMED_SECRET.search(name.upper())
+    }
+    return tuple(sorted(found, key=lambda value: (-len(value), value)))
+
+
+class Confidential:
+    """Take secrets out of texts and JSON values."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values = tuple(values)
+        self._redaction = Redaction(b"", keep_names=True)
+        written = [write_json(value)[1:-1] for value in self._values]
+        self._signs = tuple(sorted({*_SIGNS, *self._values, *written}))
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Confidential:
+        """Make one that knows the secrets of an environment."""
+        return cls(secret_values(environment))
+
+    def suspects(self, texts: Sequence[str]) -> list[bool]:
+        """Tell which texts, or written JSON values, may hold a secret; the others hold none."""
+        signs = "|".join(map(re.escape, self._signs))
+        found = pl.DataFrame({"text": pl.Series(texts, dtype=pl.String)}).lazy()
+        holds = [pl.col("text").str.contains(each) for each in (signs, _SECRET_KEY, _QUOTED_BASE_58)]
+        return found.select(pl.any_horizontal(holds)).collect().to_series().to_list()
+
+    def suspect(self, text: str) -> bool:
+        """Tell whether one text may hold a secret."""
+        if any(sign in text for sign in self._signs):
+            return True
+        quoted = text.split('"')
+        return any(_may_end_a_secret(piece) for piece in quoted)
+
+    def text(self, text: str) -> str:
+        """Give a text without secrets."""
+        return self.read_closely(text) if self.suspect(text) else text
+
+    def json(self, value: Any) -> JsonText | None:
+        """Write a JSON value without secrets, ready for a column; None stays None, what JSON cannot say is refused."""
+        if value is None:
+            return None
+        written = write_json(value)
+        return JsonText(self.rewrite(value) if self.suspect(written) else written)
+
+    def rewrite(self, value: Any) -> JsonText:
+        """Write a JSON value after reading every key and text of it closely."""
+        return JsonText(write_json(self._without(plain(value))))
+
+    def read_closely(self, text: str) -> str:
+        """Give a text without secrets, whether or not it is suspect."""
+        for value in self._values:
+            text = text.replace(value, REDACTED)
+        return self._redaction.clean(_SHAPED.sub(REDACTED, text))
+
+    def _without(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.read_closely(value)
+        if isinstance(value, dict):
+            return {
+                self.read_closely(key): REDACTED if key.lower() in SECRET_KEYS else self._without(each)
+                for key, each in value.items()
+            }
+        return [self._without(each) for each in value] if isinstance(value, list) else value
+
+
+def _may_end_a_secret(piece: str) -> bool:
+    """Tell whether what stands before a quote can be a secret key, or a private key in base 58."""
+    return piece[-14:].rstrip("\\").lower().endswith(ENDINGS) or len(piece.rstrip("\\")) in (87, 88)

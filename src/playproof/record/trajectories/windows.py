@@ -1,0 +1,206 @@
+"""Windows of recorded trajectories: which have closed, how many agents played them, and what can be trained on them.
+
+A step is usable if it has an action, and the prompt and the answer that it came from. An agent counts in a window with
+enough usable steps. A window is ready when it has closed, its outcomes are written and enough agents count. What SFT
+needs and what GRPO needs are told apart: GRPO needs the policy's own tokens and log-probabilities, in groups that share
+a scenario, be they agents of an hour or forks of it.
+Leaves out: reading whole trajectories (store.tables.trajectories) and choosing windows to hold out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Engine, and_, case, exists, func, select
+
+from playproof.game import Windows, resolve
+from playproof.store.db import LlmCall, MarketOutcome, Step, Trajectory
+
+GRACE = timedelta(minutes=5)
+"""How long after its end a window may still receive records."""
+LEVELS = (2, 3, 5, 8)
+MIN_AGENTS, MIN_ACTIONS = 5, 5
+ENOUGH = 3
+"""Windows that make data enough to train on."""
+READY, LIMITED, NONE = "READY FOR TRAINING", "LIMITED DATA", "NO DATA"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What is known of one trajectory without reading it."""
+
+    trajectory_id: str
+    agent_id: str
+    window_id: str
+    window_hours: int
+    scenario_id: str
+    status: str
+    pnl: int | None
+    actions: int
+    """Usable steps."""
+    trainable: int
+    """Usable steps whose tokens and log-probabilities are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStanding:
+    """How one window stands."""
+
+    window_id: str
+    closed: bool
+    has_outcomes: bool
+    trajectories: int
+    agents: int
+    """Distinct agents with enough usable steps."""
+    actions: int
+    pnl: int | None
+    """Of all agents together, in the smallest unit; None if nobody told."""
+    groups: tuple[int, ...]
+    """For each scenario: trajectories of which every usable step can be trained on."""
+
+    @property
+    def usable(self) -> bool:
+        """Tell whether what was played here may be compared with what came of it."""
+        return self.closed and self.has_outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All windows of a stretch of time."""
+
+    windows: tuple[WindowStanding, ...]
+    min_agents: int
+    min_actions: int
+
+    def with_agents(self, least: int) -> int:
+        """Count usable windows with at least so many agents."""
+        return sum(1 for window in self.windows if window.usable and window.agents >= least)
+
+    @property
+    def groups(self) -> int:
+        """Count groups of usable windows that GRPO could learn from."""
+        return sum(1 for window in self.windows if window.usable for size in window.groups if size >= self.min_agents)
+
+    @property
+    def sft(self) -> str:
+        """Tell how ready the data is for learning from what was played."""
+        return verdict(self.with_agents(self.min_agents))
+
+    @property
+    def grpo(self) -> str:
+        """Tell how ready the data is for learning on policy."""
+        return verdict(self.groups)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the survey as one object."""
+        counts = {f"{level}+": self.with_agents(level) for level in LEVELS}
+        names = ("window_id", "closed", "has_outcomes", "trajectories", "agents", "actions", "pnl")
+        told = [{name: getattr(each, name) for name in names} | {"groups": list(each.groups)} for each in self.windows]
+        return {"agents": counts, "sft": self.sft, "grpo": self.grpo, "grpo_groups": self.groups, "windows": told}
+
+
+def verdict(count: int) -> str:
+    """Say in words whether some windows are enough."""
+    if count >= ENOUGH:
+        return READY
+    return LIMITED if count else NONE
+
+
+def is_closed(window_id: str, hours: int, windows: Windows, now: datetime, grace: timedelta = GRACE) -> bool:
+    """Tell whether a window, and the time for late records, is over. A window that no clock names counts as closed."""
+    start = resolve(windows.parse)(window_id).start
+    return start is None or start + timedelta(hours=hours) + grace <= now
+
+
+def survey(
+    engine: Engine,
+    windows: Windows,
+    now: datetime,
+    *,
+    hours: float | None = None,
+    min_agents: int = MIN_AGENTS,
+    min_actions: int = MIN_ACTIONS,
+    grace: timedelta = GRACE,
+) -> Survey:
+    """Look at every window that began in the last hours, all of them if None."""
+    since = None if hours is None else now - timedelta(hours=hours)
+    played = read_played(engine, since)
+    told = _with_outcomes(engine)
+    found: dict[str, list[Played]] = {}
+    for each in played:
+        found.setdefault(each.window_id, []).append(each)
+    standings = [
+        _standing(name, group, name in told, is_closed(name, group[0].window_hours, windows, now, grace), min_actions)
+        for name, group in sorted(found.items())
+    ]
+    return Survey(tuple(standings), min_agents, min_actions)
+
+
+def _standing(name: str, group: Sequence[Played], told: bool, closed: bool, min_actions: int) -> WindowStanding:
+    counted = [each for each in group if each.status == "completed" and each.actions >= min_actions]
+    forks: dict[str, int] = {}
+    for each in counted:
+        forks[each.scenario_id] = forks.get(each.scenario_id, 0) + (each.trainable == each.actions)
+    pnls = [each.pnl for each in group if each.pnl is not None]
+    return WindowStanding(
+        name,
+        closed,
+        told,
+        len(group),
+        len({each.agent_id for each in counted}),
+        sum(each.actions for each in group),
+        sum(pnls) if pnls else None,
+        tuple(size for _, size in sorted(forks.items()) if size),
+    )
+
+
+def read_played(engine: Engine, since: datetime | None = None) -> list[Played]:
+    """Count the usable steps of every trajectory that began since a time, in the database."""
+    mine = and_(LlmCall.trajectory_id == Step.trajectory_id, LlmCall.step == Step.number)
+    said = (
+        exists()
+        .where(mine, LlmCall.response.is_not(None))
+        .where((LlmCall.messages.is_not(None)) | (LlmCall.user_prompt.is_not(None)))
+    )
+    sampled = exists().where(mine, LlmCall.token_ids.is_not(None), LlmCall.logprobs.is_not(None))
+    usable = and_(Step.action_type.is_not(None), said)
+    counts = (
+        select(
+            Step.trajectory_id,
+            func.sum(case((usable, 1), else_=0)).label("actions"),
+            func.sum(case((and_(usable, sampled), 1), else_=0)).label("trainable"),
+        )
+        .group_by(Step.trajectory_id)
+        .subquery()
+    )
+    query = select(
+        Trajectory.trajectory_id,
+        Trajectory.agent_id,
+        Trajectory.window_id,
+        Trajectory.window_hours,
+        Trajectory.scenario_id,
+        Trajectory.final_status,
+        Trajectory.final_pnl,
+        func.coalesce(counts.c.actions, 0),
+        func.coalesce(counts.c.trainable, 0),
+    ).outerjoin(counts, counts.c.trajectory_id == Trajectory.trajectory_id)
+    if since is not None:
+        query = query.where(Trajectory.start_time >= since)
+    with engine.connect() as connection:
+        return [Played(*row) for row in connection.execute(query.order_by(Trajectory.window_id, Trajectory.agent_id))]
+
+
+def _with_outcomes(engine: Engine) -> frozenset[str]:
+    with engine.connect() as connection:
+        return frozenset(connection.scalars(select(MarketOutcome.window_id).distinct()))
+
+
+def by_window(played: Sequence[Played]) -> Mapping[str, list[Played]]:
+    """Sort trajectories by their windows."""
+    found: dict[str, list[Played]] = {}
+    for each in played:
+        found.setdefault(each.window_id, []).append(each)
+    return found

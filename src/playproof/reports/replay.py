@@ -1,0 +1,167 @@
+"""A replay as one HTML file: no network, no library, every number as the ledger and the environment had it.
+
+Money stays whole numbers, and is text where a browser's numbers would lose a digit; float32 is written with the
+shortest decimals that mean it; only chances are rounded. Columns that rarely change are stored as their changes.
+Leaves out: gathering episodes (replay), and a terminal (replay_terminal).
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.game.replay import Line, Number, ReplayedEpisode
+from playproof.money import UNIT
+from playproof.validate.replay import Replay
+
+SAFE = 2**53
+"""From here on a browser's numbers are no longer whole."""
+DIGITS = 4
+"""Of chances, which are shown and not counted with."""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+Column = list[Any] | dict[str, Any]
+
+
+def replay_page(replay: Replay) -> str:
+    """Write the page."""
+    told = json.dumps(page_data(replay), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    title = html.escape(f"Replay: {replay.title}")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f"<title>{title}</title><style>{_read('replay.css')}</style></head><body><main>"
+        f"<h1>{html.escape(replay.title)}</h1>"
+        f'<p class="lead">{html.escape(_lead(replay))}<br><span id="which" aria-live="polite"></span></p>'
+        f"{_BODY}"
+        f'<script type="application/json" id="data">{told.replace("<", chr(92) + "u003c")}</script>'
+        f"<script>{_read('replay.js')}</script></body></html>\n"
+    )
+
+
+_BODY = """<nav id="strip" aria-label="episodes"></nav>
+<div class="grid"><section class="card" id="charts" aria-label="the window over its steps"></section>
+<section class="card" id="now"><div id="where" class="dim"><span id="step" aria-live="polite"></span>
+<span id="clock" class="num"></span></div><p id="did"></p><p id="paid" class="num"></p></section>
+<aside id="side"><section class="card"><table id="values"></table><p id="about" class="dim"></p></section>
+<section class="card" id="thought"><h2>What it thought</h2><div id="thoughts"></div></section>
+<section class="card"><h2>What happened</h2><ol id="events"></ol></section></aside></div>
+<section class="card wide" id="said"><h2>What was said</h2><div id="texts"></div></section>
+<section class="card wide" id="seen"><h2>What it saw</h2><div id="rows"></div></section>
+<p class="hint"><kbd>&larr;</kbd> <kbd>&rarr;</kbd> a step, with <kbd>Shift</kbd> ten &ensp; <kbd>Home</kbd>
+<kbd>End</kbd> &ensp; <kbd>Space</kbd> play &ensp; <kbd>+</kbd> <kbd>-</kbd> speed &ensp; <kbd>e</kbd> next event,
+<kbd>E</kbd> the one before &ensp; <kbd>w</kbd> worst &ensp; <kbd>b</kbd> best &ensp; <kbd>n</kbd> <kbd>p</kbd> next and
+previous episode</p></main>
+<div id="keys" role="toolbar" aria-label="replay"><div>
+<button data-key="Home" title="to the start (Home)" aria-label="to the start">&#8676;</button>
+<button data-key="ArrowLeft" title="a step back" aria-label="a step back">&#8592;</button>
+<button data-key=" " id="play" title="play or pause (space)" aria-label="play">&#9654;</button>
+<button data-key="ArrowRight" title="a step on" aria-label="a step on">&#8594;</button>
+<button data-key="End" title="to the end (End)" aria-label="to the end">&#8677;</button>
+<input type="range" id="slider" min="0" value="0" aria-label="step">
+<button data-key="-" title="slower" aria-label="slower">&minus;</button><span id="speed" class="num"></span>
+<button data-key="+" title="faster" aria-label="faster">+</button>
+<button class="text" data-key="w" title="the worst episode">worst</button>
+<button class="text" data-key="b" title="the best episode">best</button></div></div>"""
+
+
+def _read(name: str) -> str:
+    return (files("playproof.validate") / name).read_text(encoding="utf-8")
+
+
+def _lead(replay: Replay) -> str:
+    if replay.pnl is None:
+        return replay.about
+    return f"{replay.about}; together {replay.pnl / UNIT:+,.6g} {replay.money}"
+
+
+def page_data(replay: Replay) -> dict[str, Any]:
+    """Give everything that the page shows, as JSON knows it."""
+    used = {name for episode in replay.episodes for name in episode.features}
+    return {
+        "title": replay.title,
+        "game": replay.game,
+        "money": replay.money,
+        "whole": UNIT,
+        "reward": "profit of the step" if any(it.said for it in replay.episodes) else "reward",
+        "worst": replay.worst,
+        "best": replay.best,
+        "units": {name: unit for name, unit in replay.units.items() if name in used},
+        "episodes": [_episode(it) for it in replay.episodes],
+    }
+
+
+def _episode(episode: ReplayedEpisode) -> dict[str, Any]:
+    words = {word: place for place, word in enumerate(dict.fromkeys(episode.actions))}
+    return {
+        "window": episode.window,
+        "player": episode.player,
+        "pnl": _safe(episode.pnl),
+        "about": episode.about,
+        "lines": [_line(line, episode) for line in episode.lines],
+        "marks": [
+            {"point": mark.point, "line": mark.line, "kind": mark.kind, "text": mark.text} for mark in episode.marks
+        ],
+        "words": list(words),
+        "actions": shorten([words[word] for word in episode.actions]),
+        "rewards": shorten(list(episode.rewards)),
+        "components": {name: shorten(list(of)) for name, of in episode.components.items()},
+        "features": list(episode.features),
+        "rows": [shorten(_decimals(column)) for column in episode.rows.T] if len(episode.rows) else [],
+        "missing": _missing(episode),
+        "thoughts": [
+            {
+                "choices": list(names),
+                "p": [shorten([round(it, DIGITS) for it in column.tolist()]) for column in chances.T],
+            }
+            for names, chances in episode.thoughts
+        ],
+        "predictions": {name: shorten(list(of)) for name, of in episode.predictions.items()},
+        "said": [[{"kind": it.kind, "who": it.who, "text": it.text} for it in of] for of in episode.said],
+    }
+
+
+def _line(line: Line, episode: ReplayedEpisode) -> dict[str, Any]:
+    told = {name: getattr(line, name) for name in ("name", "panel", "unit", "whole", "stepped", "drawn")}
+    return told | {"v": shorten([_safe(value) for value in episode.values[line.name]])}
+
+
+def _missing(episode: ReplayedEpisode) -> list[Column] | None:
+    if episode.missing is None or not episode.missing.any():
+        return None
+    return [shorten(column.astype(int).tolist()) for column in episode.missing.T]
+
+
+def _safe(value: Number) -> int | float | str | None:
+    """Give a number, as text where a browser would lose digits of it."""
+    return str(value) if isinstance(value, int) and abs(value) >= SAFE else value
+
+
+def _decimals(column: NDArray[np.floating[Any]]) -> list[float]:
+    """Give the shortest decimals that mean the same number of the column's own kind; none is NaN."""
+    return [int(value) if float(value).is_integer() else float(str(value)) for value in column]
+
+
+def shorten(column: Sequence[Any]) -> Column:
+    """Give a column as it is, or as its changes where these are fewer: where each begins, and its value."""
+    starts = [place for place, value in enumerate(column) if place == 0 or value != column[place - 1]]
+    if 2 * len(starts) >= len(column):
+        return list(column)
+    return {"n": len(column), "at": starts, "v": [column[place] for place in starts]}
+
+
+def expand(column: Column) -> list[Any]:
+    """Give a column back as it was."""
+    if isinstance(column, list):
+        return column
+    ends = [*column["at"][1:], column["n"]]
+    found: list[Any] = []
+    for start, end, value in zip(column["at"], ends, column["v"], strict=True):
+        found += [value] * (end - start)
+    return found

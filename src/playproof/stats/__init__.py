@@ -1,0 +1,1 @@
+"""Pure statistics: evidence, selection, calibration, survival and metrics."""

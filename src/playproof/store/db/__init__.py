@@ -1,0 +1,54 @@
+"""The relational tables: agents, trajectories, outcomes, judgements, training, trials; SQLite, or PostgreSQL by URL.
+
+`connect` opens them, `upgrade` brings them to this package's version, `check` tells how they stand, `writing` gives a
+transaction. Leaves out: what is recorded and how it is grouped.
+"""
+
+from __future__ import annotations
+
+from playproof.store.db.engine import connect, database_url, opened, shown_url, writing
+from playproof.store.db.group_commit import GroupWriter
+from playproof.store.db.records import (
+    Agent,
+    JudgeCall,
+    Judgement,
+    LlmCall,
+    MarketOutcome,
+    Record,
+    Request,
+    Step,
+    TrainedModel,
+    TrainingBatch,
+    Trajectory,
+    Trial,
+    UsedWindow,
+    metadata,
+)
+from playproof.store.db.versions import Standing, check, ready, upgrade
+
+__all__ = [
+    "Agent",
+    "GroupWriter",
+    "JudgeCall",
+    "Judgement",
+    "LlmCall",
+    "MarketOutcome",
+    "Record",
+    "Request",
+    "Standing",
+    "Step",
+    "TrainedModel",
+    "TrainingBatch",
+    "Trajectory",
+    "Trial",
+    "UsedWindow",
+    "check",
+    "connect",
+    "database_url",
+    "metadata",
+    "opened",
+    "ready",
+    "shown_url",
+    "upgrade",
+    "writing",
+]

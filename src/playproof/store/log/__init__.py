@@ -1,0 +1,1 @@
+"""The event log: writer, Parquet parts, compaction, reading, queries and verification."""

@@ -1,0 +1,89 @@
+"""Which events a log already holds, hot or compacted, by identity and checksum.
+
+Two bodies under one identity are told apart by their CRC-32. Leaves out: deciding what to do about it (log).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from playproof.store.log.rows import SEQ_BITS, SEQ_END, Row, split_id
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Checksums = tuple[NDArray[np.int64], NDArray[np.uint32]]
+    """Keys, sorted, and the checksum of each."""
+
+PARTS_KEPT = 64
+_SEQ = SEQ_END - 1
+
+
+class Known:
+    """Answers for one log's writer; parts are read only when an old seq comes again."""
+
+    def __init__(self, home: Path, connection: sqlite3.Connection, sessions: Mapping[str, int]) -> None:
+        self._home, self._connection, self._sessions = home, connection, sessions
+        self._last: dict[int, int] = {}
+        self._parts: OrderedDict[str, Checksums] = OrderedDict()
+
+    def forget(self) -> None:
+        """Look at the manifest anew."""
+        self._parts.clear()
+        found = self._connection.execute("SELECT number, max(last) FROM part_sessions GROUP BY number")
+        self._last = dict(found.fetchall())
+
+    def may_hold(self, rows: Sequence[tuple[object, Row]]) -> bool:
+        """Tell whether a row is old enough that it could be in a part."""
+        last = self._last
+        if not last:
+            return False
+        return any(row[0] & _SEQ <= last.get(row[0] >> SEQ_BITS, -1) for _, row in rows)
+
+    def checksum(self, identity: int) -> int | None:
+        """Give the checksum of the event stored under a key; None if there is none."""
+        found = self._connection.execute("SELECT checksum FROM events WHERE id = ?", (identity,)).fetchone()
+        if found is not None:
+            return int(found[0])
+        number, seq = split_id(identity)
+        if seq > self._last.get(number, -1):
+            return None
+        paths = self._connection.execute(
+            "SELECT path FROM part_sessions JOIN parts USING (path)"
+            " WHERE state = 'live' AND number = ? AND ? BETWEEN first AND last",
+            (number, seq),
+        )
+        answers = (self._in_part(path, identity) for (path,) in paths.fetchall())
+        return next((answer for answer in answers if answer is not None), None)
+
+    def _in_part(self, path: str, identity: int) -> int | None:
+        if path not in self._parts:
+            self._parts[path] = self._read(path)
+            while len(self._parts) > PARTS_KEPT:
+                self._parts.popitem(last=False)
+        self._parts.move_to_end(path)
+        keys, checksums = self._parts[path]
+        place = int(keys.searchsorted(identity))
+        return int(checksums[place]) if place < len(keys) and keys[place] == identity else None
+
+    def _read(self, path: str) -> Any:
+        """Read keys and checksums of a part; one that cannot be read holds nothing."""
+        import numpy as np
+        import pyarrow as pa
+
+        from playproof.store.log.parts import PartFiles
+
+        try:
+            table = PartFiles.at(self._home).table(path, ["session_id", "seq", "checksum"])
+        except (OSError, pa.ArrowException):
+            return np.empty(0, np.int64), np.empty(0, np.uint32)
+        sessions = table["session_id"].combine_chunks().dictionary_encode()
+        numbers = np.array([self._sessions[name] for name in sessions.dictionary.to_pylist()], np.int64)
+        keys = (numbers[sessions.indices.to_numpy()] << SEQ_BITS) | table["seq"].to_numpy()
+        order = np.argsort(keys)
+        return keys[order], table["checksum"].to_numpy()[order]

@@ -1,0 +1,130 @@
+"""Verify: check every part and every hot row against its checksum, set damage aside, say what was found.
+
+Leaves out: repair. An event that was set aside can be appended again from its source.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from playproof.errors import StoreError
+from playproof.store.log.compaction import check_part, live_parts, set_rows_aside
+from playproof.store.log.parts import Part, PartFiles
+from playproof.store.log.rows import Row, split_id
+from playproof.store.log.schema import connect_reader, read_layout
+from playproof.store.log.writer import EventLog, log_names, log_path
+
+Kind = Literal["log", "row", "part", "missing", "foreign"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it was written."""
+
+    kind: Kind
+    what: str
+    found: str
+    set_aside: bool
+    """Was it moved out of the way? False for what is missing, foreign, or under a writer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was checked, and what was found."""
+
+    parts: int
+    rows: int
+    """Hot rows."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def damage(self) -> tuple[Finding, ...]:
+        """Give the findings that concern events; foreign files do not."""
+        return tuple(finding for finding in self.findings if finding.kind != "foreign")
+
+
+def verify(home: Path, files: PartFiles | None = None) -> Verification:
+    """Check a whole home and set aside what is damaged, except in logs that are being written: those are told."""
+    parts = files or PartFiles.at(home)
+    checked = [_verify_log(home, name, parts) for name in log_names(home)]
+    listed = {path for home_log in log_names(home) for path in _known_paths(home, home_log)}
+    foreign = [
+        Finding("foreign", path, "no manifest lists it", set_aside=False) for path in parts.all() if path not in listed
+    ]
+    findings = [finding for each in checked for finding in each.findings]
+    return Verification(sum(each.parts for each in checked), sum(each.rows for each in checked), (*findings, *foreign))
+
+
+def _verify_log(home: Path, name: str, files: PartFiles) -> Verification:
+    try:
+        with contextlib.closing(connect_reader(log_path(home, name))) as reader:
+            reader.execute("BEGIN")
+            manifest = live_parts(reader, name)
+            sessions = dict(reader.execute("SELECT number, session_id FROM sessions").fetchall())
+            layout = read_layout(reader)
+            rows = [row for row in reader.execute(layout.select) if not layout.intact(row)]
+            (count,) = reader.execute("SELECT count(*) FROM events").fetchone()
+            structure = [text for (text,) in reader.execute("PRAGMA quick_check") if text != "ok"]
+    except sqlite3.DatabaseError as error:
+        return Verification(0, 0, (Finding("log", name, f"unreadable: {error}", set_aside=False),))
+    parts = [(part, problem) for part in manifest if (problem := _part_problem(files, part)) is not None]
+    aside = _set_aside(home, name, files, parts, rows)
+    findings = [Finding("log", name, text, set_aside=False) for text in structure]
+    findings += [_row_finding(row, sessions, aside) for row in rows]
+    findings += [
+        Finding("missing" if problem == "missing" else "part", part.path, problem, aside and problem != "missing")
+        for part, problem in parts
+    ]
+    return Verification(len(manifest), count, tuple(findings))
+
+
+def _row_finding(row: Row, sessions: dict[int, str], aside: bool) -> Finding:
+    number, seq = split_id(row[0])
+    return Finding("row", f"{sessions.get(number, number)}/{seq}", "checksum differs", aside)
+
+
+def _part_problem(files: PartFiles, part: Part) -> str | None:
+    """Check bytes, readability and number of rows."""
+    problem = check_part(files, part)
+    if problem is not None:
+        return problem
+    try:
+        rows = files.table(part.path).num_rows
+    except (OSError, pa.ArrowException) as error:
+        return f"unreadable: {error}"
+    return None if rows == part.rows else f"{rows} rows where {part.rows} were written"
+
+
+def _set_aside(home: Path, name: str, files: PartFiles, parts: Sequence[tuple[Part, str]], rows: Sequence[Row]) -> bool:
+    """Mark damage in the manifest, then move files; give False if the log has a writer."""
+    damaged = [(problem, part.path) for part, problem in parts if problem != "missing"]
+    if not damaged and not rows:
+        return False
+    try:
+        log = EventLog.open(home, (), name)
+    except StoreError:
+        return False
+    with log:
+        log.transact(lambda connection: _mark(connection, damaged, rows))
+        for _, path in damaged:
+            files.set_aside(path)
+    return True
+
+
+def _mark(connection: sqlite3.Connection, damaged: Sequence[tuple[str, str]], rows: Sequence[Row]) -> None:
+    connection.executemany("UPDATE parts SET state = 'quarantined', reason = ? WHERE path = ?", damaged)
+    set_rows_aside(connection, rows)
+
+
+def _known_paths(home: Path, name: str) -> list[str]:
+    """Give every path that a log's manifest knows, replaced and unfinished ones too."""
+    with contextlib.closing(connect_reader(log_path(home, name))) as reader, contextlib.suppress(sqlite3.DatabaseError):
+        return [path for (path,) in reader.execute("SELECT path FROM parts UNION SELECT path FROM unfinished")]
+    return []

@@ -1,0 +1,171 @@
+"""What offline methods share: steps as tensors, a network of heads over scaled rows, and the card of what they learn.
+
+Values of an action add up over its heads: Q(s, a) = sum over heads h of Q_h(s, a_h). The best action
+is then the best choice of every head, the log-sum-exp over all actions the sum of the heads' own, and
+a network of values has the very shape by which policies act. Leaves out: the losses (cql, iql).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from playproof.datasets import Transitions
+from playproof.game import Game, first, lookup, resolve
+from playproof.policies.checkpoint import Card, describe
+from playproof.policies.network import NetworkPolicy
+from playproof.policies.scaling import Scaling, game_scaling, scale_rows
+from playproof.train.network import ACTIVATIONS, Weights, linear_weights
+from playproof.train.offline_loop import Losses
+
+NEVER = -1e9
+
+
+@dataclass(frozen=True)
+class Table:
+    """The game as an offline method sees it."""
+
+    game: Game
+    observation: str
+    actions: str
+    scaling: Scaling
+    heads: tuple[int, ...]
+
+    @classmethod
+    def lay(cls, game: Game, observation: str | None = None, actions: str | None = None) -> Table:
+        """Look names up; None is the game's default."""
+        observation, actions = observation or first(game.observations), actions or first(game.actions)
+        features = describe(game, observation)["features"]
+        heads = tuple(map(len, lookup(game.actions, actions, "action set").heads))
+        return cls(game, observation, actions, game_scaling(game, features), heads)
+
+    def possible(self, rows: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Tell which choices can have an effect at rows, heads side by side; all where the game does not say."""
+        of = self.game.actions[self.actions].possible
+        if of is None:
+            return np.ones((len(rows), sum(self.heads)), np.bool_)
+        found: NDArray[np.bool_] = resolve(of)(rows, tuple(self.scaling.names))
+        return found
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps as tensors, rows scaled."""
+
+    rows: Tensor  # (n, features)
+    actions: Tensor  # (n, heads)
+    rewards: Tensor  # (n,)
+    after: Tensor  # (n, features)
+    goes_on: Tensor  # (n,), 0 where the window ended with the step; one that was only cut goes on
+    possible: Tensor | None  # (n, sum of heads) at the next row
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+
+def to_steps(table: Table, steps: Transitions, reward_scale: float, masked: bool) -> Steps:
+    """Lay transitions out as tensors."""
+    possible = torch.from_numpy(table.possible(steps.next_observations)) if masked else None
+    return Steps(
+        torch.from_numpy(scale_rows(steps.observations, table.scaling)),
+        torch.from_numpy(steps.actions.astype(np.int64)),
+        torch.from_numpy((reward_scale * steps.rewards).astype(np.float32)),
+        torch.from_numpy(scale_rows(steps.next_observations, table.scaling)),
+        torch.from_numpy((~steps.terminated).astype(np.float32)),
+        possible,
+    )
+
+
+class Heads(nn.Module):
+    """A trunk and one layer a head over scaled rows: logits, or values."""
+
+    def __init__(self, width: int, heads: Sequence[int], hidden: Sequence[int], activation: str = "relu") -> None:
+        super().__init__()
+        sizes = (width, *hidden)
+        self.trunk = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(sizes)])
+        self.heads = nn.ModuleList([nn.Linear(sizes[-1], size) for size in heads])
+        self.activate = ACTIVATIONS[activation]()
+
+    def forward(self, rows: Tensor) -> list[Tensor]:
+        """Give one array (n, choices) a head."""
+        for layer in self.trunk:
+            rows = self.activate(layer(rows))
+        return [head(rows) for head in self.heads]
+
+    def weights(self) -> Weights:
+        """Give the parameters by the names that policies act by."""
+        layers = [(f"trunk.{k}", layer) for k, layer in enumerate(self.trunk)]
+        layers += [(f"head.{k}", layer) for k, layer in enumerate(self.heads)]
+        return linear_weights({name: layer for name, layer in layers if isinstance(layer, nn.Linear)})
+
+
+def value_of(values: Sequence[Tensor], actions: Tensor) -> Tensor:
+    """Give Q(s, a) of actions (n, heads), the sum over heads, (n,)."""
+    return torch.stack([of.gather(1, actions[:, k : k + 1]).squeeze(1) for k, of in enumerate(values)]).sum(dim=0)
+
+
+def best_of(values: Sequence[Tensor], possible: Tensor | None) -> Tensor:
+    """Give the action of the highest value among those possible, (n, heads)."""
+    if possible is not None:
+        cuts = np.cumsum([of.shape[1] for of in values])[:-1].tolist()
+        masks = torch.tensor_split(possible, cuts, dim=1)
+        values = [of.masked_fill(~mask, NEVER) for of, mask in zip(values, masks, strict=True)]
+    return torch.stack([of.argmax(dim=1) for of in values], dim=1)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A policy learned offline."""
+
+    policy: NetworkPolicy
+    weights: Mapping[str, NDArray[np.float32]]
+    curve: tuple[Losses, ...]
+    """Losses of each epoch."""
+
+
+def learned(table: Table, net: Heads, curve: Sequence[Losses], activation: str, masked: bool) -> Learned:
+    """Give the policy that a network makes."""
+    of, weights = table.game.actions[table.actions].possible, net.weights()
+    possible = resolve(of) if masked and of is not None else None
+    policy = NetworkPolicy(table.scaling, table.heads, weights, activation, 1, possible)
+    return Learned(policy, weights, tuple(curve))
+
+
+def card_of(
+    table: Table,
+    method: str,
+    config: Mapping[str, Any],
+    *,
+    clock: str,
+    stake: int,
+    reward: Mapping[str, Any],
+    commit: str,
+    seed: int,
+    data_hash: str | None,
+    world: str | None,
+    metrics: Mapping[str, Any],
+) -> Card:
+    """Describe an offline policy's checkpoint."""
+    return Card(
+        kind="network",
+        method=method,
+        actions=table.actions,
+        heads=table.heads,
+        clock=clock,
+        stake=stake,
+        reward=reward,
+        data_hash=data_hash,
+        world=world,
+        commit=commit,
+        seed=seed,
+        config={**config, "frames": 1},
+        metrics=metrics,
+        **describe(table.game, table.observation),
+    )

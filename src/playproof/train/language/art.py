@@ -1,0 +1,109 @@
+"""GRPO by OpenPipe ART's service on Weights & Biases: the windows are played here, the weights live and learn there.
+
+The same forked windows, rewards and groups as on this machine; answers come from the service's OpenAI-compatible
+address, and groups go to it in ART's own format. Everything up to the client's first call runs, and is tested, without
+a key; beyond it nothing has been run. Leaves out: checkpoints, which the service keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from playproof.datasets.conversations.art import PolicyView, to_art_group, validate_compatibility
+from playproof.datasets.conversations.groups import Exchange, conversation_of
+from playproof.errors import ConfigError, InputError, MissingExtra
+from playproof.game import Game
+from playproof.game.forks import Forks
+from playproof.judge.computed import computed
+from playproof.train.language.grpo import GRPOConfig
+from playproof.train.language.grpo_loss import advantages
+from playproof.train.language.grpo_sources import ForkPlan, Scored, score
+from playproof.train.language.rollout import Answering, play
+
+KEY = "WANDB_API_KEY"
+
+
+def train_by_art(game: Game, config: GRPOConfig, name: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Train a model on the service, iteration by iteration."""
+    art = client(environment)
+    asyncio.run(_train(art, game, config, name))
+
+
+def client(environment: Mapping[str, str]) -> Any:
+    """Give ART's package, if it and a key are there."""
+    try:
+        art = import_module("art")
+    except ModuleNotFoundError:
+        raise MissingExtra("openpipe-art, the client of --backend art,", "art") from None
+    if not environment.get(KEY):
+        raise ConfigError(f"expected a key of Weights & Biases in {KEY} for --backend art, found none")
+    return art
+
+
+def art_groups(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    """Give groups that teach in ART's format; those that cannot be trained on are refused with what is wrong."""
+    found = []
+    for each in scored:
+        if advantages([1e4 * value for value in each.rewards]) is None:
+            continue
+        views = [
+            PolicyView(
+                tuple(conversation_of(it) for it in episode.exchanges),
+                {"trajectory_id": episode.episode_id, "scenario_id": each.group.window},
+                {"pnl": episode.pnl or 0, "valid": episode.valid},
+                reward,
+            )
+            for episode, reward in zip(each.group.episodes, each.rewards, strict=True)
+        ]
+        told = validate_compatibility(views)
+        if not told.compatible:
+            raise InputError(f"expected a group that ART can train on, found in {each.group.window}: {told.errors[0]}")
+        found.append(to_art_group(views, {"window": each.group.window}))
+    return found
+
+
+async def _train(art: Any, game: Game, config: GRPOConfig, name: str) -> None:
+    """Play, score and hand groups to the service."""
+    model = art.TrainableModel(name=name, project=game.name, base_model=config.base)
+    backend = import_module("art.serverless.backend").ServerlessBackend()
+    await model.register(backend)
+    plan = ForkPlan(config.terms, 0, config.iterations, config.windows, config.holdout, config.embargo)
+    done = await model.get_step()
+    for iteration in range(done + 1, config.iterations + 1):
+        version = f"{name}@{iteration - 1}"
+        player = service_player(model.openai_client(), model.get_inference_name(), config.max_tokens)
+        played = await asyncio.to_thread(
+            play, game, config.terms, plan.numbers(iteration), config.forks, player, version
+        )
+        groups = art_groups([score(it.group, it.outcomes, computed) for it in played])
+        if groups:
+            made = [art.TrajectoryGroup.model_validate(group) for group in groups]
+            await model.train(made, config=art.TrainConfig(learning_rate=config.learning_rate))
+
+
+def service_player(openai: Any, model: str, limit: int) -> Answering:
+    """Answer by a model behind an OpenAI-compatible address, all copies at once."""
+
+    async def one(messages: tuple[tuple[str, str], ...]) -> Exchange:
+        told = [{"role": role, "content": content} for role, content in messages]
+        answer = await openai.chat.completions.create(
+            model=model, messages=told, max_tokens=limit, temperature=1.0, logprobs=True
+        )
+        content = (answer.choices[0].logprobs.content or []) if answer.choices[0].logprobs else []
+        ids = tuple(int(it.token.removeprefix("token_id:")) for it in content if it.token.startswith("token_id:"))
+        logprobs = tuple(it.logprob for it in content) if len(ids) == len(content) else ()
+        return Exchange(messages, answer.choices[0].message.content or "", (), ids if logprobs else (), logprobs)
+
+    async def every(chats: Sequence[tuple[tuple[str, str], ...]]) -> list[Exchange]:
+        return list(await asyncio.gather(*map(one, chats)))
+
+    def answers(tables: Sequence[Forks]) -> list[list[Exchange]]:
+        chats = [[tuple((it.role, it.content) for it in chat) for chat in table.prompts()] for table in tables]
+        told = iter(asyncio.run(every([chat for of in chats for chat in of])))
+        return [[next(told) for _ in of] for of in chats]
+
+    return answers

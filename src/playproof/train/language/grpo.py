@@ -1,0 +1,316 @@
+"""GRPO: let a language model learn from how its own answers compare within a window, iteration by iteration.
+
+An iteration takes groups (fresh play in forked windows, or recorded windows), scores them by one named reward, learns,
+saves a checkpoint and is measured in money on held-out windows, paired with the model it began with. The resume point
+comes last: a run that is killed at any moment goes on to the same weights, and no window is learned from twice.
+Divergence (numbers that are not finite, too large a KL, money or valid decisions lost) stops the run, says so, and
+keeps the last good checkpoint. Leaves out: groups (grpo_sources) and the update (grpo_learner).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Engine
+
+from playproof.datasets.conversations.groups import MAX_DROPOUT, TARGET
+from playproof.datasets.conversations.used_windows import UsedWindows
+from playproof.errors import ConfigError, Diverged, InputError
+from playproof.game import Game
+from playproof.game.forks import ForkTerms
+from playproof.judge.computed import computed
+from playproof.provenance import commit
+from playproof.train.language.evaluate import Measured, gains, measure
+from playproof.train.language.grpo_loss import Averaging, Clipping
+from playproof.train.language.grpo_sources import ForkedSource, ForkPlan, RewardFunction, Source, Taken
+from playproof.train.language.grpo_update import Chosen, Learned, Learner, choose
+from playproof.train.language.model import (
+    LanguageCard,
+    LanguageModel,
+    add_adapter,
+    is_adapted,
+    load_language_model,
+    save_language_model,
+    weights_hash,
+)
+from playproof.train.language.rollout import model_player
+from playproof.train.language.state import restore_state, state_arrays
+from playproof.train.run import CHECKPOINTS, Run, Tracking, read_log
+
+Show = Callable[[int, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class GRPOConfig:
+    """What is learned from, how, and how it is measured."""
+
+    game: str
+    base: str
+    """A checkpoint, usually of SFT; or smollm2, a folder or a name of transformers."""
+    world: str = "news"
+    seed: int = 1
+    decisions: int = 4
+    prompt: str = "full"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What only this game's forked windows can be asked for."""
+    min_agents: int = 5
+    """Of a group; with forks, the least copies of a window."""
+    forks: int = 8
+    """Copies of each window, where groups are fresh play."""
+    iterations: int = 10
+    windows: int = 20
+    """Of an iteration."""
+    lookback_hours: float = 168
+    min_actions: int | None = None
+    """Usable steps of an episode; None: 5, or all decisions of a window if they are fewer."""
+    learning_rate: float = 5e-6
+    target: int = TARGET
+    """Trajectories above which whole windows are left out."""
+    max_dropout: float = MAX_DROPOUT
+    reward: str = "computed"
+    warm_up: int = 0
+    """Optimiser steps in which the learning rate rises; the first ones would else move every weight by all of it."""
+    max_tokens: int = 24
+    groups_a_step: int = 4
+    epochs: int = 1
+    clip: float = 0.2
+    beta: float = 0.0
+    """Weight of the distance from the model that training began with."""
+    averaging: Averaging = "sequence"
+    rank: int | None = 16
+    """Of a fresh adapter, where the base has none; None trains all weights."""
+    holdout: int = 32
+    holdout_forks: int = 2
+    embargo: int = 24
+    """Windows, or hours of recorded ones, between those learned from and those held out."""
+    evaluate_every: int = 1
+    max_kl: float = 0.5
+    """Of one iteration, per token."""
+
+    @property
+    def terms(self) -> ForkTerms:
+        """Give the terms of the forked windows."""
+        return ForkTerms(self.world, self.seed, self.decisions, self.prompt, dict(self.options))
+
+    @property
+    def least_actions(self) -> int:
+        """Give the usable steps that an episode must have."""
+        return min(5, self.decisions) if self.min_actions is None else self.min_actions
+
+    def __post_init__(self) -> None:
+        if self.forks < max(2, self.min_agents):
+            raise ConfigError(
+                f"expected at least {max(2, self.min_agents)} forks of a window (min-agents), found {self.forks}"
+            )
+
+
+def train_grpo(
+    game: Game,
+    config: GRPOConfig,
+    path: Path,
+    engine: Engine,
+    *,
+    reward: RewardFunction = computed,
+    source: Callable[[UsedWindows, LanguageModel], Source] | None = None,
+    resume: bool = False,
+    tracking: Tracking = Tracking(),  # noqa: B008
+    show: Show = lambda iteration, told: None,  # noqa: ARG005
+) -> dict[str, Any]:
+    """Train a model; give what came of it. `source` makes another source of groups than forked windows."""
+    run = Run.resume(path, "grpo", tracking) if resume else Run.create(path, "grpo", asdict(config), tracking)
+    try:
+        training = Training(game, config, run, engine, reward, source)
+        return training.run_through(show)
+    finally:
+        run.close()
+
+
+class Training:
+    """One run of GRPO."""
+
+    def __init__(
+        self,
+        game: Game,
+        config: GRPOConfig,
+        run: Run,
+        engine: Engine,
+        reward: RewardFunction,
+        source: Callable[[UsedWindows, LanguageModel], Source] | None,
+    ) -> None:
+        self.game, self.config, self.run = game, config, run
+        loaded = load_language_model(config.base)
+        self.parent = loaded.card
+        fresh = config.rank is not None and not is_adapted(loaded.model) and not _is_whole(loaded)
+        self.found = add_adapter(loaded, config.rank or 1, config.seed) if fresh else loaded
+        self.base = loaded.card.base if is_adapted(loaded.model) and loaded.card is not None else config.base
+        self.base_hash = weights_hash(self.found.model) if is_adapted(self.found.model) else ""
+        clipping = Clipping(config.clip, config.clip, config.beta, config.averaging)
+        self.learner = Learner(self.found, config.learning_rate, clipping, config.max_kl, config.warm_up)
+        first = loaded.card.next_window if loaded.card is not None else 0
+        self.plan = ForkPlan(config.terms, first, config.iterations, config.windows, config.holdout, config.embargo)
+        self.ledger = UsedWindows(engine, run.path.name)
+        self.source = source(self.ledger, loaded) if source is not None else self._forked(reward)
+        self.rng = np.random.default_rng([config.seed, 3])
+
+    def _forked(self, reward: RewardFunction) -> Source:
+        config = self.config
+        self.ledger.hold_out(self.plan.split().held)
+        return ForkedSource(self.game, self.plan, config.forks, config.max_tokens, config.seed, reward, self.ledger)
+
+    def version(self, iteration: int) -> str:
+        """Name the policy after so many iterations."""
+        return f"{self.ledger.lineage}@{iteration}"
+
+    def run_through(self, show: Show) -> dict[str, Any]:
+        """Go through the iterations that are left."""
+        done = self._go_on()
+        if done == 0:
+            self._measure(0)
+            self.run.save_state(0, state_arrays(self.found.model, self.learner.optimiser), {})
+        for iteration in range(done + 1, self.config.iterations + 1):
+            try:
+                told = self._iterate(iteration)
+            except Diverged as error:
+                raise self._stopped(iteration, error) from error
+            if told is None:
+                break
+            show(iteration, told)
+        result = self._result(None)
+        self.run.finish(result)
+        return result
+
+    def _go_on(self) -> int:
+        """Put the resume point back; give the iterations that are done."""
+        saved = self.run.load_state()
+        done = 0
+        if saved is not None:
+            done = saved[0]
+            restore_state(self.found.model, self.learner.optimiser, saved[1])
+            if done:
+                self.ledger.settle(done, self.version(done))
+        self.ledger.release(done)
+        return done
+
+    def _iterate(self, iteration: int) -> dict[str, Any] | None:
+        """Take groups, learn, save, measure; None when there is nothing left to learn from."""
+        config = self.config
+        taken = self.source.take(iteration, self.found, self.version(iteration - 1))
+        if not taken.scored:
+            if iteration == 1:
+                raise InputError("expected windows to learn from, found none; see `playproof train grpo --help`")
+            return None
+        chosen = choose(taken.scored, self.found, self.ledger.lineage, iteration - 1)
+        if not chosen.lessons and not chosen.standings.get("own"):
+            raise InputError(
+                f"expected episodes that {self.version(iteration - 1)} or the version before sampled itself, found "
+                f"{dict(chosen.standings)}; only those give gradients: record the policy's own play with "
+                "log-probabilities at temperature 1, or train on forked windows"
+            )
+        learned = self.learner.learn(
+            chosen, config.groups_a_step, config.epochs, np.random.default_rng([config.seed, iteration, 5])
+        )
+        told = iteration_told(taken, chosen, learned) | {"checkpoint": f"{CHECKPOINTS}/{iteration:04d}"}
+        self.run.note("grpo", iteration, told)
+        if iteration % config.evaluate_every == 0 or iteration == config.iterations:
+            told |= self._measure(iteration)
+        self._save(iteration, told)
+        self.run.save_state(iteration, state_arrays(self.found.model, self.learner.optimiser), {})
+        used = [it.episode_id for each in taken.scored for it in each.group.episodes]
+        self.ledger.settle(iteration, self.version(iteration), used)
+        return told
+
+    def _measure(self, iteration: int) -> dict[str, Any]:
+        """Measure the policy in money on held-out windows, beside the model that training began with."""
+        config = self.config
+        if not config.holdout:
+            return {}
+        player = model_player(self.found, config.max_tokens, (config.seed, 9))
+        found = measure(self.game, config.terms, self.plan.held, config.holdout_forks, player)
+        told: dict[str, Any] = {f"holdout_{name}": value for name, value in found.to_json(self.rng).items()}
+        if iteration:
+            first = self._first()
+            low, high = gains(found, {"parent": first}, self.rng)["parent"]
+            told |= {"gain": float((found.pnl - first.pnl).mean()), "gain_low": low, "gain_high": high}
+            if high < 0 or found.valid < first.valid / 2:
+                raise Diverged(
+                    f"expected money and valid decisions to hold, found {told['gain']:.3g} a window against the model "
+                    f"that training began with, at most {high:.3g}, and {found.valid:.0%} valid decisions after "
+                    f"{first.valid:.0%}"
+                )
+        self.run.note("holdout", iteration, told | {"windows_pnl": found.pnl.tolist(), "valid": found.valid})
+        return told
+
+    def _first(self) -> Measured:
+        """Give how the model that training began with did, from the run's own log."""
+        line = next(it for it in read_log(self.run.path) if it["kind"] == "holdout" and it["step"] == 0)
+        pnl = np.array(line["windows_pnl"], np.float64)
+        return Measured(pnl, np.zeros_like(pnl), float(line["valid"]), 0.0, 0.0)
+
+    def _save(self, iteration: int, told: Mapping[str, Any]) -> None:
+        card = LanguageCard(
+            version=self.version(iteration),
+            method="grpo",
+            game=self.game.name,
+            base=self.base,
+            base_hash=self.base_hash,
+            parent=self.parent.version if self.parent is not None else self.config.base,
+            next_window=self.plan.held.stop,
+            commit=commit(),
+            seed=self.config.seed,
+            config=asdict(self.config),
+            metrics={name: value for name, value in told.items() if isinstance(value, (int, float))},
+        )
+        save_language_model(self.run.path / CHECKPOINTS / f"{iteration:04d}", self.found, card)
+
+    def _stopped(self, iteration: int, error: Diverged) -> Diverged:
+        """Write that the run has stopped; give the error with what is kept."""
+        kept = self.run.path / CHECKPOINTS / f"{iteration - 1:04d}" if iteration > 1 else Path(self.config.base)
+        self.run.finish(self._result(str(error)) | {"last_good": str(kept)})
+        return Diverged(f"training stopped in iteration {iteration}: {error}. The last good checkpoint is {kept}")
+
+    def _result(self, stopped: str | None) -> dict[str, Any]:
+        log = [it for it in read_log(self.run.path) if it["kind"] in ("grpo", "holdout")]
+        last = max((it["step"] for it in log if it["kind"] == "grpo"), default=0)
+        held = [it for it in log if it["kind"] == "holdout"]
+        return {
+            "run": str(self.run.path),
+            "iterations": last,
+            "checkpoint": str(self.run.path / CHECKPOINTS / f"{last:04d}") if last else None,
+            "stopped": stopped,
+            "flat_groups": sum(it["flat"] for it in log if it["kind"] == "grpo"),
+            "before": {name: value for name, value in held[0].items() if name != "windows_pnl"} if held else None,
+            "after": {name: value for name, value in held[-1].items() if name != "windows_pnl"} if held else None,
+        }
+
+
+def _is_whole(found: LanguageModel) -> bool:
+    """Tell whether a checkpoint of this package holds all weights, which are then trained further."""
+    return found.card is not None and not found.card.base_hash
+
+
+def iteration_told(taken: Taken, chosen: Chosen, learned: Learned) -> dict[str, Any]:
+    """Give what is noted and shown of an iteration."""
+    rewards = [value for it in taken.scored for value in it.rewards]
+    best = max(taken.scored, key=lambda it: max(it.rewards))
+    return {
+        "windows": len(taken.scored),
+        "episodes": len(rewards),
+        "reward": taken.scored[0].reward,
+        "score_min": min(rewards),
+        "score_max": max(rewards),
+        "score_mean": float(np.mean(rewards)),
+        "best": best.best,
+        "loss": learned.loss,
+        "kl": learned.kl,
+        "clipped": learned.clipped,
+        "gradient": learned.norm,
+        "tokens": learned.tokens,
+        "flat": chosen.flat,
+        "idle": chosen.idle,
+        "dropped_windows": len(taken.dropped),
+        **{f"episodes_{why}": count for why, count in sorted(chosen.standings.items())},
+    }

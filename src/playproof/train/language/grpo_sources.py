@@ -1,0 +1,195 @@
+"""Where GRPO's groups come from: fresh play in forked windows, or windows that were recorded.
+
+Each gives the groups of one iteration with their scores, and takes windows through the ledger, so that none is learned
+from twice. Leaves out: learning (grpo).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from sqlalchemy import Engine
+
+from playproof.datasets.conversations.groups import (
+    MAX_DROPOUT,
+    TARGET,
+    Group,
+    HeldOut,
+    Placed,
+    drop_windows,
+    hold_out,
+    read_groups,
+    usable_windows,
+)
+from playproof.datasets.conversations.used_windows import UsedWindows
+from playproof.errors import ConfigError, InputError
+from playproof.game import Game
+from playproof.game.forks import ForkTerms
+from playproof.judge import group as judged
+from playproof.record.trajectories.outcomes import Outcomes, read_outcomes
+from playproof.train.language.model import LanguageModel
+from playproof.train.language.rollout import model_player, play, to_judged
+
+RewardFunction = Callable[[judged.Group], judged.Scores]
+"""Score a group; one named reward, never a mixture."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A group and its scores, one for each episode."""
+
+    group: Group
+    rewards: tuple[float, ...]
+    reward: str
+    """Name of the reward."""
+
+    @property
+    def best(self) -> str:
+        """Name the agent with the highest score."""
+        place = max(range(len(self.rewards)), key=self.rewards.__getitem__)
+        return self.group.episodes[place].agent
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one iteration learns from."""
+
+    scored: tuple[Scored, ...]
+    dropped: tuple[str, ...] = ()
+    """Windows left out of a large set."""
+    unscored: int = 0
+    """Groups that the reward refused."""
+
+
+class Source(Protocol):
+    """Gives groups to learn from."""
+
+    def take(self, iteration: int, found: LanguageModel, version: str) -> Taken:
+        """Give the groups of an iteration, from 1 on; empty when there are no more."""
+
+
+def score(group: Group, outcomes: Outcomes, reward: RewardFunction) -> Scored:
+    """Score a group and put the scores in the order of its episodes."""
+    told = reward(to_judged(group, outcomes))
+    missing = [it.episode_id for it in group.episodes if it.episode_id not in told.values]
+    if missing:
+        raise InputError(f"expected a score for every episode of {group.window}, found none for {missing[0]}")
+    return Scored(group, tuple(told.values[it.episode_id] for it in group.episodes), told.reward)
+
+
+@dataclass(frozen=True)
+class ForkPlan:
+    """Which forked windows are learned from, and which are held out: numbers in the order of time."""
+
+    terms: ForkTerms
+    first: int
+    iterations: int
+    each: int
+    """Windows of an iteration."""
+    holdout: int
+    embargo: int
+
+    def numbers(self, iteration: int) -> range:
+        """Give the windows of an iteration, from 1 on."""
+        start = self.first + (iteration - 1) * self.each
+        return range(start, start + self.each)
+
+    @property
+    def held(self) -> range:
+        """Give the windows to measure on."""
+        start = self.first + self.iterations * self.each + self.embargo
+        return range(start, start + self.holdout)
+
+    def split(self) -> HeldOut:
+        """Give the names of both, by the same rule that recorded windows are split by."""
+        last = self.held.stop
+        placed = (Placed(self.terms.window(number), number, number + 1) for number in range(self.first, last))
+        return hold_out(placed, self.holdout, self.embargo)
+
+
+@dataclass(frozen=True)
+class ForkedSource:
+    """Fresh play of the policy itself: K copies of each window are a group."""
+
+    game: Game
+    plan: ForkPlan
+    forks: int
+    max_tokens: int
+    seed: int
+    reward: RewardFunction
+    ledger: UsedWindows
+
+    def take(self, iteration: int, found: LanguageModel, version: str) -> Taken:
+        """Play the iteration's windows with the model as it stands."""
+        numbers, terms = self.plan.numbers(iteration), self.plan.terms
+        self.ledger.reserve([terms.window(number) for number in numbers], iteration)
+        player = model_player(found, self.max_tokens, (self.seed, iteration))
+        played = play(self.game, terms, numbers, self.forks, player, version)
+        return Taken(tuple(score(it.group, it.outcomes, self.reward) for it in played))
+
+
+@dataclass(frozen=True)
+class RecordedSource:
+    """Windows that agents played and that were recorded, the oldest first."""
+
+    engine: Engine
+    game: Game
+    split: HeldOut
+    each: int
+    min_agents: int
+    min_actions: int
+    seed: int
+    reward: RewardFunction
+    ledger: UsedWindows
+    parent: str
+    """Version whose samples count as those of the policy at its beginning."""
+    target: int = TARGET
+    most: float = MAX_DROPOUT
+
+    def take(self, iteration: int, found: LanguageModel, version: str) -> Taken:  # noqa: ARG002
+        """Read the next windows that were not used; large sets lose whole windows."""
+        mine = self.ledger.reserved(iteration)
+        used = self.ledger.used() - mine
+        windows = sorted(mine) or [name for name in self.split.train if name not in used][: self.each]
+        if not windows:
+            return Taken(())
+        self.ledger.reserve(windows, iteration)
+        groups = [self._own(it) for it in read_groups(self.engine, windows, self.min_agents, self.min_actions)]
+        kept, dropped = drop_windows(groups, self.seed + iteration, self.target, self.most)
+        outcomes = read_outcomes(self.engine, windows)
+        scored = tuple(score(it, outcomes[it.window.partition("/")[0]], self.reward) for it in kept)
+        return Taken(scored, dropped)
+
+    def _own(self, group: Group) -> Group:
+        """Give the parent's samples the number 0 of this line."""
+        first = f"{self.ledger.lineage}@0"
+        return replace(
+            group,
+            episodes=tuple(replace(it, version=first) if it.version == self.parent else it for it in group.episodes),
+        )
+
+
+def recorded_split(
+    engine: Engine,
+    game: Game,
+    now: datetime,
+    hours: float,
+    min_agents: int,
+    min_actions: int,
+    holdout: int,
+    embargo: float,
+) -> HeldOut:
+    """Find recorded windows to learn from, time-ordered, with the last ones held out."""
+    if game.windows is None:
+        raise ConfigError(f"expected a game with windows, found {game.name}")
+    found = usable_windows(engine, game.windows, now, hours, min_agents, min_actions)
+    split = hold_out(found, min(holdout, len(found)), embargo)
+    if not split.train:
+        raise InputError(
+            f"expected windows to learn from, found {len(found)} usable ones, of which {len(split.held)} are held out "
+            f"and {len(split.embargoed)} lie in the embargo before them; record more windows, or hold fewer out"
+        )
+    return split

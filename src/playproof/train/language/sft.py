@@ -1,0 +1,214 @@
+"""SFT: teach a language model to answer as recorded or scripted players did.
+
+Only the answers' tokens are trained on, each answer under exactly the prompt that it was given for; the windows to
+score on are later than those learned from. Checkpoints and a resume point as every run has them: a run that was killed
+goes on to the same weights. Leaves out: rewards; what is imitated is as good as who is imitated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from playproof.datasets.conversations.groups import Exchange, Group, Tokens, written_tokens
+from playproof.errors import Diverged, InputError
+from playproof.game import Game
+from playproof.game.forks import ForkTerms
+from playproof.provenance import commit
+from playproof.train.language.evaluate import measure, measure_baselines
+from playproof.train.language.logprobs import fixed_answers, score_answers
+from playproof.train.language.model import (
+    LanguageCard,
+    LanguageModel,
+    add_adapter,
+    load_language_model,
+    save_language_model,
+    weights_hash,
+)
+from playproof.train.language.rollout import model_player, play, scripted_player
+from playproof.train.language.state import make_optimiser, restore_state, state_arrays, trained
+from playproof.train.language.tiny import TINY, make_tiny
+from playproof.train.run import Run, Tracking
+
+Show = Callable[[int, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class SFTConfig:
+    """What is learned from whom, and how."""
+
+    game: str
+    base: str = TINY
+    """tiny, smollm2, a folder or a name of transformers."""
+    world: str = "news"
+    seed: int = 1
+    decisions: int = 4
+    """Of an episode."""
+    prompt: str = "full"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What only this game's forked windows can be asked for."""
+    player: str = "informed"
+    """Who is imitated in forked windows."""
+    windows: int = 200
+    """Forked windows to learn from; unused where recorded groups are given."""
+    holdout: int = 32
+    """Later windows to measure on."""
+    embargo: int = 24
+    """Windows between the two that are used for nothing."""
+    epochs: int = 2
+    batch: int = 32
+    """Answers of one optimiser step."""
+    learning_rate: float = 1e-4
+    rank: int | None = 16
+    """Of the adapter; None trains all weights."""
+    max_tokens: int = 48
+    """Of an answer, when it is measured; longer ones are left out of the lessons and counted."""
+    save_every: int = 20
+    """Steps between resume points."""
+    baselines: bool = True
+    """Measure scripted players on the same windows?"""
+
+    @property
+    def terms(self) -> ForkTerms:
+        """Give the terms of the forked windows."""
+        return ForkTerms(self.world, self.seed, self.decisions, self.prompt, dict(self.options))
+
+
+def train_sft(
+    game: Game,
+    config: SFTConfig,
+    path: Path,
+    *,
+    groups: Sequence[Group] = (),
+    resume: bool = False,
+    tracking: Tracking = Tracking(),  # noqa: B008
+    show: Show = lambda step, told: None,  # noqa: ARG005
+) -> dict[str, Any]:
+    """Teach a model and measure it; give what came of it."""
+    exchanges = _lessons(game, config, groups)
+    found = starting_model(config.base, config.rank, config.seed, exchanges)
+    sequences, long = _sequences(found, exchanges, config)
+    run = Run.resume(path, "sft", tracking) if resume else Run.create(path, "sft", asdict(config), tracking)
+    try:
+        _learn(run, found, sequences, config, show)
+        return _finish(run, game, config, found, sequences, long)
+    finally:
+        run.close()
+
+
+def _lessons(game: Game, config: SFTConfig, groups: Sequence[Group]) -> list[Exchange]:
+    """Give the exchanges to imitate: the recorded ones, or those of a scripted player in forked windows."""
+    if not groups:
+        numbers = range(config.windows)
+        player = scripted_player(config.player, (config.seed, 1))
+        groups = [it.group for it in play(game, config.terms, numbers, 1, player, None)]
+    found = [exchange for group in groups for episode in group.episodes for exchange in episode.exchanges]
+    if not found:
+        raise InputError("expected answers to learn from, found none; record play or name a scripted player")
+    return found
+
+
+def starting_model(base: str, rank: int | None, seed: int, exchanges: Sequence[Exchange]) -> LanguageModel:
+    """Make or load the model that training begins with."""
+    if base == TINY:
+        return make_tiny([text for it in exchanges for text in (*(told for _, told in it.messages), it.answer)], seed)
+    found = load_language_model(base)
+    return found if rank is None else add_adapter(found, rank, seed)
+
+
+def _sequences(found: LanguageModel, exchanges: Sequence[Exchange], config: SFTConfig) -> tuple[list[Tokens], int]:
+    told = [written_tokens(it, found) for it in exchanges]
+    fitting = [it for it in told if len(it.answer) <= config.max_tokens]
+    if not fitting:
+        raise InputError(
+            f"expected answers of at most {config.max_tokens} tokens, found none; the shortest has "
+            f"{min(len(it.answer) for it in told)}: raise --max-tokens"
+        )
+    return fitting, len(told) - len(fitting)
+
+
+def _learn(run: Run, found: LanguageModel, sequences: Sequence[Tokens], config: SFTConfig, show: Show) -> None:
+    """Take optimiser steps from the resume point on."""
+    torch.manual_seed(config.seed)
+    optimiser = make_optimiser(found.model, config.learning_rate)
+    each = math.ceil(len(sequences) / config.batch)
+    total, done = each * config.epochs, 0
+    saved = run.load_state()
+    if saved is not None:
+        done = saved[0]
+        restore_state(found.model, optimiser, saved[1])
+    for step in range(done, total):
+        epoch, place = divmod(step, each)
+        order = np.random.default_rng([config.seed, epoch]).permutation(len(sequences))
+        batch = [sequences[int(it)] for it in order[place * config.batch : (place + 1) * config.batch]]
+        for group in optimiser.param_groups:
+            group["lr"] = config.learning_rate * _slope(step, total)
+        loss = sft_step(found.model, optimiser, batch)
+        run.note("sft", step + 1, {"loss": loss, "tokens": sum(len(it.answer) for it in batch)})
+        show(step + 1, {"loss": loss, "steps": total})
+        if (step + 1) % config.save_every == 0 or step + 1 == total:
+            run.save_state(step + 1, state_arrays(found.model, optimiser), {})
+
+
+def _slope(step: int, total: int) -> float:
+    """Give the learning rate's share: up over the first twentieth, then down to a tenth."""
+    rise = max(1, total // 20)
+    return (step + 1) / rise if step < rise else 1 - 0.9 * (step - rise) / max(1, total - rise)
+
+
+def sft_step(model: Any, optimiser: torch.optim.Optimizer, batch: Sequence[Tokens]) -> float:
+    """Take one step on a batch; give the mean loss of its answers' tokens."""
+    model.train()
+    optimiser.zero_grad()
+    tokens, total = sum(len(it.answer) for it in batch), 0.0
+    for scored in score_answers(model, batch):
+        loss = -scored.logprobs.sum() / tokens
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += float(loss.detach())
+    norm = torch.nn.utils.clip_grad_norm_(list(trained(model).values()), 1.0)
+    if not math.isfinite(total) or not bool(torch.isfinite(norm)):
+        raise Diverged(f"expected a finite loss, found {total} with gradient {float(norm)}; lower --learning-rate")
+    optimiser.step()
+    return total
+
+
+def _finish(
+    run: Run, game: Game, config: SFTConfig, found: LanguageModel, sequences: Sequence[Tokens], long: int
+) -> dict[str, Any]:
+    """Measure the model on later windows, save it and write the result."""
+    first = config.windows + config.embargo
+    held = range(first, first + config.holdout)
+    told = fixed_answers(found.model, sequences[: 4 * config.batch])
+    metrics: dict[str, Any] = {
+        "answers": len(sequences),
+        "left_out_long": long,
+        "loss": -sum(map(sum, told)) / max(1, sum(map(len, told))),
+    }
+    rng = np.random.default_rng(config.seed)
+    if config.holdout:
+        player = model_player(found, config.max_tokens, (config.seed, 2))
+        metrics["holdout"] = measure(game, config.terms, held, 1, player).to_json(rng)
+        others = measure_baselines(game, config.terms, held) if config.baselines else {}
+        metrics["baselines"] = {name: it.to_json(rng) for name, it in others.items()}
+    card = LanguageCard(
+        version=f"{run.path.name}@0",
+        method="sft",
+        game=game.name,
+        base=config.base,
+        base_hash="" if config.rank is None or config.base == TINY else weights_hash(found.model),
+        next_window=first + config.holdout,
+        commit=commit(),
+        seed=config.seed,
+        config=asdict(config),
+        metrics=metrics,
+    )
+    save_language_model(run.path / "checkpoints" / "sft", found, card)
+    result = {"run": str(run.path), "checkpoint": str(run.path / "checkpoints" / "sft"), **metrics}
+    run.finish(result)
+    return result

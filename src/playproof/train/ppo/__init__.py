@@ -1,0 +1,1 @@
+"""PPO: configuration, loop, loss, callbacks, restarts and resume state."""

@@ -1,0 +1,605 @@
+"""Proximal policy optimisation on a game's lanes: stable-baselines3 and sb3-contrib, evaluated in money.
+
+The settings are those that learn fastest here; docs/training.md says how each was measured. In short:
+a thousand lanes and large minibatches, since small ones spend their time in Python; one torch thread,
+since the networks are small; a short horizon, since a tick's noise is ten times its gain, and a fixed
+reward scale, since a tick's money is a thousandth of a coin. `preset="plan"` keeps the set-up of the
+plan that this product began with.
+Leaves out: the loss (learner), what happens at boundaries (callbacks), and proof of an edge (validate).
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from playproof.errors import ConfigError, GateFailed, InputError
+from playproof.evaluate.rollout import Rollout, RolloutOptions, make_lanes, rollout
+from playproof.game import Game, Numbers, Reward, first, lookup
+from playproof.game.vector_env import Lanes, LaneTerms
+from playproof.money import UNIT
+from playproof.policies.checkpoint import Card, Checkpoint, describe, load_checkpoint
+from playproof.policies.network import BatchPlayer, NetworkPolicy
+from playproof.policies.scaling import Scaling, game_scaling
+from playproof.provenance import commit
+from playproof.train.network import ACTIVATIONS, Weights, linear_weights
+from playproof.train.ppo.callbacks import HALTED, Boundary, Progress, Watch
+from playproof.train.ppo.state import bring_back
+from playproof.train.run import Run, Tracking, read_config
+
+STREAM = int.from_bytes(b"train")
+"""Keeps the windows of training apart from those of evaluation with the same seed."""
+VALIDATION = 1_000_003
+"""Added to the seed for the windows of validation."""
+SCHEDULES: Mapping[str, Callable[[float], float]] = {
+    "constant": lambda left: 1.0,  # noqa: ARG005
+    "linear": lambda left: max(left, 0.0),
+    "quadratic": lambda left: max(left, 0.0) ** 2,
+    "cosine": lambda left: 0.5 * (1.0 - math.cos(math.pi * min(1.0, max(left, 0.0)))),
+}
+"""Share of a rate by what is left of the training, from 1 to 0."""
+LEAST = 0.02
+"""Share of the learning rate that schedules never go below."""
+
+Show = Callable[[int, Mapping[str, Any]], None]
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig:
+    """What a training by PPO is asked for."""
+
+    game: str
+    worlds: tuple[tuple[str, float], ...]
+    """The curriculum: worlds in their order, each with its share of the steps."""
+    steps: int = 6_000_000
+    seed: int = 1
+    observation: str | None = None
+    actions: str | None = None
+    clock: str | None = None
+    reward: str | None = None
+    """Name of a reward, a file, or "module:attribute"; None is the game's default."""
+    stake: int = UNIT // 10
+    """Reserved for each window, in the smallest unit."""
+    balance: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What only this game can be asked for, such as the bet that stands in the field at first."""
+    lanes: int = 1024
+    rollout: int = 16
+    """Steps of each lane between updates."""
+    batch: int = 1024
+    epochs: int = 2
+    learning_rate: float = 2e-3
+    schedule: str = "linear"
+    gamma: float = 0.98
+    gae_lambda: float = 0.6
+    clip: float = 0.2
+    entropy: float = 0.015
+    entropy_schedule: str = "quadratic"
+    entropy_least: float = 0.4
+    """Share of the entropy's weight that its schedule never goes below."""
+    entropy_floor: float = 2.0
+    """Entropy of an action, in nats, that a policy is kept at until `lean_from`; it falls to 0 by `lean_by`."""
+    lean: float = 5.0
+    """By how much doing nothing leads at last in the policy that entropy pulls to, in logits."""
+    lean_from: float = 0.4
+    """Share of the training after which that lead rises: until then anything is tried."""
+    lean_by: float = 0.6
+    """Share of the training by which it stands."""
+    spread: float = 0.01
+    """Share of the stake that advantages are divided by at least, once doing nothing leads."""
+    value_weight: float = 0.5
+    grad_norm: float = 0.5
+    target_kl: float | None = None
+    reward_scale: float = 100.0
+    hidden: tuple[int, ...] = (64, 64)
+    activation: str = "relu"
+    frames: int = 1
+    masked: bool = True
+    recurrent: int = 0
+    """Numbers that an LSTM remembers; 0: none. A recurrent policy is not masked."""
+    evaluate_every: int = 20
+    """Rollouts between evaluations in money."""
+    evaluate_windows: int = 512
+    beginnings: int = 3
+    """Trainings that are begun, each with a seed of its own; the one that earns most goes on (train/beginnings)."""
+    beginning: float = 0.3
+    """Share of the steps after which that is decided."""
+    patience: int | None = None
+    """Evaluations without a better profit that stop the training."""
+    until: float | None = None
+    """Profit per validation window, in coins, that ends the training."""
+    warmup: int = 0
+    """Rollouts in which only the critic learns; for fine-tuning."""
+    anchor: float = 0.0
+    """Weight of the divergence from the policy that training starts from, at first."""
+    anchor_share: float = 0.5
+    """Share of the training after which that weight has fallen to 0."""
+    preset: str = "lanes"
+    """lanes, or plan: 8 plain environments, learning rate 3e-4, batches of 64, entropy 0.01."""
+
+    def __post_init__(self) -> None:
+        total = sum(share for _, share in self.worlds)
+        if not self.worlds or not 0.999 < total < 1.001 or min(share for _, share in self.worlds) <= 0:
+            raise ConfigError(f"expected worlds with shares that sum to 1, found {self.worlds}")
+        for name, table in (("schedule", SCHEDULES), ("entropy_schedule", SCHEDULES), ("activation", ACTIVATIONS)):
+            lookup(table, getattr(self, name), name)
+        if self.preset not in ("lanes", "plan"):
+            raise ConfigError(f"expected preset lanes or plan, found {self.preset!r}")
+        if not 0.0 <= self.lean_from < self.lean_by:
+            raise ConfigError(f"expected lean_from below lean_by, found {self.lean_from} and {self.lean_by}")
+        if self.beginnings < 1 or not 0.0 < self.beginning < 1.0:
+            raise ConfigError(
+                f"expected at least 1 beginning of a share between 0 and 1, found {self.beginnings} of {self.beginning}"
+            )
+        if self.recurrent and (self.frames > 1 or self.anchor or self.warmup):
+            raise ConfigError("expected a recurrent policy without frames, anchor and warm-up, found one with")
+        if self.recurrent:
+            object.__setattr__(self, "masked", False)
+        if self.batch > self.lanes * self.rollout or (self.lanes * self.rollout) % self.batch:
+            raise ConfigError(
+                f"expected batches that divide {self.lanes} lanes x {self.rollout} steps, found {self.batch}"
+            )
+
+    @property
+    def world(self) -> str:
+        """Give the world that the policy is meant for: the curriculum's last."""
+        return self.worlds[-1][0]
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> PPOConfig:
+        """Read a configuration back from a run's folder."""
+        worlds = tuple((name, float(share)) for name, share in told["worlds"])
+        return cls(**{**told, "worlds": worlds, "hidden": tuple(told["hidden"])})
+
+
+def plan_preset(config: PPOConfig) -> PPOConfig:
+    """Give the plan's set-up: stable-baselines3's defaults but for what the plan names."""
+    return replace(
+        config,
+        preset="plan",
+        lanes=8,
+        rollout=2048,
+        batch=64,
+        epochs=10,
+        learning_rate=3e-4,
+        schedule="constant",
+        gamma=0.99,
+        gae_lambda=0.95,
+        entropy=0.01,
+        entropy_schedule="constant",
+        entropy_floor=0.0,
+        lean=0.0,
+        spread=0.0,
+        reward_scale=1.0,
+        activation="tanh",
+        masked=False,
+        evaluate_every=1,
+        beginnings=1,
+    )
+
+
+def fine_tuned(config: PPOConfig, source: Path, game: Game) -> PPOConfig:
+    """Give the settings for going on from a checkpoint: its own shape and terms, a warm-up, an anchor.
+
+    It does not lean to doing nothing: what the policy does already was shown to it, and an anchor holds it there.
+    """
+    card = load_checkpoint(source, game).card
+    return replace(
+        config,
+        observation=card.observation,
+        actions=card.actions,
+        clock=card.clock,
+        hidden=tuple(card.config.get("hidden", config.hidden)),
+        activation=card.config.get("activation", config.activation),
+        frames=card.config.get("frames", 1),
+        warmup=4,
+        anchor=1.0,
+        anchor_share=0.3,
+        entropy=config.entropy / 3,
+        entropy_floor=0.0,
+        lean=0.0,
+        beginnings=1,
+    )
+
+
+@dataclass(frozen=True)
+class Table:
+    """The game as a training sees it: names resolved, tables looked up."""
+
+    game: Game
+    config: PPOConfig
+    observation: str
+    actions: str
+    reward: Reward
+    scaling: Scaling
+    heads: tuple[int, ...]
+    failed_checks: bool = False
+    """Was the reward taken in spite of its checks?"""
+
+    @classmethod
+    def lay(
+        cls, game: Game, config: PPOConfig, *, allow_failing_reward: bool = False, judged: bool | None = None
+    ) -> Table:
+        """Look everything up, and refuse a reward that fails its checks; `judged` says so if they were run already."""
+        from playproof.rewards.load import load_reward
+
+        observation = config.observation or first(game.observations)
+        actions = config.actions or first(game.actions)
+        shown = lookup(game.observations, observation, "observation set")
+        if not isinstance(shown, Numbers):
+            raise InputError(f"expected an observation set of numbers, found {observation!r}, which is of messages")
+        for world, _ in config.worlds:
+            lookup(game.worlds, world, "world")
+        reward = load_reward(game, config.reward)
+        failed = failing_checks(game, reward, config) if judged is None else ()
+        if failed and not allow_failing_reward:
+            raise GateFailed(
+                f"expected a reward that passes its checks, found {reward.name!r} failing {', '.join(failed)}; "
+                "repair it, or train all the same with --allow-failing-reward"
+            )
+        heads = tuple(map(len, lookup(game.actions, actions, "action set").heads))
+        scaling = game_scaling(game, shown.features)
+        return cls(game, config, observation, actions, reward, scaling, heads, bool(failed or judged))
+
+    def lanes(self, world: str, seed: tuple[int, ...], count: int) -> Lanes:
+        """Make lanes to train on."""
+        config = self.config
+        terms = LaneTerms(
+            world,
+            seed,
+            self.observation,
+            self.actions,
+            self.reward,
+            config.clock,
+            config.balance,
+            config.stake,
+            config.options,
+        )
+        return make_lanes(self.game, terms, count)
+
+    def evaluate(self, policy: NetworkPolicy, world: str) -> Rollout:
+        """Play a policy greedily over the validation windows."""
+        options = RolloutOptions(self.observation, self.actions, self.config.clock, self.reward, 0, self.config.options)
+        return rollout(
+            self.game,
+            BatchPlayer(policy),
+            world,
+            self.config.evaluate_windows,
+            self.config.seed + VALIDATION,
+            stake=self.config.stake,
+            balance=self.config.balance,
+            options=options,
+        )
+
+    def policy(self, weights: Weights) -> NetworkPolicy:
+        """Make a policy of parameters."""
+        config = self.config
+        return NetworkPolicy(self.scaling, self.heads, weights, config.activation, config.frames, masked=config.masked)
+
+    def card(self, metrics: Mapping[str, Any]) -> Card:
+        """Describe a policy of this training."""
+        config, reward = self.config, self.reward
+        return Card(
+            kind="network",
+            method="ppo",
+            actions=self.actions,
+            heads=self.heads,
+            clock=config.clock or "tick",
+            stake=config.stake,
+            reward={
+                "name": reward.name,
+                "version": reward.version,
+                "hash": getattr(reward, "hash", None),
+                "failed_checks": self.failed_checks,
+            },
+            world=config.world,
+            commit=commit(),
+            seed=config.seed,
+            config=asdict(config),
+            metrics={name: value for name, value in metrics.items() if name != "components"},
+            **describe(self.game, self.observation),
+        )
+
+
+def failing_checks(game: Game, reward: Reward, config: PPOConfig) -> tuple[str, ...]:
+    """Name the checks that a reward fails; the game's own rewards are checked by its tests and not again here."""
+    if game.rewards.get(reward.name) is reward or game.reward_components is None:
+        return ()
+    from playproof.rewards.checks import check_reward
+    from playproof.rewards.plays import Plays
+
+    plays = Plays(game, config.seed)
+    failed = check_reward(game, reward, config.seed, gamma=config.gamma, plays=plays, zoo_windows=0).failed
+    return failed or check_reward(game, reward, config.seed, gamma=config.gamma, plays=plays).failed
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a training ended."""
+
+    path: Path
+    best: Path | None
+    """The best checkpoint, by profit on the validation windows."""
+    steps: int
+    progress: Progress
+    weights: Weights
+    """The last ones."""
+    table: Table
+
+
+def train_ppo(
+    game: Game,
+    config: PPOConfig,
+    path: Path,
+    *,
+    source: Path | None = None,
+    resume: bool = False,
+    allow_failing_reward: bool = False,
+    tracking: Tracking = Tracking(),  # noqa: B008  (frozen)
+    show: Show = lambda step, told: None,  # noqa: ARG005
+    clock: Clock = time.perf_counter,
+    halt: int | None = None,
+    judged: bool | None = None,
+) -> Result:
+    """Train in a run's folder, from scratch, from a checkpoint (`source`), or from where the run stopped.
+
+    `clock` gives the seconds that the log and the progress tell of. At the step `halt` it stops, to be gone on with.
+    `judged` says whether the reward failed its checks, where they were run already.
+    """
+    torch.set_num_threads(1)
+    torch.distributions.Distribution.set_default_validate_args(False)
+    if resume:
+        config, source = asked_of(read_config(path)["config"])
+    table = Table.lay(game, config, allow_failing_reward=allow_failing_reward, judged=judged)
+    model, env = build(table, load_checkpoint(source, game) if source is not None else None)
+    run = Run.resume(path, "ppo", tracking) if resume else Run.create(path, "ppo", told_of(config, source), tracking)
+    try:
+        boundary = _boundary(table, model, run, _brought_back(model, env, run), show, clock, halt)
+        _learn(model, boundary, config)
+        steps = boundary.progress.rollouts * model.n_steps * model.n_envs
+        return _finish(run, boundary, steps, weights_of(model), table)
+    finally:
+        run.close()
+
+
+def _brought_back(model: Any, env: Any, run: Run) -> Progress:
+    """Put a training back to its resume point, if it has one; give how far it had come."""
+    saved = run.load_state()
+    if saved is None:
+        return Progress()
+    _, arrays, facts = saved
+    progress = Progress(**facts["progress"])
+    if progress.stage:
+        env.enter(progress.stage)
+    bring_back(model, env, arrays, facts)
+    if progress.stopped in (INTERRUPTED, HALTED):
+        progress.stopped = None
+    return progress
+
+
+INTERRUPTED = "interrupted"
+"""Why a training stopped that Ctrl-C stopped."""
+
+
+def told_of(config: PPOConfig, source: Path | None) -> dict[str, Any]:
+    """Write down what a training is asked for."""
+    return asdict(config) | {"source": None if source is None else str(source.absolute())}
+
+
+def asked_of(told: Mapping[str, Any]) -> tuple[PPOConfig, Path | None]:
+    """Read back what a training was asked for: its configuration, and what it starts from."""
+    config = PPOConfig.from_json({name: value for name, value in told.items() if name != "source"})
+    return config, Path(told["source"]) if told.get("source") else None
+
+
+def _boundary(
+    table: Table,
+    model: Any,
+    run: Run,
+    progress: Progress,
+    show: Show,
+    clock: Callable[[], float],
+    halt: int | None,
+) -> Boundary:
+    config = table.config
+
+    def evaluate() -> Rollout:
+        return table.evaluate(table.policy(weights_of(model)), config.world)
+
+    def keep(step: int, told: Mapping[str, Any]) -> str:
+        return run.save_checkpoint(step, table.card({**told, "step": step}), weights_of(model))
+
+    starts = np.cumsum([0.0, *(share for _, share in config.worlds[:-1])]) * config.steps
+    watch = Watch(
+        config.evaluate_every,
+        config.patience,
+        None if config.until is None else config.until * UNIT,
+        tuple(int(start) for start in starts),
+        halt=halt,
+    )
+    return Boundary(run, watch, evaluate, keep, progress, clock, show)
+
+
+def _learn(model: Any, boundary: Boundary, config: PPOConfig) -> None:
+    """Learn what is left to learn; Ctrl-C stops at the next boundary, a second one at once."""
+    left = config.steps - model.num_timesteps
+    halt = boundary.watch.halt
+    if left <= 0 or boundary.progress.stopped or (halt is not None and model.num_timesteps >= halt):
+        return
+    with _on_interrupt(boundary):
+        model.learn(left, callback=boundary, log_interval=None, reset_num_timesteps=model.num_timesteps == 0)
+
+
+@contextmanager
+def _on_interrupt(boundary: Boundary) -> Iterator[None]:
+    """Turn the first Ctrl-C into a wish to stop; signals can be caught in the main thread alone."""
+
+    def ask(number: int, frame: Any) -> None:  # noqa: ARG001
+        if boundary.asked_to_stop is not None:
+            raise KeyboardInterrupt
+        boundary.asked_to_stop = INTERRUPTED
+
+    try:
+        before = signal.signal(signal.SIGINT, ask)
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+_VECTORS = ("best_pnl", "best_reward", "first_pnl")
+
+
+def _finish(run: Run, boundary: Boundary, steps: int, weights: Weights, table: Table) -> Result:
+    progress = boundary.progress
+    told = {name: value for name, value in vars(progress).items() if name not in _VECTORS}
+    told["best_profit"] = float(np.mean(progress.best_pnl)) if progress.best_pnl else None
+    if progress.best and progress.alarms:  # a policy answers for the alarms after it, too
+        run.amend_checkpoint(progress.best, {"alarms": progress.alarms})
+    run.finish(told | {"steps": steps})
+    best = run.path / progress.best if progress.best else None
+    return Result(run.path, best, steps, progress, weights, table)
+
+
+def build(table: Table, origin: Checkpoint | None = None) -> tuple[Any, Any]:
+    """Build model and environment of a training, with the parameters of a checkpoint if one is given."""
+    config = table.config
+    if config.preset == "plan":
+        from playproof.train.ppo.sb3_reference import build_plan
+
+        return build_plan(table)
+    env = _environment(table)
+    model = _recurrent(table, env) if config.recurrent else _masked(table, env)
+    if origin is not None:
+        _start_from(model, table, origin)
+    return model, env
+
+
+def _environment(table: Table) -> Any:
+    from playproof.train.ppo.vec_env import LanesVecEnv
+
+    config = table.config
+
+    def make(stage: int) -> Lanes:
+        return table.lanes(config.worlds[stage][0], (STREAM, config.seed, stage), config.lanes)
+
+    return LanesVecEnv(
+        make, table.scaling, frames=config.frames, reward_scale=config.reward_scale, masked=config.masked
+    )
+
+
+def _settings(config: PPOConfig) -> dict[str, Any]:
+    """Give the settings that all of stable-baselines3's PPOs share."""
+    rate = SCHEDULES[config.schedule]
+    return {
+        "learning_rate": lambda left: config.learning_rate * max(rate(left), LEAST),
+        "n_steps": config.rollout,
+        "batch_size": config.batch,
+        "n_epochs": config.epochs,
+        "gamma": config.gamma,
+        "gae_lambda": config.gae_lambda,
+        "clip_range": config.clip,
+        "ent_coef": config.entropy,
+        "vf_coef": config.value_weight,
+        "max_grad_norm": config.grad_norm,
+        "target_kl": config.target_kl,
+        "seed": config.seed,
+        "device": "cpu",
+    }
+
+
+def _shape(config: PPOConfig) -> dict[str, Any]:
+    layers = list(config.hidden)
+    return {"net_arch": {"pi": layers, "vf": layers}, "activation_fn": ACTIVATIONS[config.activation]}
+
+
+def _masked(table: Table, env: Any) -> Any:
+    from playproof.train.ppo.loss import LeanPolicy, Learner
+
+    config = table.config
+    model = Learner(LeanPolicy, env, policy_kwargs=_shape(config), **_settings(config))
+    falls, least = SCHEDULES[config.entropy_schedule], config.entropy_least
+    model.entropy_weight = lambda left: config.entropy * (least + (1.0 - least) * falls(left))
+    start, end = config.lean_from, config.lean_by
+    model.lean = lambda left: config.lean * _risen(1.0 - left, start, end)
+    spread = config.spread * config.stake / UNIT * config.reward_scale
+    model.spread = lambda left: spread * _risen(1.0 - left, start, end)
+    model.entropy_floor = lambda left: config.entropy_floor * (1.0 - _risen(1.0 - left, start, end))
+    return model
+
+
+def _risen(done: float, start: float, end: float) -> float:
+    """Give how far something has risen that rises from 0 at `start` to 1 at `end`."""
+    return min(1.0, max(0.0, (done - start) / (end - start)))
+
+
+def _recurrent(table: Table, env: Any) -> Any:
+    from sb3_contrib import RecurrentPPO
+
+    shape = _shape(table.config) | {"lstm_hidden_size": table.config.recurrent}
+    return RecurrentPPO("MlpLstmPolicy", env, policy_kwargs=shape, **_settings(table.config))
+
+
+def _start_from(model: Any, table: Table, origin: Checkpoint) -> None:
+    """Take a checkpoint's policy over, and stay near it at first."""
+    from playproof.train.ppo.loss import LeanPolicy
+
+    config, card = table.config, origin.card
+    shape = (card.config.get("activation", "tanh"), card.config.get("frames", 1), tuple(card.config.get("hidden", ())))
+    if card.game != table.game.name or (card.observation, card.actions) != (table.observation, table.actions):
+        raise InputError(
+            f"expected a policy of {table.game.name} for {table.observation} and {table.actions}, "
+            f"found one of {card.game} for {card.observation} and {card.actions} in {origin.path}"
+        )
+    if card.kind != "network" or shape[:2] != (config.activation, config.frames):
+        raise InputError(
+            f"expected a network like the one to be trained, found {card.kind} with {shape}; give the same"
+        )
+    if not isinstance(model.policy, LeanPolicy):
+        raise ConfigError("expected a policy without memory to start from a checkpoint, found a recurrent one")
+    model.policy.load(dict(origin.weights))
+    if config.anchor:
+        anchor = LeanPolicy(model.observation_space, model.action_space, lambda _: 0.0, **_shape(config))
+        anchor.load(dict(origin.weights))
+        anchor.requires_grad_(False)
+        model.anchor = anchor
+        model.anchor_weight = lambda left: config.anchor * max(0.0, 1.0 - (1.0 - left) / config.anchor_share)
+    model.warmup = config.warmup
+
+
+def weights_of(model: Any) -> Weights:
+    """Give a model's parameters by the names that policies act by."""
+    policy = model.policy
+    if hasattr(policy, "weights"):
+        found: Weights = policy.weights()
+        return found
+    actor = {f"trunk.{k}": layer for k, layer in enumerate(policy.mlp_extractor.policy_net[::2])}
+    weights = linear_weights(actor) | _cut(linear_weights({"out": policy.action_net}), model.action_space.nvec)
+    if hasattr(policy, "lstm_actor"):
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            weights[f"memory.{name}"] = getattr(policy.lstm_actor, f"{name}_l0").detach().numpy().copy()
+    return weights
+
+
+def _cut(whole: Weights, heads: Sequence[int]) -> Weights:
+    """Cut the one layer of logits into the layers of the heads."""
+    cuts = np.cumsum(heads)[:-1]
+    found: dict[str, NDArray[np.float32]] = {}
+    for part in ("weight", "bias"):
+        pieces = np.split(whole[f"out.{part}"], cuts)
+        found |= {f"head.{k}.{part}": np.ascontiguousarray(piece) for k, piece in enumerate(pieces)}
+    return found

@@ -1,0 +1,161 @@
+"""Begin PPO several times, and go on with the beginning that earns most.
+
+What a learner happens to find first decides what it refines later: some seeds learn when to bet, but not how much at
+once, and not all of them are mended by going on. A third of the way tells such seeds apart. So some trainings that
+differ by their seed alone are begun; all play the same validation windows; the best of them goes on to the end, just
+as if it had been alone. One whose reward rises while money does not ends the choice: it is what the reward teaches.
+
+    runs/NAME/beginnings.json      what was asked for; at last the profits and which one went on
+    runs/NAME/beginnings/0, 1, 2   a run's folder each
+    runs/NAME/...                  a copy of the best one, which goes on there
+
+A kill at any time loses at most one update, and leads to the same weights. Leaves out: trying settings (tune).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from playproof.errors import ConfigError
+from playproof.game import Game
+from playproof.policies.checkpoint import write_durably
+from playproof.train.ppo.callbacks import ALARMS
+from playproof.train.ppo.loop import INTERRUPTED, Clock, PPOConfig, Result, Show, asked_of, told_of, train_ppo
+from playproof.train.run import CONFIG, Tracking
+
+PLAN, FOLDER = "beginnings.json", "beginnings"
+CLOSER = 4
+"""Times as many validation windows decide as an evaluation plays."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """One beginning."""
+
+    seed: int
+    profit: float
+    """Per validation window, in the smallest unit."""
+    seconds: float
+    """Of learning."""
+
+
+def seed_of(config: PPOConfig, number: int) -> int:
+    """Give the seed of a beginning: the first has that of the training."""
+    if number == 0:
+        return config.seed
+    return int(np.random.SeedSequence((config.seed, number)).generate_state(1)[0]) % 2**31
+
+
+def steps_of(config: PPOConfig) -> int:
+    """Count the steps of all beginnings and of what follows."""
+    return config.steps + (config.beginnings - 1) * _halt(config)
+
+
+def begun(path: Path) -> tuple[Begun, ...]:
+    """Give the beginnings of a run; none if it was alone, or has not decided yet."""
+    return tuple(Begun(**told) for told in (_plan(path) or {}).get("begun", ()))
+
+
+def given_up(path: Path) -> tuple[Begun, ...]:
+    """Give those of them that were not gone on with."""
+    return tuple(it for at, it in enumerate(begun(path)) if at != (_plan(path) or {})["chosen"])
+
+
+def train_best(
+    game: Game,
+    config: PPOConfig,
+    path: Path,
+    *,
+    source: Path | None = None,
+    resume: bool = False,
+    allow_failing_reward: bool = False,
+    tracking: Tracking = Tracking(),  # noqa: B008  (frozen)
+    show: Show = lambda step, told: None,  # noqa: ARG005
+    clock: Clock = time.perf_counter,
+) -> Result:
+    """Train like train_ppo, after as many beginnings as the configuration asks for."""
+    train = partial(train_ppo, game, allow_failing_reward=allow_failing_reward, clock=clock)
+    plan = _plan(path)
+    if plan is None and (resume or config.beginnings == 1 or (path / CONFIG).exists()):
+        return train(config, path, source=source, resume=resume, tracking=tracking, show=show)
+    if plan is None:
+        path.mkdir(parents=True, exist_ok=True)
+        plan = _write(path, {"asked": told_of(config, source)})
+    elif not resume:
+        raise ConfigError(f"expected a new run at {path}, found one that was begun; use --resume, or another name")
+    config, source = asked_of(plan["asked"])
+    halt = _halt(config)
+    judged: bool | None = None
+    if not (path / CONFIG).exists():
+        found, settled = list[Begun](), False
+        for number in range(config.beginnings):
+            own, place = replace(config, seed=seed_of(config, number), beginnings=1), path / FOLDER / str(number)
+            made = train(
+                own,
+                place,
+                source=source,
+                resume=(place / CONFIG).exists(),
+                tracking=Tracking(tensorboard=False),
+                show=_later(show, number * halt),
+                halt=halt,
+                judged=judged,
+            )
+            if made.progress.stopped == INTERRUPTED:
+                return made
+            judged = made.table.failed_checks
+            found.append(Begun(own.seed, _profit(made, config), made.progress.seconds))
+            settled = made.progress.alarms >= ALARMS or made.progress.reached is not None
+            if settled:
+                break
+        best = len(found) - 1 if settled else int(np.argmax([it.profit for it in found]))
+        _write(path, {**plan, "begun": [vars(it) for it in found], "chosen": best})
+        _take_over(path / FOLDER / str(best), path)
+    shown = _later(show, (config.beginnings - 1) * halt)
+    return train(config, path, resume=True, tracking=tracking, show=shown, judged=judged)
+
+
+def _halt(config: PPOConfig) -> int:
+    """Give the step at which beginnings are compared: the first boundary after their share."""
+    rollout = config.lanes * config.rollout
+    return math.ceil(config.beginning * config.steps / rollout) * rollout
+
+
+def _later(show: Show, steps: int) -> Show:
+    """Count steps on from those of the trainings before."""
+    return lambda step, told: show(steps + step, told)
+
+
+def _profit(made: Result, config: PPOConfig) -> float:
+    """Play the last policy of a beginning over validation windows that are the same for all."""
+    closer = replace(made.table.config, seed=config.seed, evaluate_windows=CLOSER * config.evaluate_windows)
+    table = replace(made.table, config=closer)
+    return float(table.evaluate(table.policy(made.weights), config.world).pnl.mean())
+
+
+def _take_over(place: Path, path: Path) -> None:
+    """Copy a beginning to where it goes on; its configuration last, since that makes it a run."""
+    shutil.copytree(place, path, ignore=shutil.ignore_patterns(CONFIG), dirs_exist_ok=True)
+    write_durably(path / CONFIG, (place / CONFIG).read_bytes())
+
+
+def _plan(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads((path / PLAN).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _write(path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+    write_durably(path / PLAN, (json.dumps(plan, indent=1, sort_keys=True) + "\n").encode())
+    return dict(plan)

@@ -1,0 +1,136 @@
+"""Any game's lanes as the vector environment of stable-baselines3, rows scaled as networks see them.
+
+Rewards are multiplied by a fixed number. Only lanes that finished get an info of their own.
+Leaves out: learning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv
+
+from playproof.game.vector_env import Ended, Lanes
+from playproof.policies.network import BatchPlayer, stack_frames
+from playproof.policies.scaling import LIMIT, Scaling, scale_rows
+
+Array = NDArray[Any]
+
+
+class LanesVecEnv(VecEnv):  # type: ignore[misc]
+    """Many lanes of a game; `enter` moves all of them to another world."""
+
+    def __init__(
+        self,
+        make: Callable[[int], Lanes],
+        scaling: Scaling,
+        *,
+        frames: int = 1,
+        reward_scale: float = 1.0,
+        masked: bool = True,
+    ) -> None:
+        self._make, self._frames, self._reward_scale, self._masked = make, frames, reward_scale, masked
+        self._scaling = scaling.stacked(frames)
+        self.lanes = make(0)
+        self.render_mode: str | None = None
+        self._state = BatchPlayer(None).start(self.lanes.count, np.random.default_rng(0))  # type: ignore[arg-type]
+        self._actions = np.zeros((self.lanes.count, len(self.lanes.heads)), np.int64)
+        self.returns = np.zeros(self.lanes.count)
+        self.lengths = np.zeros(self.lanes.count, np.int64)
+        width = len(scaling.names) * frames
+        super().__init__(
+            self.lanes.count,
+            spaces.Box(-LIMIT, LIMIT, (width,), np.float32),
+            spaces.MultiDiscrete(list(self.lanes.heads)),
+        )
+
+    def enter(self, stage: int) -> Array:
+        """Make the lanes of a stage of the curriculum and start them."""
+        self.lanes = self._make(stage)
+        return self.reset()
+
+    def reset(self) -> Array:
+        """Start a window in every lane."""
+        self.returns[:] = 0.0
+        self.lengths[:] = 0
+        self._state.fresh[:] = True
+        self._state.frames = None
+        return self._shown(self.lanes.start())
+
+    def _shown(self, rows: Array) -> Array:
+        stacked = stack_frames(rows, self._state, self._frames)
+        self._state.fresh[:] = False
+        return scale_rows(stacked, self._scaling)
+
+    def step_async(self, actions: Array) -> None:
+        """Keep the actions for `step_wait`."""
+        self._actions = np.ascontiguousarray(actions, np.int64)
+
+    def step_wait(self) -> tuple[Array, Array, Array, list[dict[str, Any]]]:
+        """Step every lane."""
+        moved = self.lanes.step(self.lanes.settle(self._actions) if self._masked else self._actions)
+        self.returns += moved.rewards
+        self.lengths += 1
+        dones = np.zeros(self.num_envs, np.bool_)
+        dones[moved.ended.lanes] = True
+        infos = self._infos(moved.ended)
+        self._state.fresh |= dones
+        self.returns[dones] = 0.0
+        self.lengths[dones] = 0
+        return self._shown(moved.rows), (self._reward_scale * moved.rewards).astype(np.float32), dones, infos
+
+    def _infos(self, ended: Ended) -> list[dict[str, Any]]:
+        """Tell what came of the windows that ended, in money too."""
+        infos: list[dict[str, Any]] = [{}] * self.num_envs
+        for place, lane in enumerate(ended.lanes.tolist()):
+            infos[lane] = {
+                "terminal_observation": self._last(ended.rows[place], lane),
+                "TimeLimit.truncated": bool(ended.truncated[place]),
+                "episode": {"r": float(self.returns[lane]), "l": int(self.lengths[lane]), "t": 0.0},
+                "pnl": int(ended.pnl[place]),
+            }
+        return infos
+
+    def _last(self, row: Array, lane: int) -> Array:
+        """Scale a window's last row, with the frames before it."""
+        if self._state.frames is not None:
+            row = np.concatenate([self._state.frames[lane, 1:].ravel(), row])
+        return scale_rows(row, self._scaling)
+
+    def arrays(self) -> dict[str, Array]:
+        """Give the whole state as the arrays it lives in; writing into them restores it."""
+        kept = {f"lanes.{name}": array for name, array in self.lanes.arrays().items()}
+        kept |= {"returns": self.returns, "lengths": self.lengths}
+        return kept | ({} if self._state.frames is None else {"frames": self._state.frames})
+
+    def close(self) -> None:
+        """Let the arrays go."""
+
+    def action_masks(self) -> Array:
+        """Give which choices may be taken, shape (lanes, all heads side by side): those that can have an effect."""
+        return self.lanes.masks() if self._masked else np.ones((self.num_envs, sum(self.lanes.heads)), np.bool_)
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:  # noqa: ARG002
+        """Leave the seed as it was given with the lanes."""
+        return [None] * self.num_envs
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """Give an attribute once for each lane asked for."""
+        return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:  # noqa: ARG002
+        """Refuse: lanes have no attributes of their own."""
+        raise AttributeError(f"expected no attribute of single lanes to be set, found {attr_name}")
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+        """Call a method of all lanes; give the part of each lane asked for."""
+        found = getattr(self, method_name)(*args, **kwargs)
+        return [found[lane] for lane in self._get_indices(indices)]
+
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:  # noqa: ARG002
+        """Tell that no lane is wrapped."""
+        return [False] * len(list(self._get_indices(indices)))

@@ -1,0 +1,1 @@
+"""Workflows that run several stages for one game."""

@@ -1,0 +1,1 @@
+"""The arena end to end: collect play, benchmark models, and the continuous training loop."""

@@ -1,0 +1,445 @@
+"""Benchmark players of words on the same forked windows: money, alpha, wins, errors, timing, each with its interval.
+
+Every contestant plays every window in a copy of its own, so that differences are paired. Results are kept window by
+window, and a benchmark that was cut off goes on where it stopped. Errors are answers that are no decision, decisions
+that the market refused, and calls without an answer. Leaves out: which windows (scenarios), the page (bench_page).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.errors import MissingExtra
+from playproof.game import resolve
+from playproof.game.forks import Prompt
+from playproof.games.arena.agents.decisions import read_decision
+from playproof.games.arena.learning.forks import ArenaForks
+from playproof.games.arena.market.scenarios import STAKE, BenchScenario
+from playproof.money import UNIT
+
+BASELINES = ("random", "hold", "momentum", "informed")
+DUMMY = "wait"
+"""Does nothing; its score stands beside every criterion."""
+ALL = "all"
+CHUNK = 8
+"""Windows that are played side by side."""
+VERSION = 2
+"""Of what is noted of a window; results of another one are not used."""
+_ODD = re.compile(r"[^A-Za-z0-9._-]+")
+_CHANCE = int.from_bytes(b"bench")
+
+
+class Contestant(Protocol):
+    """Who is benchmarked."""
+
+    @property
+    def name(self) -> str:
+        """Give the name on the leaderboard."""
+
+    @property
+    def version(self) -> str:
+        """Give what results are kept under; another policy has another one."""
+
+    def answers(self, tables: Sequence[ArenaForks], place: Sequence[int]) -> list[str | None]:
+        """Answer at every table, None where no answer came; `place` seeds what is drawn."""
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A scripted player."""
+
+    name: str
+
+    @property
+    def version(self) -> str:
+        """Give the name; scripted players do not change."""
+        return f"scripted-{self.name}"
+
+    def answers(self, tables: Sequence[ArenaForks], place: Sequence[int]) -> list[str | None]:
+        """Order what it wants most."""
+        return [
+            table.scripted(self.name, np.random.default_rng([_CHANCE, *place, at]))[0]
+            for at, table in enumerate(tables)
+        ]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A model behind an OpenAI-compatible address."""
+
+    name: str
+    model: str
+    complete: Callable[..., Any]
+    """The client's method that asks for a completion."""
+    errors: tuple[type[Exception], ...]
+    max_tokens: int = 120
+    temperature: float = 0.0
+    parallel: int = 8
+
+    @property
+    def version(self) -> str:
+        """Give name and settings."""
+        return f"{self.model}-{self.max_tokens}-{self.temperature:g}"
+
+    def answers(self, tables: Sequence[ArenaForks], place: Sequence[int]) -> list[str | None]:  # noqa: ARG002
+        """Ask side by side."""
+        with ThreadPoolExecutor(self.parallel) as pool:
+            return list(pool.map(self._ask, [table.prompts()[0] for table in tables]))
+
+    def _ask(self, prompt: Prompt) -> str | None:
+        messages = [{"role": it.role, "content": it.content} for it in prompt]
+        try:
+            told = self.complete(
+                model=self.model, messages=messages, max_tokens=self.max_tokens, temperature=self.temperature
+            )
+            return told.choices[0].message.content or ""
+        except self.errors:
+            return None
+
+
+@dataclass(frozen=True)
+class Local:
+    """A language model on this machine."""
+
+    name: str
+    found: Any
+    version: str
+    max_tokens: int = 120
+    temperature: float = 0.0
+
+    def answers(self, tables: Sequence[ArenaForks], place: Sequence[int]) -> list[str | None]:
+        """Answer at all tables at once."""
+        make: Callable[..., Any] = resolve("playproof.train.language.rollout:model_player")
+        exchanges = make(self.found, self.max_tokens, [_CHANCE, *place], self.temperature)(tables)
+        return [each[0].answer for each in exchanges]
+
+
+def contestant(told: str, max_tokens: int, temperature: float) -> Contestant:
+    """Make a contestant of a scripted player's name, an address with #model, a checkpoint or a model's name."""
+    from playproof.games.arena.agents.archetypes import ARCHETYPES
+
+    if told in ARCHETYPES or told == DUMMY:
+        return Scripted(told)
+    if told.startswith(("http://", "https://")):
+        return _endpoint(told, max_tokens, temperature)
+    load: Callable[[str], Any] = resolve("playproof.train.language.model:load_language_model")
+    found = load(told)
+    name = found.version if found.card is not None else Path(found.name).name
+    weights = ",".join(sorted((found.card.files if found.card is not None else {}).values()))
+    digest = hashlib.sha256(f"{name} {weights} {max_tokens} {temperature}".encode()).hexdigest()[:16]
+    return Local(name, found, digest, max_tokens, temperature)
+
+
+def _endpoint(told: str, max_tokens: int, temperature: float) -> Endpoint:
+    try:
+        import openai
+    except ImportError:
+        raise MissingExtra("the openai client", "llm") from None
+    url, _, model = told.partition("#")
+    client = openai.OpenAI(base_url=url, api_key=os.environ.get("OPENAI_API_KEY", "none"))
+    errors = (openai.OpenAIError, OSError, ValueError, AttributeError, IndexError)
+    return Endpoint(
+        model or "default", model or "default", client.chat.completions.create, errors, max_tokens, temperature
+    )
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """What everybody plays."""
+
+    scenarios: tuple[BenchScenario, ...]
+    windows: int = 40
+    """Of each scenario."""
+    decisions: int = 6
+    prompt: str = "full"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def hash(self) -> str:
+        """Give one hash over everything that decides what is played, the number of windows left out."""
+        told = [VERSION, STAKE, self.decisions, self.prompt, sorted(self.options.items())]
+        return hashlib.sha256(json.dumps(told, default=str).encode()).hexdigest()[:12]
+
+
+@dataclass
+class Played:
+    """How one window went for one contestant; money in the smallest unit."""
+
+    number: int
+    pnl: int
+    alpha: float
+    decisions: int
+    valid: int
+    refused: int
+    failed: int
+    """Calls without an answer."""
+    trades: int
+    drawdown: int
+    """Largest fall of the equity between two decisions of the window."""
+    opened: int = 0
+    """Perps opened, whose timing is measured."""
+    hits: int = 0
+    """Of these, how many companies' values moved in favour by the end of the window, orders' impact left out."""
+    captured: float = 0.0
+    """Sum of those moves, in favour positive."""
+
+
+@dataclass
+class _Seat:
+    """What is noted at one table while a window is played."""
+
+    number: int
+    table: ArenaForks
+    bets: list[tuple[str, int, int]] = field(default_factory=list)
+    """Market, side and fundamental value of every perp that was opened: orders move prices, never values."""
+    equities: list[int] = field(default_factory=list)
+    failed: int = 0
+
+    def act(self, answer: str | None) -> None:
+        """Carry an answer out."""
+        lane = self.table._lanes[0]
+        if not self.equities:
+            self.equities.append(lane.equity)
+        trades, choice = lane.trades, read_decision(answer or "")
+        market = str(choice.arguments.get("market"))
+        value = self._values().get(market) if choice.kind in ("OPEN_LONG", "OPEN_SHORT") else None
+        self.failed += answer is None
+        self.table.act([answer or ""])
+        if value and lane.trades > trades:
+            self.bets.append((market, 1 if choice.kind == "OPEN_LONG" else -1, value))
+        self.equities.append(lane.equity)
+
+    def _values(self) -> dict[str, int]:
+        """Give what each company is worth by itself."""
+        listings = self.table._lanes[0].world.exchange.listings
+        return {market: it.fundamental for market, it in listings.items()}
+
+    def close(self) -> Played:
+        """Give how the window went."""
+        end = self.table.ends()[0]
+        last = self._values()
+        moves = [side * (last[market] / value - 1) for market, side, value in self.bets]
+        curve = np.array(self.equities)
+        fall = int((np.maximum.accumulate(curve) - curve).max())
+        return Played(
+            self.number,
+            end.pnl,
+            end.reward,
+            end.decisions,
+            end.valid,
+            end.refused,
+            self.failed,
+            end.trades,
+            fall,
+            len(moves),
+            sum(move > 0 for move in moves),
+            float(sum(moves)),
+        )
+
+
+def play_windows(who: Contestant, plan: BenchPlan, scenario: BenchScenario, numbers: Sequence[int]) -> list[Played]:
+    """Let a contestant play some windows side by side."""
+    terms = scenario.terms(plan.decisions, plan.prompt, plan.options)
+    seats = [_Seat(number, ArenaForks(terms, number, 1)) for number in numbers]
+    turn = 0
+    while not seats[0].table.over:
+        place = (numbers[0], turn, *scenario.name.encode())
+        for seat, answer in zip(seats, who.answers([it.table for it in seats], place), strict=True):
+            seat.act(answer)
+        turn += 1
+    return [seat.close() for seat in seats]
+
+
+def play(
+    who: Contestant, plan: BenchPlan, scenario: BenchScenario, kept: Path, show: Callable[[int], None] = lambda _: None
+) -> list[Played]:
+    """Play all windows of a scenario, those that are kept from before left out; `kept` is a folder."""
+    kept.mkdir(parents=True, exist_ok=True)
+    name = f"{_ODD.sub('-', who.name)[:60]}-{hashlib.sha256(who.version.encode()).hexdigest()[:12]}"
+    file = kept / f"{name}-{scenario.name}-{scenario.seed}-{plan.hash}.jsonl"
+    found = {it.number: it for it in _read(file)}
+    missing = [number for number in range(plan.windows) if number not in found]
+    show(plan.windows - len(missing))
+    for start in range(0, len(missing), CHUNK):
+        played = play_windows(who, plan, scenario, missing[start : start + CHUNK])
+        _append(file, played)
+        found |= {it.number: it for it in played}
+        show(len(played))
+    return [found[number] for number in range(plan.windows)]
+
+
+def _read(file: Path) -> Iterator[Played]:
+    """Read kept windows; a torn last line is read over."""
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        try:
+            yield Played(**json.loads(line))
+        except (ValueError, TypeError):
+            continue
+
+
+def _append(file: Path, played: Sequence[Played]) -> None:
+    torn = file.exists() and file.stat().st_size and not file.read_bytes().endswith(b"\n")
+    with file.open("ab") as out:
+        out.write(b"\n" if torn else b"")
+        out.write("".join(json.dumps(asdict(it)) + "\n" for it in played).encode())
+        out.flush()
+        os.fsync(out.fileno())
+
+
+@dataclass(frozen=True)
+class Versus:
+    """One contestant against another on the same windows; USD a window."""
+
+    difference: float
+    interval: tuple[float, float]
+    e_value: float
+    """Of the claim that it earns more, the stakes of both reserved."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One contestant's figures over some windows; money in USD a window."""
+
+    name: str
+    scenario: str
+    windows: int
+    pnl: float
+    pnl_interval: tuple[float, float]
+    alpha: float
+    alpha_interval: tuple[float, float]
+    win_rate: float
+    """Windows with a profit."""
+    drawdown: float
+    """Largest fall of the running profit over the windows, in USD."""
+    window_drawdown: float
+    """Mean of the largest falls inside a window, in USD."""
+    valid: float
+    """Share of answers that were decisions."""
+    errors: float
+    """Share of turns with an error of any kind."""
+    failed: int
+    trades: float
+    timing: float | None
+    """Share of opened perps whose company's value moved in favour; None without any."""
+    captured: float | None
+    """Mean of these moves, in favour positive."""
+    e_value: float
+    """Of the claim that it earns money."""
+    versus: Mapping[str, Versus] = field(default_factory=dict)
+
+
+Results = Mapping[str, Mapping[str, Sequence[Played]]]
+"""By contestant and scenario."""
+
+
+def figures(results: Results, seed: int = 1) -> list[Figures]:
+    """Give everybody's figures for each scenario and for all together, the most profitable first."""
+    scenarios = list(next(iter(results.values())))
+    found = []
+    for scenario in (ALL, *scenarios):
+        played = {who: _windows(of, scenario) for who, of in results.items()}
+        rows = [_figures(who, scenario, played, seed) for who in played]
+        found += sorted(rows, key=lambda it: -it.pnl)
+    return found
+
+
+def _windows(of: Mapping[str, Sequence[Played]], scenario: str) -> list[Played]:
+    return [it for name, each in of.items() if scenario in (ALL, name) for it in each]
+
+
+def _figures(who: str, scenario: str, played: Mapping[str, list[Played]], seed: int) -> Figures:
+    own = played[who]
+    pnl = _pnl(own)
+    alpha = np.array([it.alpha for it in own])
+    decisions, opened = max(1, sum(it.decisions for it in own)), sum(it.opened for it in own)
+    running = np.concatenate([[0.0], np.cumsum(pnl)])
+    wrong = sum(it.decisions - it.valid + it.refused for it in own)
+    return Figures(
+        who,
+        scenario,
+        len(own),
+        float(pnl.mean()),
+        _interval(pnl, seed),
+        float(alpha.mean()),
+        _interval(alpha, seed),
+        float((pnl > 0).mean()),
+        float((np.maximum.accumulate(running) - running).max()),
+        float(np.mean([it.drawdown for it in own])) / UNIT,
+        sum(it.valid for it in own) / decisions,
+        wrong / decisions,
+        sum(it.failed for it in own),
+        sum(it.trades for it in own) / len(own),
+        sum(it.hits for it in own) / opened if opened else None,
+        sum(it.captured for it in own) / opened if opened else None,
+        _e_value(pnl / (STAKE / UNIT)),
+        {name: _versus(pnl, _pnl(other), seed) for name, other in played.items() if name != who},
+    )
+
+
+def _pnl(played: Sequence[Played]) -> NDArray[np.float64]:
+    return np.array([it.pnl for it in played]) / UNIT
+
+
+def _versus(pnl: NDArray[np.float64], other: NDArray[np.float64], seed: int) -> Versus:
+    difference = pnl - other
+    return Versus(float(difference.mean()), _interval(difference, seed), _e_value(difference / (2 * STAKE / UNIT)))
+
+
+def _interval(values: NDArray[np.float64], seed: int) -> tuple[float, float]:
+    bootstrap: Callable[..., tuple[float, float]] = resolve("playproof.stats.evidence:bootstrap_interval")
+    low, high = bootstrap(values, np.random.default_rng(seed))
+    return float(low), float(high)
+
+
+def _e_value(returns: NDArray[np.float64]) -> float:
+    process: Callable[..., Any] = resolve("playproof.stats.evidence:e_process")
+    return float(process(returns).value)
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One of the plan's criteria for a better model, and what a player that does nothing scores on it."""
+
+    name: str
+    value: float
+    wanted: float
+    met: bool
+    dummy: float
+    dummy_met: bool
+
+
+def criteria(told: Sequence[Figures], model: str, against: str) -> list[Criterion]:
+    """Hold a model against another by the plan's criteria, over all scenarios."""
+    by_name = {it.name: it for it in told if it.scenario == ALL}
+    own, reference, dummy = by_name[model], by_name[against], by_name[DUMMY]
+    bar = reference.pnl + 0.1 * abs(reference.pnl)
+    return [
+        Criterion("P&L 10 % better", own.pnl, bar, own.pnl >= bar, dummy.pnl, dummy.pnl >= bar),
+        Criterion(
+            "win rate better",
+            own.win_rate,
+            reference.win_rate,
+            own.win_rate > reference.win_rate,
+            dummy.win_rate,
+            dummy.win_rate > reference.win_rate,
+        ),
+        Criterion(
+            "fewer errors",
+            own.errors,
+            reference.errors,
+            own.errors < reference.errors,
+            dummy.errors,
+            dummy.errors < reference.errors,
+        ),
+    ]

@@ -1,0 +1,248 @@
+"""Run the arena, and look at its windows, outcomes and trajectories."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from playproof.cli.output import AsJson, emit, note, progress
+from playproof.errors import GateFailed
+from playproof.game import resolve
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from playproof.games.arena.agents.runner import Agent, Closed, Plan
+    from playproof.games.arena.recording.ranking import Ranked
+    from playproof.games.arena.recording.run_recorder import Recorded
+
+app = typer.Typer(no_args_is_help=True, help="Run the arena, and look at its windows, outcomes and trajectories.")
+
+MOUNTED = {
+    "agents": "playproof.workflows.arena.agents_command:app",
+    "windows": "playproof.workflows.arena.windows_command:app",
+    "outcomes": "playproof.workflows.arena.outcomes_command:app",
+    "trajectories": "playproof.cli.data.trajectories:app",
+}
+"""Further commands of the arena, each a Typer app in a module of its own."""
+SINGLE = {
+    "bench": "playproof.workflows.arena.benchmark_command:bench",
+    "loop": "playproof.workflows.arena.loop_command:loop",
+}
+"""Further commands that are one function."""
+
+
+@app.command()
+def run(
+    agents: Annotated[int, typer.Option(help="Scripted agents, the archetypes in turn.")] = 5,
+    windows: Annotated[int, typer.Option(help="How many windows.")] = 3,
+    seed: Annotated[int, typer.Option(help="Same seed and same answers, same run.")] = 1,
+    window_hours: Annotated[int, typer.Option(help="Length of a window in hours.")] = 1,
+    world: Annotated[str, typer.Option(help="news, null, bull, bear, scandal or pump.")] = "news",
+    decisions: Annotated[int, typer.Option(help="Turns of every agent in an hour; a divisor of 60.")] = 6,
+    speed: Annotated[float, typer.Option(help="Times faster than the market's clock; 0: as fast as it goes.")] = 0.0,
+    start: Annotated[str, typer.Option(help="First window, as 2025-01-15T10:00Z; else the latest free ones.")] = "",
+    llm: Annotated[
+        str, typer.Option(help="OpenAI-compatible address of a language agent; local: the packaged model.")
+    ] = "",
+    model: Annotated[str, typer.Option(help="The model there.")] = "",
+    max_tokens: Annotated[int, typer.Option(help="Longest answer of a language agent.")] = 120,
+    llm_agents: Annotated[int, typer.Option(help="How many agents that model plays.")] = 1,
+    persona: Annotated[str, typer.Option(help="Archetype that the model is asked to be.")] = "balanced",
+    record: Annotated[bool, typer.Option(help="Record trajectories and outcomes into the home.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Let agents trade in one market, record every trajectory, write the outcomes, and rank the agents.
+
+    Example: playproof arena run --agents 5 --windows 3 --seed 7
+
+    Example: playproof arena run --agents 4 --windows 2 --llm http://127.0.0.1:8000/v1 --model my-model
+
+    Example: playproof arena run --agents 4 --windows 2 --llm local
+    """
+    from playproof.games.arena.agents.runner import Plan, Run, scripted
+    from playproof.games.arena.market.world import Settings
+    from playproof.games.arena.recording.ranking import rank
+
+    with _address(llm, model) as (url, named), books(record, durable=bool(llm)) as kept:
+        players = [*scripted(agents), *language_players(url, named, llm_agents, persona, max_tokens)]
+        begins = kept.first_window(start, windows, window_hours)
+        plan = Plan(Settings(world, seed, begins, window_hours), windows, decisions, speed)
+        running = Run(plan, players)
+        kept.attach(running, window_hours)
+        closed = _closed(running, plan)
+    ranked = rank(closed, seed)
+    data = {
+        "run": kept.run,
+        "world": world,
+        "seed": seed,
+        "windows": [it.window for it in closed],
+        "recorded": record,
+        "agents": [it.to_json() for it in ranked],
+    }
+    emit(data, as_json, lambda: _table(ranked, plan, closed))
+    if record and not as_json:
+        note(f"recorded as run {kept.run}")
+
+
+def _closed(running: Any, plan: Plan) -> list[Closed]:
+    """Run with a progress bar."""
+    with progress() as bar:
+        task = bar.add_task("running windows", total=plan.windows)
+        closed = []
+        for it in running.windows():
+            closed.append(it)
+            bar.advance(task)
+    return closed
+
+
+@contextmanager
+def _address(llm: str, model: str) -> Iterator[tuple[str, str]]:
+    """Give the address and name of the model, serving the packaged one if it is asked for."""
+    if llm != "local":
+        yield llm, model
+        return
+    note("starting the packaged model; the first time it is unpacked, which takes a minute")
+    packaged: Callable[..., Any] = resolve("playproof.serve.local_model:packaged")
+    with packaged() as served:
+        yield served
+
+
+def language_players(
+    base_url: str, model: str, count: int, persona: str, max_tokens: int, prompt: str = "full"
+) -> list[Agent]:
+    """Make the language agents that were asked for."""
+    if not base_url:
+        return []
+    from playproof.games.arena.agents.llm import ModelSettings, language_agent
+
+    key = os.environ.get("OPENAI_API_KEY", "none")
+    settings = ModelSettings(model or "default", base_url, key, persona=persona, max_tokens=max_tokens, prompt=prompt)
+    return [language_agent(f"llm-{at + 1}", settings) for at in range(count)]
+
+
+class _Books:
+    """Where a run is written down: nowhere."""
+
+    run: str | None = None
+
+    def first_window(self, start: str, windows: int, hours: int) -> datetime:  # noqa: ARG002
+        """Give when the first window begins."""
+        from playproof.games.arena.market.windows import parse_window
+        from playproof.games.arena.market.world import BEGINNING
+
+        return (parse_window(start).start if start else None) or BEGINNING
+
+    def attach(self, running: Any, hours: int) -> None:
+        """Let a run be written down."""
+
+
+class _Database(_Books):
+    """Where a run is written down: the relational tables of the home."""
+
+    def __init__(self, engine: Any, durable: bool, now: datetime) -> None:
+        self.engine, self.durable, self.now = engine, durable, now
+        self.run = f"run-{now:%Y%m%dT%H%M%S}-{os.getpid()}"
+        self.recorder: Any = None
+
+    def first_window(self, start: str, windows: int, hours: int) -> datetime:
+        """Give the start asked for, or that of the latest free stretch of windows before now."""
+        if start:
+            return super().first_window(start, windows, hours)
+        from playproof.workflows.arena.collect import free_stretch
+
+        return free_stretch(self.engine, self.now, windows, hours)
+
+    def attach(self, running: Any, hours: int) -> None:
+        """Record a run; in bulk if nobody else takes part who could be cut off."""
+        from playproof.games.arena.game import arena_game
+        from playproof.games.arena.market.windows import window_id
+        from playproof.games.arena.recording.run_recorder import Forms, TrajectoryScribe
+        from playproof.workflows.arena.collect import write_outcomes
+
+        facts = "playproof.record.trajectories.facts"
+        kind: Callable[..., Any] = resolve(
+            "playproof.record.trajectories.recorder:TrajectoryRecorder"
+            if self.durable
+            else "playproof.record.trajectories.bulk:BulkRecorder"
+        )
+        spans = replace(arena_game().windows, length=timedelta(hours=hours), at=partial(window_id, hours=hours))
+        self.recorder = kind(self.engine, lambda: running.world.now, windows=spans)
+        running.scribe = TrajectoryScribe(
+            self.recorder,
+            Forms(resolve(f"{facts}:Call"), resolve(f"{facts}:ActionTaken")),
+            str(self.run),
+            lambda closed: write_outcomes(self.engine, self.recorder, closed),
+        )
+
+
+@contextmanager
+def books(record: bool, durable: bool) -> Iterator[_Books]:
+    """Open what a run is written into."""
+    if not record:
+        yield _Books()
+        return
+    opened: Callable[..., Any] = resolve("playproof.store.db:opened")
+    ready: Callable[..., Any] = resolve("playproof.store.db:ready")
+    with opened() as engine:
+        books = _Database(ready(engine), durable, datetime.now(UTC))
+        try:
+            yield books
+        finally:
+            for step in ("flush", "close"):
+                getattr(books.recorder, step, lambda: None)()
+
+
+def _table(ranked: list[Ranked], plan: Plan, closed: list[Closed]) -> Table:
+    from playproof.workflows.arena.agents_command import ranked_table
+
+    title = (
+        f"{len(closed)} windows of world {plan.settings.world}, {closed[0].window} to {closed[-1].window}, "
+        f"seed {plan.settings.seed}; USD a window, 95 % intervals over windows"
+    )
+    return ranked_table(ranked, title)
+
+
+@app.command()
+def verify(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="Id of a recorded run, as `arena run` prints it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Run a recorded run again from its answers and compare the money to the last unit (exit code 2 if it differs).
+
+    Example: playproof arena verify run-20250115T101500-4242
+    """
+    from playproof.games.arena.recording.run_recorder import differences, run_again
+    from playproof.workflows.arena.collect import read_run
+
+    opened: Callable[..., Any] = resolve("playproof.store.db:opened")
+    with opened() as engine:
+        recorded: list[Recorded] = read_run(engine, run_id)
+    told = differences(recorded, run_again(recorded))
+    data = {"run": run_id, "trajectories": len(recorded), "differences": told}
+    emit(data, as_json, f"{len(recorded)} trajectories run again: {len(told)} differ")
+    if told:
+        raise GateFailed(f"{len(told)} of {len(recorded)} trajectories give other money, the first: {told[0]}")
+
+
+def _mount() -> None:
+    """Add the commands that other modules bring; one that is not there is left out."""
+    for name, place in MOUNTED.items():
+        if find_spec(place.partition(":")[0]) is not None:
+            brought: typer.Typer = resolve(place)
+            app.add_typer(brought, name=name)
+    for name, place in SINGLE.items():
+        if find_spec(place.partition(":")[0]) is not None:
+            command: Callable[..., None] = resolve(place)
+            app.command(name)(command)
+
+
+_mount()

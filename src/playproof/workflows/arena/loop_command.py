@@ -1,0 +1,294 @@
+"""Run the continuous cycle of the arena: collect, outcomes, score, train, benchmark, keep or discard."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from playproof.cli.output import AsJson, emit, note
+from playproof.errors import ConfigError
+from playproof.game import lookup, resolve
+from playproof.home import folder, safe_join
+
+if TYPE_CHECKING:
+    from playproof.workflows.arena.benchmark import Contestant
+    from playproof.workflows.arena.loop import Joints, Lesson, LoopPlan
+
+
+def loop(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Model to begin with; not needed to go on with a loop.")
+    ] = "",
+    *,
+    name: Annotated[str, typer.Option(help="Name of the loop; its folder in runs.")] = "loop",
+    once: Annotated[bool, typer.Option("--once", help="One cycle, then stop; for cron.")] = False,
+    cycles: Annotated[int, typer.Option(help="Cycles to run; 0: until stopped.")] = 0,
+    pause: Annotated[float, typer.Option(help="Seconds between two cycles.")] = 60.0,
+    status: Annotated[bool, typer.Option("--status", help="Only tell how the loop stands.")] = False,
+    preset: Annotated[
+        str,
+        typer.Option(help="tiny: all settings but name and seed; without a MODEL, one is made and taught first."),
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Same seed, same windows.")] = 1,
+    decisions: Annotated[int, typer.Option(help="Decisions in a window; a divisor of 60.")] = 4,
+    prompt: Annotated[str, typer.Option(help="full, short, or brief for models of a few million parameters.")] = "full",
+    agents: Annotated[int, typer.Option(help="Scripted agents beside the model while play is collected.")] = 4,
+    own_agents: Annotated[int, typer.Option(help="Agents that the model plays then.")] = 2,
+    windows: Annotated[int, typer.Option(help="Windows that are collected in a cycle.")] = 2,
+    bench_windows: Annotated[int, typer.Option(help="Windows of a cycle that a candidate is benchmarked on.")] = 40,
+    max_tokens: Annotated[int, typer.Option(help="Longest answer of the model.")] = 24,
+    reward: Annotated[str, typer.Option(help="computed or judge; default: the judge if JUDGE_MODEL is set.")] = "",
+    iterations: Annotated[int, typer.Option(help="GRPO iterations of a cycle.")] = 2,
+    windows_per_iteration: Annotated[int, typer.Option(help="Forked windows of an iteration.")] = 4,
+    forks: Annotated[int, typer.Option(help="Copies of each window.")] = 8,
+    learning_rate: Annotated[float, typer.Option(help="Step size of GRPO.")] = 5e-6,
+    track: Annotated[
+        list[str] | None, typer.Option(help="tensorboard, wandb or mlflow; may be given more than once.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go through the cycle again and again; a loop that was killed goes on where it was.
+
+    Example: playproof arena loop runs/my-sft/checkpoint --once
+
+    Example: playproof arena loop --preset tiny --once
+
+    Example: playproof arena loop --status
+    """
+    from playproof.workflows.arena.loop import Loop, LoopPlan, alone, read_state
+    from playproof.workflows.arena.loop import status as told_status
+
+    path = safe_join(folder("runs"), name)
+    if status:
+        emit({"state": read_state(path), "status": told_status(path)}, as_json, "\n".join(told_status(path)))
+        return
+    training = {
+        "iterations": iterations,
+        "windows": windows_per_iteration,
+        "forks": forks,
+        "learning_rate": learning_rate,
+    }
+    plan = LoopPlan(
+        model, seed, decisions, prompt, "news", agents, own_agents, windows, bench_windows, max_tokens, reward, training
+    )
+    if preset:
+        plan = preset_plan(preset, path, model, seed, reward)
+    with alone(path) as free, _tracked(path, name, track) as noted:
+        if not free:
+            note(f"{name} is running already")
+            return
+        going = Loop(path, _joints(noted, track, name), plan if model or preset else None)
+        wanted = 1 if once else cycles
+        ended: list[dict[str, Any]] = []
+        while not wanted or len(ended) < wanted:
+            if ended:
+                time.sleep(pause)
+            ended.append(dict(going.cycle(lambda step, told: note(f"{step}: {_line(told)}"))))
+        emit({"cycles": ended, "in_use": going.state["in_use"]}, as_json, lambda: "\n".join(told_status(path)))
+
+
+def preset_plan(preset: str, path: Path, model: str, seed: int, reward: str) -> LoopPlan:
+    """Give the plan of a preset, with the model that it begins with; without one, teach one in the loop's folder."""
+    from playproof.workflows.arena.loop import LoopPlan
+    from playproof.workflows.arena.presets import PRESETS
+
+    told = lookup(PRESETS, preset, "preset")
+    base = model or _taught(path / "taught", told.teach, seed)
+    return LoopPlan(base, seed, reward=reward, train=dict(told.train), **told.loop)
+
+
+def _taught(path: Path, settings: Mapping[str, Any], seed: int) -> str:
+    """Teach a model by SFT, from where an earlier attempt stood; give its checkpoint."""
+    from playproof.games.arena.game import arena_game
+
+    if not (path / "result.json").exists():
+        config: Any = resolve("playproof.train.language.sft:SFTConfig")
+        train: Callable[..., Any] = resolve("playproof.train.language.sft:train_sft")
+        train(arena_game(), config(game="arena", seed=seed, **settings), path, resume=(path / "config.json").exists())
+        note(f"taught: {path / 'checkpoints' / 'sft'}")
+    return str(path / "checkpoints" / "sft")
+
+
+def _line(told: Mapping[str, Any]) -> str:
+    shown = {name: it for name, it in told.items() if isinstance(it, str | int | float | bool)}
+    return ", ".join(f"{name} {it}" for name, it in shown.items()) or "done"
+
+
+def _joints(noted: Callable[[int, Mapping[str, Any]], None], track: list[str] | None, name: str) -> Joints:
+    from playproof.workflows.arena.loop import Joints
+
+    return Joints(lambda lesson: grpo(lesson, track, name), collect, sync_outcomes, score, contestant_of, noted)
+
+
+@contextmanager
+def _tracked(path: Path, name: str, track: list[str] | None) -> Iterator[Callable[[int, Mapping[str, Any]], None]]:
+    """Give what shows a cycle's numbers to the trackers that were asked for."""
+    if not track:
+        yield lambda cycle, told: None  # noqa: ARG005
+        return
+    run: Any = resolve("playproof.train.run:Run")
+    tracking: Callable[..., Any] = resolve("playproof.cli.train.language_options:tracking")
+    place = path / "tracked"
+    where = tracking(track, name)
+    made = (
+        run.resume(place, "loop", where) if (place / "config.json").exists() else run.create(place, "loop", {}, where)
+    )
+
+    def noted(cycle: int, told: Mapping[str, Any]) -> None:
+        made.note("cycle", cycle, told)
+        made.save_state(cycle, {}, {})
+
+    try:
+        yield noted
+    finally:
+        made.close()
+
+
+def collect(plan: LoopPlan, model: str, run: str) -> Mapping[str, Any]:
+    """Record windows that the model plays among scripted agents."""
+    from playproof.games.arena.agents.archetypes import ARCHETYPES
+    from playproof.games.arena.agents.runner import Plan, Run, scripted
+    from playproof.games.arena.market.world import Settings
+    from playproof.workflows.arena.commands import books
+
+    with _players(plan, model) as own, books(record=True, durable=model not in ARCHETYPES) as kept:
+        kept.run = run
+        begins = kept.first_window("", plan.windows, 1)
+        settings = Settings(plan.world, plan.seed, begins)
+        running = Run(Plan(settings, plan.windows, plan.decisions), [*scripted(plan.agents), *own])
+        kept.attach(running, 1)
+        closed = list(running.windows())
+    return {"run": run, "windows": [it.window for it in closed], "agents": plan.agents + len(own)}
+
+
+@contextmanager
+def _players(plan: LoopPlan, model: str) -> Iterator[list[Any]]:
+    """Give the agents that the model plays, serving it if it is a checkpoint."""
+    from playproof.games.arena.agents.archetypes import ARCHETYPES
+    from playproof.games.arena.agents.runner import ScriptedAgent
+    from playproof.workflows.arena.commands import language_players
+
+    if model in ARCHETYPES:
+        yield [ScriptedAgent(f"own-{at + 1}", ARCHETYPES[model]) for at in range(plan.own_agents)]
+        return
+    if model.startswith(("http://", "https://")):
+        url, _, named = model.partition("#")
+        yield language_players(url, named, plan.own_agents, "balanced", plan.max_tokens, plan.prompt)
+        return
+    prepare: Callable[..., Any] = resolve("playproof.serve.serving:prepare")
+    serving: Callable[..., Any] = resolve("playproof.serve.serving:serving")
+    served = prepare(model)
+    with serving(served) as url:
+        yield language_players(f"{url}/v1", served.name, plan.own_agents, "balanced", plan.max_tokens, plan.prompt)
+
+
+@contextmanager
+def _tables() -> Iterator[Any]:
+    opened: Callable[..., Any] = resolve("playproof.store.db:opened")
+    ready: Callable[..., Any] = resolve("playproof.store.db:ready")
+    with opened() as engine:
+        yield ready(engine)
+
+
+def sync_outcomes() -> Mapping[str, Any]:
+    """Write the outcomes of closed windows that have none."""
+    from playproof.games.arena.game import arena_game
+    from playproof.workflows.arena.outcomes_command import prices
+
+    sync: Callable[..., Any] = resolve("playproof.record.trajectories.outcomes:sync")
+    with _tables() as engine:
+        done = sync(
+            engine, lambda windows: prices(engine, windows), arena_game().windows, datetime.now(UTC), hours=168.0
+        )
+    return {
+        "written": len(done.written),
+        "known": len(done.known),
+        "open": len(done.open),
+        "missing": len(done.missing),
+    }
+
+
+def score(plan: LoopPlan, run: str) -> Mapping[str, Any]:
+    """Score the windows of a run by the reward that the loop learns from; judgements are stored."""
+    from sqlalchemy import select
+
+    trajectory: Any = resolve("playproof.store.db:Trajectory")
+    read_groups: Callable[..., Any] = resolve("playproof.judge.group:read_groups")
+    computed: Callable[..., Any] = resolve("playproof.judge.computed:computed")
+    with _tables() as engine:
+        with engine.connect() as connection:
+            windows = set(connection.scalars(select(trajectory.window_id).where(trajectory.batch_id == run)))
+        groups = read_groups(engine, sorted(windows))
+        if _reward(plan) == "computed":
+            scores = [computed(group) for group in groups]
+            new = 0
+        else:
+            judge = _judge(engine)
+            judged = judge.score_all(groups)
+            store: Callable[..., int] = resolve("playproof.judge.judging:store")
+            new = store(engine, judge, judged)
+            scores = [it.scores for it in judged if it.scores is not None]
+    values = [value for it in scores for value in it.values.values()]
+    ends = {"lowest": min(values), "mean": sum(values) / len(values), "highest": max(values)} if values else {}
+    return {"reward": _reward(plan), "groups": len(groups), "scored": len(scores), "judgements": new, **ends}
+
+
+def _reward(plan: LoopPlan) -> str:
+    return plan.reward or ("judge" if os.environ.get("JUDGE_MODEL") else "computed")
+
+
+def _judge(engine: Any) -> Any:
+    configured: Callable[[], Any] = resolve("playproof.judge.judging:configured")
+    settings = configured()
+    if settings is None:
+        raise ConfigError("expected a judge for the reward judge, found none; set JUDGE_MODEL")
+    judge: Any = resolve("playproof.judge.judging:Judge")
+    return judge(settings, engine=engine)
+
+
+def contestant_of(model: str, plan: LoopPlan) -> Contestant:
+    """Make who is benchmarked of a model."""
+    from playproof.workflows.arena.benchmark import contestant
+
+    return contestant(model, plan.max_tokens, 0.0)
+
+
+def grpo(lesson: Lesson, track: list[str] | None, name: str) -> Mapping[str, Any]:
+    """Train by GRPO on fresh forked windows, from where an earlier attempt of this cycle stood."""
+    from playproof.games.arena.game import arena_game
+
+    config: Any = resolve("playproof.train.language.grpo:GRPOConfig")
+    train: Callable[..., Any] = resolve("playproof.train.language.grpo:train_grpo")
+    reward_function: Callable[..., Any] = resolve("playproof.judge.judging:reward_function")
+    tracking: Callable[..., Any] = resolve("playproof.cli.train.language_options:tracking")
+    plan = lesson.plan
+    settings = config(
+        game="arena",
+        base=lesson.base,
+        world=plan.world,
+        seed=lesson.seed,
+        decisions=plan.decisions,
+        prompt=plan.prompt,
+        max_tokens=plan.max_tokens,
+        reward=_reward(plan),
+        **plan.train,
+    )
+    with _tables() as engine:
+        judge = _judge(engine) if settings.reward == "judge" else None
+        found = train(
+            arena_game(),
+            settings,
+            lesson.path,
+            engine,
+            reward=reward_function(settings.reward, judge),
+            resume=(lesson.path / "config.json").exists(),
+            tracking=tracking(track, f"{name}-{lesson.cycle}"),
+        )
+    return {name: found.get(name) for name in ("checkpoint", "iterations", "stopped", "flat_groups")}

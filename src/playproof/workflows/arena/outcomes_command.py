@@ -1,0 +1,53 @@
+"""Write the outcomes of the arena's closed windows, from the runs that were recorded in them.
+
+A run is run again from its answers, to the last unit of money, and the prices at the ends of its windows are read off.
+Leaves out: windows that no recorded run covers from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from playproof.game import resolve
+from playproof.games.arena.game import arena_game
+from playproof.games.arena.recording.outcomes_writer import outcome_rows
+
+
+def prices(engine: Any, windows: Sequence[str]) -> list[dict[str, Any]]:
+    """Give the outcome rows of windows, from every run that was recorded in them."""
+    wanted = set(windows)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for run in _runs(engine, windows):
+        for closed in _closed(engine, run):
+            if closed.window in wanted and closed.window not in rows:
+                rows[closed.window] = outcome_rows(closed)
+    return [row for each in rows.values() for row in each]
+
+
+def _runs(engine: Any, windows: Sequence[str]) -> list[str]:
+    from sqlalchemy import select
+
+    trajectory: Any = resolve("playproof.store.db:Trajectory")
+    query = select(trajectory.batch_id).where(trajectory.window_id.in_(list(windows))).distinct()
+    with engine.connect() as connection:
+        return sorted(run for run in connection.scalars(query) if run is not None)
+
+
+def _closed(engine: Any, run: str) -> list[Any]:
+    """Run a recorded run again; give its windows if all of its money comes out the same, else none."""
+    from playproof.games.arena.recording.run_recorder import differences, run_again
+    from playproof.workflows.arena.collect import read_run
+
+    recorded = [it for it in read_run(engine, run) if it.metadata and "settings" in it.metadata]
+    unfinished = {it.window for it in recorded if it.final_pnl is None}
+    whole = [it for it in recorded if it.window not in unfinished]
+    if not whole:
+        return []
+    closed = run_again(whole)
+    return [] if differences(whole, closed) else closed
+
+
+_make: Callable[..., Any] = resolve("playproof.cli.data.windows:outcomes_app")
+
+app = _make(arena_game, prices)

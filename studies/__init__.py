@@ -1,0 +1,1 @@
+"""Studies of the product itself; they are not part of the wheel."""
