@@ -1,4 +1,4 @@
-"""Measure speed and latency against goals and peers, and write docs/benchmarks.md.
+"""Measure speed and latency against goals and peers, and write docs/results/benchmarks.md.
 
 A benchmark is a module of this package with a function `run() -> dict` that gives the object of
 `benchmarks.report.Report`. Run one with `python -m benchmarks NAME --json` from the project's root.
@@ -70,7 +70,7 @@ def bench(
     *,
     as_json: AsJson = False,
     output: Annotated[Path, typer.Option(help="The page that a run of all benches writes.")] = Path(
-        "docs/benchmarks.md"
+        "docs/results/benchmarks.md"
     ),
 ) -> None:
     """Run one bench, or all of them and write the page of benchmarks. Exit code 2: a goal is not met.

@@ -1,7 +1,7 @@
 """Fit the constants of `playproof.games.crash.sim.crowd` to recordings, and compare model with data.
 
     python scripts/fit_bystanders.py ../shared/data             # constants, with the samples behind them
-    python scripts/fit_bystanders.py ../shared/data --compare   # the table of docs/bystanders.md
+    python scripts/fit_bystanders.py ../shared/data --compare   # the table of docs/concepts/crowd-model.md
     python scripts/fit_bystanders.py --highest                  # HIGHEST_TODAY, by simulation; some minutes
 
 Leaves out: writing the constants into the module; a person reads them first.

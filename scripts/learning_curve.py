@@ -3,7 +3,7 @@
 Usage: python scripts/learning_curve.py OUT.svg "TITLE[=BEST]" RUN... ["TITLE[=BEST]" RUN...]...
 
 A title begins a panel; BEST is a profit in coins a window, drawn as a dashed line. What is drawn is the profit of
-the greedy policy on its validation windows. Leaves out: the text of docs/training.md, where the picture stands.
+the greedy policy on its validation windows. Leaves out: the text of docs/results/training.md, where the picture stands.
 """
 
 from __future__ import annotations

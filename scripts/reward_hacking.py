@@ -1,8 +1,8 @@
 """Draw what PPO made of a broken reward and of an honest one, from the logs of two runs.
 
-Usage: python scripts/reward_hacking.py BROKEN_RUN HONEST_RUN docs/pictures/reward-hacking.svg
+Usage: python scripts/reward_hacking.py BROKEN_RUN HONEST_RUN docs/results/pictures/reward-hacking.svg
 
-The runs are those of the commands in docs/reward-hacking.md. Leaves out: the page's text.
+The runs are those of the commands in docs/results/reward-hacking.md. Leaves out: the page's text.
 """
 
 from __future__ import annotations

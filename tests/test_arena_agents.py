@@ -461,11 +461,11 @@ def test_a_run_can_keep_the_markets_pace() -> None:
 
 
 def test_the_page_on_adding_an_agent_runs(project: Path, home: Path) -> None:
-    text = (project / "docs" / "adding-an-agent.md").read_text(encoding="utf-8")
+    text = (project / "docs" / "dev" / "adding-an-agent.md").read_text(encoding="utf-8")
     found = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert found
     assert len(found[0].strip().splitlines()) <= 20
-    code = compile("\n\n".join(found), "docs/adding-an-agent.md", "exec", dont_inherit=True)
+    code = compile("\n\n".join(found), "docs/dev/adding-an-agent.md", "exec", dont_inherit=True)
     exec(code, {"__name__": "page"})
 
 

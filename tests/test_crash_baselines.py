@@ -824,7 +824,7 @@ def test_he_sells_in_parts_when_greedy_and_sets_the_share_back() -> None:
 
 
 def test_the_document_tells_his_numbers(project: Path) -> None:
-    text = (project / "docs" / "scripted-human.md").read_text(encoding="utf-8")
+    text = (project / "docs" / "concepts" / "scripted-player.md").read_text(encoding="utf-8")
     told = {name: float(value) for name, value in re.findall(r"^\| `(\w+)` \| ([0-9.]+) \|", text, re.MULTILINE)}
     policy = Human()
     numbers = {each.name: getattr(policy, each.name) for each in fields(Human)}

@@ -118,7 +118,7 @@ def test_knowledge_has_the_bits_of_the_fold() -> None:
 def test_the_document_is_current(project: Path) -> None:
     """Write it with `make docs`."""
     text = features.to_markdown()
-    assert (project / "docs" / "features.md").read_text(encoding="utf-8") == text
+    assert (project / "docs" / "reference" / "features.md").read_text(encoding="utf-8") == text
     for name in (feature.name for feature in features.FEATURES):
         assert f"| `{name}` |" in text
 

@@ -790,19 +790,19 @@ def blocks(path: Path) -> str:
 
 
 def test_the_page_on_adding_a_game_runs(project: Path) -> None:
-    code = blocks(project / "docs" / "adding-a-game.md")
+    code = blocks(project / "docs" / "dev" / "adding-a-game.md")
     assert code.count("check_game") >= 2
-    exec(compile(code, "docs/adding-a-game.md", "exec"), {"__name__": "page"})
+    exec(compile(code, "docs/dev/adding-a-game.md", "exec"), {"__name__": "page"})
 
 
 def test_the_page_on_adding_a_game_lists_every_clause(project: Path) -> None:
-    text = (project / "docs" / "adding-a-game.md").read_text(encoding="utf-8")
+    text = (project / "docs" / "dev" / "adding-a-game.md").read_text(encoding="utf-8")
     for name, clause in CLAUSES.items():
         assert f"| {name} | {(clause.__doc__ or '').splitlines()[0].rstrip('.')} |" in text
 
 
 def test_the_vocabulary_has_every_word_once(project: Path) -> None:
-    text = (project / "docs" / "vocabulary.md").read_text(encoding="utf-8")
+    text = (project / "docs" / "dev" / "vocabulary.md").read_text(encoding="utf-8")
     words = re.findall(r"^\| \*\*(\w+)\*\* \|", text, re.MULTILINE)
     expected = "event player session window episode step observation action evidence outcome reward judgement group"
     assert [word for word in words if word in expected.split()] == expected.split()

@@ -252,7 +252,7 @@ def slow_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def slow_count(path: Path) -> dict[str, int]:
-    """Count what docs/importing.md defines, with plain json and sets."""
+    """Count what docs/guides/importing.md defines, with plain json and sets."""
     states: dict[str, dict[str, Any]] = {}
     places: dict[str, dict[tuple[int, int], float]] = defaultdict(dict)
     timers: dict[str, int] = {}
@@ -315,7 +315,7 @@ REPORTS: dict[str, dict[str, int]] = {
         "lost": 36,
     },
 }
-"""Of ../shared/data, as docs/importing.md has it; `lost` are the payloads of which only the trace is there."""
+"""Of ../shared/data, as docs/guides/importing.md has it; `lost` are the payloads of which only the trace is there."""
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -765,7 +765,7 @@ def slow_objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def slow_count(folder: Path) -> dict[str, int]:
-    """Count what docs/importing.md defines, with plain json and sets."""
+    """Count what docs/guides/importing.md defines, with plain json and sets."""
     corrupt, rows = 0, defaultdict(list)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
@@ -837,7 +837,7 @@ REPORT = {
     "incomplete": 41,
     "corrupt_lines": 130,
 }
-"""Of ../shared/data, as docs/importing.md has it."""
+"""Of ../shared/data, as docs/guides/importing.md has it."""
 
 
 @pytest.fixture(scope="module")

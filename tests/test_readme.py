@@ -1,6 +1,6 @@
 """The documents keep their word: their blocks are run, and what they show is what comes out.
 
-Of README.md and docs/*.md are run, in a folder of their own per document:
+Of README.md and docs/**/*.md are run, in a folder of their own per document:
 - every python block; the blocks of one document are one program;
 - every console or bash block with `$ ` lines, and every bash block after `<!-- run -->`. A block must end
   with exit code 0, or with N after `<!-- exit: N -->`. Lines that a `$ ` line shows below it must appear in what
@@ -23,12 +23,17 @@ import pytest
 from old_recordings import write_recordings
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OWN_RECORDINGS = "my-recordings"
 """A reader's own folder, which the documents speak of; here it holds simulated rounds."""
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 MARK = re.compile(r"<!-- *(not run|run|exit)(?:: *([^>]*?))? *-->\s*\Z")
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+
+
+def name_of(document: Path) -> str:
+    """Name a document by its path in the project; folders share file names."""
+    return str(document.relative_to(ROOT)) if document.is_relative_to(ROOT) else document.name
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Block:
     """What the mark says: the reason, or the exit code."""
 
     def __str__(self) -> str:
-        return f"{self.document.name}:{self.line}"
+        return f"{name_of(self.document)}:{self.line}"
 
     @property
     def runs(self) -> bool:
@@ -135,7 +140,7 @@ def program(found: list[Block]) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_the_blocks_of_a_document_run(document: Path, tmp_path: Path) -> None:
     found = blocks(document, document.read_text(encoding="utf-8"))
     if OWN_RECORDINGS in document.read_text(encoding="utf-8"):
@@ -164,8 +169,8 @@ def test_blocks_that_are_not_run_are_few_and_say_why() -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [*DOCUMENTS, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"))],
-    ids=lambda path: path.name,
+    [*DOCUMENTS, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"))],
+    ids=name_of,
 )
 def test_links_inside_the_project_lead_somewhere(document: Path) -> None:
     prose = re.sub(r"^```.*?^```|`[^`\n]+`", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)

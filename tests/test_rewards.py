@@ -330,7 +330,7 @@ def test_a_reward_for_steps_alone_cannot_be_trained_with() -> None:
 
 
 def test_the_documentation_lists_the_components(project: Path) -> None:
-    text = (project / "docs" / "rewards.md").read_text(encoding="utf-8")
+    text = (project / "docs" / "guides" / "rewards.md").read_text(encoding="utf-8")
     for component in TABLE.values():
         settings_ = ", ".join(f"{name} {value}" for name, value in component.settings.items()) or "-"
         mark = " (!)" if component.pays_without_money else ""

@@ -1,4 +1,4 @@
-"""Write the commands reference, docs/commands.md, from the commands themselves: `make docs`.
+"""Write the commands reference, docs/reference/commands.md, from the commands themselves: `make docs`.
 
 Leaves out: prose. What a command does stands in its docstring, and the page repeats it.
 """

@@ -100,7 +100,7 @@ class Reading:
         try:
             return cls(**plain, trades=_read(Trades, told.get("trades")), bets=_read(Bets, told.get("bets")))
         except (KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"expected a [reading] table as docs/recording.md describes, found: {error}") from None
+            raise ConfigError(f"expected a [reading] table as in docs/guides/recording.md, found: {error}") from None
 
 
 def _read(kind: Any, told: Mapping[str, Any] | None) -> Any:

@@ -31,7 +31,7 @@ ACTIVE_WINDOWS = 20
 NO_EFFECT = 0.10
 ONE_ACTION = 0.60
 METHOD: Method = "percentile"
-"""Neither bca nor studentised intervals held their lower bound better on rounds that rug (docs/evidence.md)."""
+"""Neither bca nor studentised intervals held their lower bound better (docs/concepts/evidence.md)."""
 ALARMS = 3
 OWN = ""
 """Among intervals of differences: the one to nothing at all, which is that of the ROI."""

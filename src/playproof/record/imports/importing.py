@@ -39,7 +39,7 @@ _DIGEST_SHOWN = 16
 
 @dataclass
 class Report:
-    """What an import found; the counts are defined in docs/importing.md."""
+    """What an import found; the counts are defined in docs/guides/importing.md."""
 
     files: int = 0
     rounds: int = 0

@@ -1,6 +1,6 @@
 """Proximal policy optimisation on a game's lanes: stable-baselines3 and sb3-contrib, evaluated in money.
 
-The settings are those that learn fastest here; docs/training.md says how each was measured. In short:
+The settings are those that learn fastest here; docs/guides/training.md says how each was measured. In short:
 a thousand lanes and large minibatches, since small ones spend their time in Python; one torch thread,
 since the networks are small; a short horizon, since a tick's noise is ten times its gain, and a fixed
 reward scale, since a tick's money is a thousandth of a coin. `preset="plan"` keeps the set-up of the

@@ -1,7 +1,7 @@
 """One observation of the set `recorded`, by name, and the builder that keeps it up to date event by event.
 
 The numbers come from the game's one fold, so a live builder, a data set and the environment hold the same bits.
-Leaves out: the definitions of the features (docs/features.md).
+Leaves out: the definitions of the features (docs/reference/features.md).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Observation:
     """What a player could know at one moment: the 37 numbers of FEATURE_NAMES.
 
     Money is in coins, time in ticks, flags are 0 or 1. What was never told holds the fill value of
-    docs/features.md, which is also the default here.
+    docs/reference/features.md, which is also the default here.
 
     Example:
         >>> Observation(tick=100, price=2.5).to_numpy().shape

@@ -1,7 +1,7 @@
 """The feature table of the crash game: every number an observation may hold, and the four sets made of it.
 
 Names, order, units, definitions and fill values stand here once; `fold` and `history` write the
-numbers, docs/features.md and the schemas are generated. Leaves out: computing anything. Importing
+numbers, docs/reference/features.md and the schemas are generated. Leaves out: computing anything. Importing
 this needs no compiler.
 
 A row holds what could be known at its moment. The leaderboard comes with the tick's own message; a
@@ -790,7 +790,7 @@ def describe_group(group: str) -> str:
 
 
 def to_markdown() -> str:
-    """Write docs/features.md."""
+    """Write docs/reference/features.md."""
     left_out = ", ".join(f"`{name}`" for name in RECORDED if name not in POLICY)
     sets = to_table(
         ("set", "features", "what it is"),

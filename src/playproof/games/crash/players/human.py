@@ -1,7 +1,7 @@
 """A scripted human-like player of the crash game, with every probability that he acts by.
 
 One decision model in two forms: `Human` plays many lanes (a baseline), `Presser` gives the presses
-for one live round. His style is written down in docs/scripted-human.md.
+for one live round. His style is written down in docs/concepts/scripted-player.md.
 Leaves out: pressing anything (who drives the page or the socket does that).
 
 At each step he makes one choice of twelve: WAIT, an action, or one adjustment of the bet. What he

@@ -3,7 +3,7 @@
 Both are drawn before a round and know nothing of its prices: `Site` rolls the market, session and
 rugpool numbers from round to round, `crowd` draws who buys, sells and bets in one round.
 Leaves out: money (an amount is only what was staked) and everything that would react to a price.
-The constants were fitted by scripts/fit_bystanders.py; docs/bystanders.md compares model and data.
+The constants were fitted by scripts/fit_bystanders.py; docs/concepts/crowd-model.md compares model and data.
 
 Draws come from a round's bystander stream, `counter_uniform(key, tick, draw)`:
 

@@ -90,7 +90,9 @@ def _read_file(path: Path) -> str:
 def _build(told: Mapping[str, Any], where: str) -> SelectorMap:
     game, buttons, fields = told.get("game"), told.get("buttons"), told.get("fields", {})
     if not isinstance(game, str) or not isinstance(buttons, dict) or not isinstance(fields, dict):
-        raise ConfigError(f"expected `game`, [buttons] and [fields] in the selector map {where}; see docs/recording.md")
+        raise ConfigError(
+            f"expected `game`, [buttons] and [fields] in the selector map {where}; see docs/guides/recording.md"
+        )
     return SelectorMap(
         game,
         tuple(_button(name, one, where) for name, one in buttons.items()),
