@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.report import Report, markdown, tables
+from benchmarks.report import BenchmarkReport, markdown, tables
 from playproof.cli.output import AsJson, emit, note
 from playproof.errors import PlayproofError, UnknownName
 
@@ -36,7 +36,7 @@ def load(name: str) -> Callable[[], dict[str, Any]]:
     return run
 
 
-def run_apart(name: str) -> Report:
+def run_apart(name: str) -> BenchmarkReport:
     """Run one bench in a process of its own, so that it measures what it measures alone."""
     command = [sys.executable, "-m", "benchmarks", name, "--json"]
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
@@ -44,7 +44,7 @@ def run_apart(name: str) -> Report:
         raise PlayproofError(
             f"bench {name!r} ended with exit code {answer.returncode}; run: python -m benchmarks {name}"
         )
-    return Report.from_json(json.loads(answer.stdout))
+    return BenchmarkReport.from_json(json.loads(answer.stdout))
 
 
 def machine() -> str:
@@ -57,7 +57,7 @@ def machine() -> str:
     return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}"
 
 
-def page(reports: list[Report], measured: datetime) -> str:
+def page(reports: list[BenchmarkReport], measured: datetime) -> str:
     """Write the benchmarks page."""
     commits = ", ".join(sorted({report.commit for report in reports}))
     head = f"# Benchmarks\n\nWritten by `make bench` on {measured:%Y-%m-%d}, commit {commits}.\n{machine()}.\n"
@@ -78,7 +78,7 @@ def bench(
     Example: python -m benchmarks env --json
     """
     if name is not None:
-        reports = [Report.from_json(load(name)())]
+        reports = [BenchmarkReport.from_json(load(name)())]
         emit(reports[0].to_json(), as_json, lambda: tables(reports[0]))
     else:
         reports = _run_all(output)
@@ -87,7 +87,7 @@ def bench(
         raise typer.Exit(2)
 
 
-def _run_all(output: Path) -> list[Report]:
+def _run_all(output: Path) -> list[BenchmarkReport]:
     """Run every bench, one after the other, and write the page last."""
     reports = []
     for name in NAMES:
@@ -99,7 +99,7 @@ def _run_all(output: Path) -> list[Report]:
     return reports
 
 
-def _all_tables(reports: list[Report]) -> Any:
+def _all_tables(reports: list[BenchmarkReport]) -> Any:
     from rich.console import Group
 
     return Group(*(tables(report) for report in reports))

@@ -26,12 +26,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.report import Goal, Report, Result
+from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.datasets import DatasetConfig, build
 from playproof.errors import ConfigError
 from playproof.events import Event
 from playproof.game import Game, first, game_names, load_game, resolve
-from playproof.game.episode_columns import Batch
+from playproof.game.episode_columns import ColumnarSession
 from playproof.store import EventLog, EventStore, PartFiles
 from playproof.store.log.compaction import draft_part, list_parts, publish
 from playproof.store.log.parts import fill, schema
@@ -50,7 +50,7 @@ MOMENT = datetime(2025, 1, 15, tzinfo=UTC)
 EVENT_GOAL, POLARS_GOAL, SCAN_GOAL, MEMORY_GOAL, LINEAR_GOAL = 15.0, 1.7, 0.12, 1.5, 0.15
 
 
-def bench_game() -> tuple[Game, Batch]:
+def bench_game() -> tuple[Game, ColumnarSession]:
     """Give the installed game that deals sessions in bulk."""
     for name in game_names():
         game = load_game(name)
@@ -180,14 +180,14 @@ def _measure(root: Path) -> dict[str, dict[str, float]]:
     return found
 
 
-def _report(found: Mapping[str, Mapping[str, float]]) -> Report:
+def _report(found: Mapping[str, Mapping[str, float]]) -> BenchmarkReport:
     rates = {name: of["rows"] / of["cpu"] for name, of in found.items()}
     titles = {"scan": "bare scan", "build": "our build", "large": "our build, four times the ticks"}
-    results = [Result(f"{titles.get(name, name)}: rows", found[name]["rows"], "ticks") for name in rates]
-    results += [Result(titles.get(name, name), rate, "rows/CPU s") for name, rate in rates.items()]
-    results += [Result(f"{titles.get(name, name)}: peak memory", found[name]["peak"], "GB") for name in rates]
-    results += [Result(f"{titles.get(name, name)}: wall", found[name]["wall"], "s") for name in rates]
-    results.append(Result(f"our build over {POLARS[1]}", rates["build"] / rates[POLARS[1]], "x"))
+    results = [Measurement(f"{titles.get(name, name)}: rows", found[name]["rows"], "ticks") for name in rates]
+    results += [Measurement(titles.get(name, name), rate, "rows/CPU s") for name, rate in rates.items()]
+    results += [Measurement(f"{titles.get(name, name)}: peak memory", found[name]["peak"], "GB") for name in rates]
+    results += [Measurement(f"{titles.get(name, name)}: wall", found[name]["wall"], "s") for name in rates]
+    results.append(Measurement(f"our build over {POLARS[1]}", rates["build"] / rates[POLARS[1]], "x"))
     goals = (
         Goal.at_least("our build over the per-event builder", rates["build"] / rates["per event"], EVENT_GOAL),
         Goal.at_least("our build over plain Polars", rates["build"] / rates[POLARS[0]], POLARS_GOAL),
@@ -198,4 +198,4 @@ def _report(found: Mapping[str, Mapping[str, float]]) -> Report:
             "time per row at four times the ticks, off by", abs(rates["build"] / rates["large"] - 1), LINEAR_GOAL
         ),
     )
-    return Report("dataset", tuple(results), goals)
+    return BenchmarkReport("dataset", tuple(results), goals)

@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from benchmarks.report import Goal, Report, Result
+from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.errors import MissingExtra
 from playproof.games.crash.sim.env import ENV_ID
 from tests.reference.crash_twin import PlainEnv
@@ -132,5 +132,5 @@ def run() -> dict[str, Any]:
         Goal.at_least("single against gym-anytrading", single / rates["gym-anytrading"], 1.0),
         Goal.at_most("a step at more lanes against one at 256, at worst", spread[0] / min(spread), FLAT_GOAL),
     )
-    results = tuple(Result(name, value, "steps per CPU second") for name, value in rates.items())
-    return Report("env", results, goals).to_json()
+    results = tuple(Measurement(name, value, "steps per CPU second") for name, value in rates.items())
+    return BenchmarkReport("env", results, goals).to_json()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from benchmarks.report import Goal, Report, Result
+from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.cli.output import note
 from playproof.errors import MissingExtra
 
@@ -42,24 +42,24 @@ def run() -> dict[str, Any]:
     drawn = {name: median(found) for name, found in drew.items()}
     tokens = GROUP * NEW_TOKENS
     results = (
-        Result("our step", steps["ours"], "s"),
-        Result("TRL's step", steps["trl"], "s"),
-        Result("our slowest step", max(taken["ours"]), "s"),
-        Result("TRL's fastest step", min(taken["trl"]), "s"),
-        Result("our generation", tokens / drawn["ours"], "tokens/s"),
-        Result("transformers' generation", tokens / drawn["transformers"], "tokens/s"),
-        Result("our slowest generation", tokens / max(drew["ours"]), "tokens/s"),
-        Result("transformers' fastest generation", tokens / min(drew["transformers"]), "tokens/s"),
-        Result("repeats", REPEATS, "of each, in turns"),
-        Result("tokens of the prompt", len(ours.prompt), "tokens"),
-        Result("group size", GROUP, "answers"),
-        Result("new tokens", NEW_TOKENS, "tokens an answer"),
+        Measurement("our step", steps["ours"], "s"),
+        Measurement("TRL's step", steps["trl"], "s"),
+        Measurement("our slowest step", max(taken["ours"]), "s"),
+        Measurement("TRL's fastest step", min(taken["trl"]), "s"),
+        Measurement("our generation", tokens / drawn["ours"], "tokens/s"),
+        Measurement("transformers' generation", tokens / drawn["transformers"], "tokens/s"),
+        Measurement("our slowest generation", tokens / max(drew["ours"]), "tokens/s"),
+        Measurement("transformers' fastest generation", tokens / min(drew["transformers"]), "tokens/s"),
+        Measurement("repeats", REPEATS, "of each, in turns"),
+        Measurement("tokens of the prompt", len(ours.prompt), "tokens"),
+        Measurement("group size", GROUP, "answers"),
+        Measurement("new tokens", NEW_TOKENS, "tokens an answer"),
     )
     goals = (
         Goal.at_least("step against TRL's", steps["trl"] / steps["ours"], 2.0),
         Goal.at_least("generation against transformers'", drawn["transformers"] / drawn["ours"], 2.0),
     )
-    return Report("grpo", results, goals).to_json()
+    return BenchmarkReport("grpo", results, goals).to_json()
 
 
 def _taking_turns(sides: Mapping[str, Callable[[], None]]) -> dict[str, list[float]]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import torch
 
-from playproof.datasets.conversations.groups import Tokens
+from playproof.datasets.conversations.groups import TokenSequence
 from playproof.errors import ConfigError
 from playproof.game import Game, resolve
 from playproof.game.forks import ForkTerms
 from playproof.train.language.generation import generate
 from playproof.train.language.grpo_loss import Clipping, advantages
-from playproof.train.language.grpo_update import Learned, Learner, Lesson
+from playproof.train.language.grpo_update import GRPOLearner, TrainingSample, UpdateStats
 from playproof.train.language.model import SMOLLM2, LanguageModel, load_language_model
 from playproof.train.language.tiny import make_tiny
 
@@ -44,22 +44,22 @@ class Ours:
 
     def __post_init__(self) -> None:
         self.prompt = self.found.prompt_ids(self.messages)
-        self.learner = Learner(self.found, 1e-6, Clipping(), float("inf"))
+        self.learner = GRPOLearner(self.found, 1e-6, Clipping(), float("inf"))
         self.generator = torch.Generator().manual_seed(1)
-        self.drawn: list[Tokens] = []
+        self.drawn: list[TokenSequence] = []
 
     def generate(self) -> None:
         """Draw the group's answers, every one of the full length."""
         self.found.model.eval()
         told = generate(self.found.model, [self.prompt] * self.group, frozenset(), self.limit, self.generator)
-        self.drawn = [Tokens(self.prompt, it.token_ids, it.logprobs) for it in told]
+        self.drawn = [TokenSequence(self.prompt, it.token_ids, it.logprobs) for it in told]
 
     def step(self) -> None:
         """Draw, score and learn."""
         self.generate()
         given = advantages([float(place) for place in range(self.group)]) or ()
-        lessons = [Lesson(tokens, value) for tokens, value in zip(self.drawn, given, strict=True)]
-        self.learner.step(lessons, Learned())
+        lessons = [TrainingSample(tokens, value) for tokens, value in zip(self.drawn, given, strict=True)]
+        self.learner.step(lessons, UpdateStats())
 
     def generate_plainly(self) -> None:
         """Draw as many answers with transformers' own `generate`."""

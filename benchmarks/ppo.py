@@ -26,19 +26,19 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.report import Goal, Result
+from benchmarks.report import Goal, Measurement
 from playproof.cli.output import note
 from playproof.errors import ContractError
 from playproof.evaluate.rollout import Rollout, rollout
-from playproof.game import Game, Numbers, first, game_names, load_game, resolve
+from playproof.game import Game, NumericObservation, first, game_names, load_game, resolve
 from playproof.home import folder
 from playproof.money import UNIT
 from playproof.policies.checkpoint import CARD, load_policy, save_checkpoint
 from playproof.policies.network import BatchPlayer
 from playproof.policies.scaling import scale_rows
 from playproof.provenance import commit
-from playproof.train.ppo.loop import VALIDATION, PPOConfig, Table, build, fine_tuned, plan_preset, weights_of
-from playproof.train.ppo.loop import Result as Trained
+from playproof.train.ppo.loop import VALIDATION, PPOConfig, TrainSetup, build, fine_tuned, plan_preset, weights_of
+from playproof.train.ppo.loop import PPOResult as Trained
 from playproof.train.ppo.restarts import PLAN, given_up, steps_of, train_best
 from playproof.train.run import CONFIG, RESULT, read_config, read_log
 
@@ -65,7 +65,7 @@ EVERY = 15
 SURE = 2.576
 """Standard errors of a 99 % interval."""
 
-Found = tuple[list[Result], list[Goal]]
+Found = tuple[list[Measurement], list[Goal]]
 
 
 def known_game() -> Game:
@@ -124,7 +124,7 @@ def edge(quick: bool) -> Found:
     game, windows = known_game(), 64 if quick else WINDOWS
     assert game.best is not None
     best = rollout(game, resolve(game.best)(EDGE), EDGE, windows, FRESH, stake=STAKE)
-    results = [Result("best stationary policy", best.pnl.mean() / UNIT, "coins a window")]
+    results = [Measurement("best stationary policy", best.pnl.mean() / UNIT, "coins a window")]
     shares = []
     for seed in SEEDS:
         config = configuration(game, EDGE, seed, quick)
@@ -133,9 +133,9 @@ def edge(quick: bool) -> Found:
         found = fresh(game, done.best, EDGE, windows)
         shares.append(float(found.pnl.sum() / best.pnl.sum()))
         results += [
-            Result(f"PPO in {EDGE}, seed {seed}: share of the best profit", shares[-1], ""),
-            Result(f"PPO in {EDGE}, seed {seed}: profit", found.pnl.mean() / UNIT, "coins a window"),
-            Result(f"PPO in {EDGE}, seed {seed}: time of learning", _learning(done), "CPU s"),
+            Measurement(f"PPO in {EDGE}, seed {seed}: share of the best profit", shares[-1], ""),
+            Measurement(f"PPO in {EDGE}, seed {seed}: profit", found.pnl.mean() / UNIT, "coins a window"),
+            Measurement(f"PPO in {EDGE}, seed {seed}: time of learning", _learning(done), "CPU s"),
         ]
     return results, [Goal.at_least(f"PPO's share of the best profit in {EDGE}, worst seed", min(shares), SHARE_GOAL)]
 
@@ -147,18 +147,18 @@ def null(quick: bool) -> Found:
     for seed in SEEDS:
         config = configuration(game, NULL, seed, quick)
         done = trained(tag(config, quick), game, config)
-        table = Table.lay(game, config)
+        table = TrainSetup.lay(game, config)
         policy = table.policy(done.weights)
         found = rollout(game, BatchPlayer(policy), NULL, windows, FRESH, stake=STAKE)
         low, high = interval(found)
         most, last = stakes(done.path)
         honest.append(found.opened.sum() == 0 or (low <= 0.0 <= high and last < most))
         results += [
-            Result(f"PPO in {NULL}, seed {seed}: positions a window", float(found.opened.mean()), ""),
-            Result(f"PPO in {NULL}, seed {seed}: return on the stake, lower bound", low, ""),
-            Result(f"PPO in {NULL}, seed {seed}: return on the stake, upper bound", high, ""),
-            Result(f"PPO in {NULL}, seed {seed}: staked at most", most / UNIT, "coins a window"),
-            Result(f"PPO in {NULL}, seed {seed}: staked at last", last / UNIT, "coins a window"),
+            Measurement(f"PPO in {NULL}, seed {seed}: positions a window", float(found.opened.mean()), ""),
+            Measurement(f"PPO in {NULL}, seed {seed}: return on the stake, lower bound", low, ""),
+            Measurement(f"PPO in {NULL}, seed {seed}: return on the stake, upper bound", high, ""),
+            Measurement(f"PPO in {NULL}, seed {seed}: staked at most", most / UNIT, "coins a window"),
+            Measurement(f"PPO in {NULL}, seed {seed}: staked at last", last / UNIT, "coins a window"),
         ]
     return results, [Goal.at_least(f"seeds that end not playing in {NULL}, or at 0 with less at stake",
                                    float(sum(honest)), float(len(SEEDS)))]  # fmt: skip
@@ -171,7 +171,7 @@ def clone(quick: bool) -> Found:
     best = rollout(game, resolve(game.best)(EDGE), EDGE, windows, FRESH, stake=STAKE)
     origin = cloned(game, 12 if quick else CLONED)
     start = float(fresh(game, origin, EDGE, windows).pnl.sum() / best.pnl.sum())
-    results = [Result(f"clone of {CLONED} windows in {EDGE}: share of the best profit", start, "")]
+    results = [Measurement(f"clone of {CLONED} windows in {EDGE}: share of the best profit", start, "")]
     shares, falls, halves = [], [], []
     for seed in SEEDS:
         scratch = configuration(game, EDGE, seed, quick)
@@ -187,11 +187,11 @@ def clone(quick: bool) -> Found:
         halves.append(taken / (alone + begun))
         named = f"PPO from a clone in {EDGE}, seed {seed}"
         results += [
-            Result(f"{named}: share of the best profit", shares[-1], ""),
-            Result(f"{named}: lowest evaluation against the clone's", falls[-1], "standard errors"),
-            Result(f"{named}: steps to {SHARE_GOAL} of the best", taken, "steps"),
-            Result(f"the same from scratch, seed {seed}", alone + begun, "steps"),
-            Result(f"of these in beginnings that were given up, seed {seed}", begun, "steps"),
+            Measurement(f"{named}: share of the best profit", shares[-1], ""),
+            Measurement(f"{named}: lowest evaluation against the clone's", falls[-1], "standard errors"),
+            Measurement(f"{named}: steps to {SHARE_GOAL} of the best", taken, "steps"),
+            Measurement(f"the same from scratch, seed {seed}", alone + begun, "steps"),
+            Measurement(f"of these in beginnings that were given up, seed {seed}", begun, "steps"),
         ]
     return results, [
         Goal.at_least(f"PPO's share of the best profit in {EDGE} from a clone, worst seed", min(shares), SHARE_GOAL),
@@ -204,14 +204,14 @@ def cloned(game: Game, rounds: int) -> Path:
     """Clone the best policy from few windows of its play, or give the clone that there is."""
     from playproof.train.bc import BcConfig, card_of
     from playproof.train.bc import clone as imitate
-    from playproof.train.demonstrations import Asked, demonstrate
+    from playproof.train.demonstrations import DemonstrationConfig, demonstrate
 
     path = folder("runs") / "bench-train" / f"clone-{rounds}"
     if (path / CARD).exists():
         return path
     assert game.best is not None
     observation, actions = first(game.observations), first(game.actions)
-    steps = demonstrate(game, resolve(game.best)(EDGE), EDGE, rounds, 1, Asked(stake=STAKE))
+    steps = demonstrate(game, resolve(game.best)(EDGE), EDGE, rounds, 1, DemonstrationConfig(stake=STAKE))
     settings = BcConfig(activation="relu", exclusive=False, learning_rate=2e-3)
     made = imitate(game, steps, settings, observation=observation, actions=actions)
     card = card_of(game, made, observation=observation, actions=actions, clock="tick", stake=STAKE, data_hash=None,
@@ -266,8 +266,8 @@ def speed(quick: bool) -> Found:
         plan = replace(plan, rollout=64, batch=64, epochs=1, evaluate_windows=32)
     slow, came = _plan_time(game, plan, FASTER_GOAL * 1.05 * fast)
     results = [
-        Result(f"time of learning to {TARGET} coins a window in {EDGE}", fast, "CPU s"),
-        Result("the same as the plan had it" + ("" if came else ", stopped before it came there"), slow, "CPU s"),
+        Measurement(f"time of learning to {TARGET} coins a window in {EDGE}", fast, "CPU s"),
+        Measurement("the same as the plan had it" + ("" if came else ", stopped before it came there"), slow, "CPU s"),
     ]
     return results, [
         Goal.at_least(f"faster to {TARGET} coins a window than the plan's set-up", slow / fast, FASTER_GOAL)
@@ -281,7 +281,7 @@ def _reached(done: Trained) -> float:
 
 def _plan_time(game: Game, config: PPOConfig, longest: float) -> tuple[float, bool]:
     """Learn as the plan had it until the wanted profit or the end of patience; give the time, and whether it came."""
-    table = Table.lay(game, config)
+    table = TrainSetup.lay(game, config)
     model, _ = build(table)
     spent = 0.0
     while spent < longest:
@@ -309,7 +309,7 @@ def latency(quick: bool) -> Found:
     """Measure the time to an action: the network alone, from an event on, and stable-baselines3 beside it."""
     game, turns = known_game(), 200 if quick else 20_000
     config = configuration(game, EDGE, 1, quick=True)
-    table = Table.lay(game, config)
+    table = TrainSetup.lay(game, config)
     model, _ = build(table)
     path = folder("runs") / "bench-train" / "latency"
     save_checkpoint(path, table.card({}), model.policy.weights())
@@ -322,12 +322,12 @@ def latency(quick: bool) -> Found:
         lambda turn: model.predict(scaled[turn % len(rows)], deterministic=True), max(200, turns // 20)
     )
     results = [
-        Result("network alone, median", alone[0], "us"),
-        Result("network alone, 99th percentile", alone[1], "us"),
-        Result("from event to action, median", whole[0], "us"),
-        Result("from event to action, 99th percentile", whole[1], "us"),
-        Result("stable-baselines3 predict, median", theirs[0], "us"),
-        Result("stable-baselines3 predict, 99th percentile", theirs[1], "us"),
+        Measurement("network alone, median", alone[0], "us"),
+        Measurement("network alone, 99th percentile", alone[1], "us"),
+        Measurement("from event to action, median", whole[0], "us"),
+        Measurement("from event to action, 99th percentile", whole[1], "us"),
+        Measurement("stable-baselines3 predict, median", theirs[0], "us"),
+        Measurement("stable-baselines3 predict, 99th percentile", theirs[1], "us"),
     ]
     return results, [
         Goal.at_most("network alone, median us", alone[0], NETWORK_GOAL),
@@ -339,7 +339,7 @@ def _walk(game: Game, observation: str) -> tuple[list[Any], list[Any]]:
     """Give the game's sample as events at which one decides, in the fold's form, and the rows there."""
     fold, decides = resolve(game.fold), resolve(game.decides)
     shown = game.observations[observation]
-    assert isinstance(shown, Numbers)
+    assert isinstance(shown, NumericObservation)
     frames = resolve(game.sample)()
     events = [
         fact.event(frame.ts, "bench", number)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Measurement:
     """One measured number."""
 
     name: str
@@ -46,11 +46,11 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BenchmarkReport:
     """What one run of one bench measured."""
 
     bench: str
-    results: tuple[Result, ...]
+    results: tuple[Measurement, ...]
     goals: tuple[Goal, ...] = ()
     commit: str = field(default_factory=commit)
 
@@ -69,12 +69,12 @@ class Report:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Report:
+    def from_json(cls, data: Mapping[str, Any]) -> BenchmarkReport:
         """Read the object back, and refuse one with other keys."""
         try:
             return cls(
                 bench=data["bench"],
-                results=tuple(Result(**result) for result in data["results"]),
+                results=tuple(Measurement(**result) for result in data["results"]),
                 goals=tuple(Goal(**goal) for goal in data["goals"]),
                 commit=data["commit"],
             )
@@ -90,7 +90,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def tables(report: Report) -> RenderableType:
+def tables(report: BenchmarkReport) -> RenderableType:
     """Lay a report out as one or two tables."""
     from rich.console import Group
     from rich.table import Table
@@ -108,7 +108,7 @@ def tables(report: Report) -> RenderableType:
     return Group(results, goals)
 
 
-def markdown(report: Report) -> str:
+def markdown(report: BenchmarkReport) -> str:
     """Write a report as a section of a Markdown page."""
     lines = [f"## {report.bench}", "", "| result | value | unit |", "|---|---:|---|"]
     lines += [f"| {result.name} | {number(result.value)} | {result.unit} |" for result in report.results]

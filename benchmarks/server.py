@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
-from benchmarks.report import Goal, Report, Result
+from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.errors import PlayproofError
 from playproof.games.crash.rules.worlds import TICK_MS, get_world
 from playproof.games.crash.server.app import FIXED_DAY, CrashServer, ServeConfig, listen
 from playproof.games.crash.server.protocol import Phase
 from playproof.games.crash.server.round_schedule import deal
-from playproof.games.crash.server.table import Table
+from playproof.games.crash.server.table import GameTable
 
 CLIENTS = 200
 SECONDS = 20.0
@@ -142,7 +142,7 @@ def run_server(seconds: float, pipe: Connection) -> None:
     """Be the server's process: stand before tick 0 until told to go, then play and report when each tick was sent."""
     sent: dict[Tick, float] = {}
 
-    def note(table: Table, started: float) -> None:
+    def note(table: GameTable, started: float) -> None:
         if table.phase is Phase.ACTIVE and table.tick > 0:
             sent[table.game_id, table.tick] = started
 
@@ -222,15 +222,15 @@ def run(seconds: float = SECONDS, clients: int = CLIENTS) -> dict[str, Any]:
     found = measure(seconds, clients)
     missed = found.expected - found.received
     results = (
-        Result("clients", clients, "clients"),
-        Result("ticks_expected", found.expected, "deliveries"),
-        Result("ticks_received", found.received, "deliveries"),
-        Result("delivery_p50", found.quantile(0.50), "ms"),
-        Result("delivery_p99", found.quantile(0.99), "ms"),
-        Result("delivery_max", found.quantile(1.0), "ms"),
+        Measurement("clients", clients, "clients"),
+        Measurement("ticks_expected", found.expected, "deliveries"),
+        Measurement("ticks_received", found.received, "deliveries"),
+        Measurement("delivery_p50", found.quantile(0.50), "ms"),
+        Measurement("delivery_p99", found.quantile(0.99), "ms"),
+        Measurement("delivery_max", found.quantile(1.0), "ms"),
     )
     goals = (
         Goal.at_most("missed", missed, 0),
         Goal.at_most("delivery_p99_ms", found.quantile(0.99), GOAL_P99_MS),
     )
-    return Report("server", results, goals).to_json()
+    return BenchmarkReport("server", results, goals).to_json()

@@ -23,7 +23,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.report import Goal, Report, Result
+from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.events import DocType, Event
 from playproof.game import Column
 from playproof.store import EventLog, EventStore, PartFiles
@@ -375,7 +375,7 @@ def _timed(scan: Callable[[], pl.LazyFrame], expression: pl.Expr) -> float:
 
 def run() -> dict[str, Any]:
     """Measure everything in a folder of its own on the disk of the home."""
-    results: list[Result] = []
+    results: list[Measurement] = []
     goals: list[Goal] = []
     place = Path(os.environ.get("PLAYPROOF_HOME") or ".")
     place.mkdir(parents=True, exist_ok=True)
@@ -383,16 +383,16 @@ def run() -> dict[str, Any]:
         root = Path(folder)
         for batch in BATCHES:
             rates, sizes = write_rates(root, batch)
-            results += [Result(f"{name}, batch {batch}", rate, "events/s") for name, rate in rates.items()]
-            results += [Result(f"{name}, batch {batch}", size, "bytes/event") for name, size in sizes.items()]
+            results += [Measurement(f"{name}, batch {batch}", rate, "events/s") for name, rate in rates.items()]
+            results += [Measurement(f"{name}, batch {batch}", size, "bytes/event") for name, size in sizes.items()]
             over = rates[Store.name] / rates[BareSqlite.name]
             goals.append(Goal.at_least(f"rate over bare SQLite, batch {batch}", over, SQLITE_GOAL))
         _measure_acks(root, results, goals)
         _measure_scans(root, results, goals)
-    return Report("store", tuple(results), tuple(goals)).to_json()
+    return BenchmarkReport("store", tuple(results), tuple(goals)).to_json()
 
 
-def _measure_acks(root: Path, results: list[Result], goals: list[Goal]) -> None:
+def _measure_acks(root: Path, results: list[Measurement], goals: list[Goal]) -> None:
     """Measure acknowledgements in turns with bare syncs of the same feed: a disk's slow times come in bursts."""
     syncs: list[float] = []
     acks: list[float] = []
@@ -400,28 +400,31 @@ def _measure_acks(root: Path, results: list[Result], goals: list[Goal]) -> None:
         syncs += fdatasync_times(root, ACK_SECONDS / ACK_TURNS)
         acks += ack_times(root / f"acks-{turn}", ACK_SECONDS / ACK_TURNS)
     results += [
-        Result("a page and one fdatasync at 400 events/s, median", statistics.median(syncs) * 1e3, "ms"),
-        Result("a page and one fdatasync at 400 events/s, p99", _p99(syncs) * 1e3, "ms"),
-        Result(f"ack at {RATE} events/s, median", statistics.median(acks) * 1e3, "ms"),
-        Result(f"ack at {RATE} events/s, p99", _p99(acks) * 1e3, "ms"),
-        Result("ack p99 over one fdatasync's median", _p99(acks) / statistics.median(syncs), "times"),
+        Measurement("a page and one fdatasync at 400 events/s, median", statistics.median(syncs) * 1e3, "ms"),
+        Measurement("a page and one fdatasync at 400 events/s, p99", _p99(syncs) * 1e3, "ms"),
+        Measurement(f"ack at {RATE} events/s, median", statistics.median(acks) * 1e3, "ms"),
+        Measurement(f"ack at {RATE} events/s, p99", _p99(acks) * 1e3, "ms"),
+        Measurement("ack p99 over one fdatasync's median", _p99(acks) / statistics.median(syncs), "times"),
     ]
     goals.append(Goal.at_most("ack p99 over one fdatasync's p99", _p99(acks) / _p99(syncs), ACK_GOAL))
 
 
-def _measure_scans(root: Path, results: list[Result], goals: list[Goal]) -> None:
+def _measure_scans(root: Path, results: list[Measurement], goals: list[Goal]) -> None:
     home, bare = root / "scan", root / "bare"
     bare.mkdir()
     start = time.perf_counter()
     sizes = compacted(home, bare)
-    results.append(Result("making parts and bare files of 10 million ticks", time.perf_counter() - start, "s"))
+    results.append(Measurement("making parts and bare files of 10 million ticks", time.perf_counter() - start, "s"))
     for kind, size in sizes.items():
-        results.append(Result(f"compacted {kind}, raw JSON apart", size, "bytes/event"))
+        results.append(Measurement(f"compacted {kind}, raw JSON apart", size, "bytes/event"))
         goals.append(Goal.at_most(f"bytes per compacted {kind}", size, BYTES_GOAL))
-    results.append(Result("bare Parquet tick", _folder_bytes(bare) / SCANNED, "bytes/event"))
+    results.append(Measurement("bare Parquet tick", _folder_bytes(bare) / SCANNED, "bytes/event"))
     for name, ours, theirs in scans(home, bare):
-        results += [Result(f"scan of {name}, store", ours, "rows/s"), Result(f"scan of {name}, bare", theirs, "rows/s")]
+        results += [
+            Measurement(f"scan of {name}, store", ours, "rows/s"),
+            Measurement(f"scan of {name}, bare", theirs, "rows/s"),
+        ]
         goals.append(Goal.at_least(f"scan of {name} over the bare scan", ours / theirs, SCAN_GOAL))
     start = time.perf_counter()
     EventStore(home).query("SELECT sum(price) FROM game_tick")
-    results.append(Result("scan of one column by SQL, store", SCANNED / (time.perf_counter() - start), "rows/s"))
+    results.append(Measurement("scan of one column by SQL, store", SCANNED / (time.perf_counter() - start), "rows/s"))

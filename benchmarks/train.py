@@ -17,14 +17,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import Goal, Report, Result
+from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.cli.output import note
 from playproof.game import lookup
 from playproof.home import folder
 from playproof.provenance import commit
 
 QUICK, ONLY = "PLAYPROOF_BENCH_QUICK", "PLAYPROOF_BENCH_ONLY"
-Section = Callable[[bool], tuple[list[Result], list[Goal]]]
+Section = Callable[[bool], tuple[list[Measurement], list[Goal]]]
 
 
 SECTIONS = {
@@ -54,13 +54,13 @@ def run() -> dict[str, Any]:
     quick = os.environ.get(QUICK, "0") not in ("", "0")
     kept = folder("runs") / "bench-train" / ("quick" if quick else commit())
     kept.mkdir(parents=True, exist_ok=True)
-    results: list[Result] = []
+    results: list[Measurement] = []
     goals: list[Goal] = []
     for name in sections():
         found = _section(name, kept, quick)
-        results += [Result(**result) for result in found["results"]]
+        results += [Measurement(**result) for result in found["results"]]
         goals += [Goal(**goal) for goal in found["goals"]]
-    return Report("train", tuple(results), tuple(goals)).to_json()
+    return BenchmarkReport("train", tuple(results), tuple(goals)).to_json()
 
 
 def _section(name: str, kept: Path, quick: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.report import Goal, Result
+from benchmarks.report import Goal, Measurement
 from playproof.cli.output import note
 from playproof.errors import ContractError
 
@@ -37,7 +37,7 @@ LIKENESS_GOAL, MIX_GOAL = 0.95, 0.10
 KEY = bytes(32)
 """Recordings of scripted persons hold nobody's name."""
 
-Found = tuple[list[Result], list[Goal]]
+Found = tuple[list[Measurement], list[Goal]]
 
 
 def find_person() -> Any:
@@ -82,7 +82,7 @@ def clone(quick: bool) -> Found:
     """Record, clone, score on held-out rounds, and let the clone play."""
     from playproof.game import load_game
     from playproof.train.bc_trees import clone_habits
-    from playproof.train.demonstrations import Asked, demonstrate, first_windows, starts
+    from playproof.train.demonstrations import DemonstrationConfig, demonstrate, first_windows, starts
     from playproof.train.imitation_metrics import likeness
     from playproof.train.players import find_player
 
@@ -94,13 +94,13 @@ def clone(quick: bool) -> Found:
         shown = recorded(person, game, Path(home), seed, rounds)
     note(f"  recorded {len(starts(shown))} rounds, {len(shown.rewards)} steps")
     sizes = tuple(map(len, names))
-    terms = Asked(clock=person.clock)
+    terms = DemonstrationConfig(clock=person.clock)
     himself = find_player(game, person.player, person.world, sizes)
     unseen = demonstrate(game, himself, person.world, held, seed + 1000, terms)
     limit = likeness(
         person.chances(unseen.observations, unseen.actions, starts(unseen)), unseen.actions, shown.actions, names
     )
-    results: list[Result] = []
+    results: list[Measurement] = []
     shares: tuple[float, ...] = ()
     made: Any = None
     for count in sorted({min(each, rounds) for each in CURVE}):
@@ -109,17 +109,17 @@ def clone(quick: bool) -> Found:
         shares = tuple(own.balanced / of.balanced for own, of in zip(scores, limit, strict=True))
         note(f"  {count} rounds: " + ", ".join(f"{share:.4f} of the limit" for share in shares))
         for head, own in enumerate(scores):
-            results.append(Result(f"clone of {count} rounds, head {head}: balanced accuracy", own.balanced, ""))
+            results.append(Measurement(f"clone of {count} rounds, head {head}: balanced accuracy", own.balanced, ""))
     for head, (own, of) in enumerate(zip(scores, limit, strict=True)):
         results += [
-            Result(f"Bayes limit, head {head}: balanced accuracy", of.balanced, ""),
-            Result(f"always waiting, head {head}: balanced accuracy", 1 / max(1, len(of.scored)), ""),
-            Result(f"clone, head {head}: accuracy", own.accuracy, ""),
-            Result(f"Bayes limit, head {head}: accuracy", of.accuracy, ""),
-            Result(f"always waiting, head {head}: accuracy", own.always_wait, ""),
-            Result(f"clone, head {head}: log loss", own.log_loss, "nats"),
-            Result(f"Bayes limit, head {head}: log loss", of.log_loss, "nats"),
-            Result(f"his mix alone, head {head}: log loss", own.mix_loss, "nats"),
+            Measurement(f"Bayes limit, head {head}: balanced accuracy", of.balanced, ""),
+            Measurement(f"always waiting, head {head}: balanced accuracy", 1 / max(1, len(of.scored)), ""),
+            Measurement(f"clone, head {head}: accuracy", own.accuracy, ""),
+            Measurement(f"Bayes limit, head {head}: accuracy", of.accuracy, ""),
+            Measurement(f"always waiting, head {head}: accuracy", own.always_wait, ""),
+            Measurement(f"clone, head {head}: log loss", own.log_loss, "nats"),
+            Measurement(f"Bayes limit, head {head}: log loss", of.log_loss, "nats"),
+            Measurement(f"his mix alone, head {head}: log loss", own.mix_loss, "nats"),
         ]
     mixes, distance = mix(game, person, made.policy, himself, 40 if quick else PLAYED)
     return results + mixes, [
@@ -128,16 +128,16 @@ def clone(quick: bool) -> Found:
     ]
 
 
-def mix(game: Game, person: Any, policy: Any, himself: Any, windows: int) -> tuple[list[Result], float]:
+def mix(game: Game, person: Any, policy: Any, himself: Any, windows: int) -> tuple[list[Measurement], float]:
     """Let clone and person play as many windows, by chance, on the clock of presses, and compare what they do.
 
     The distance is half the sum of the differences of the choices' shares, relative to all that the person does.
     """
     from playproof.policies.network import BatchPlayer
-    from playproof.train.demonstrations import Asked, demonstrate
+    from playproof.train.demonstrations import DemonstrationConfig, demonstrate
     from playproof.train.imitation_metrics import action_mix
 
-    names, terms = game.actions[person.actions].heads, Asked(clock=person.clock)
+    names, terms = game.actions[person.actions].heads, DemonstrationConfig(clock=person.clock)
     players = (BatchPlayer(policy, sample=True), himself)
     own, his = (
         action_mix(demonstrate(game, player, person.world, windows, seed, terms).actions, names)
@@ -145,9 +145,9 @@ def mix(game: Game, person: Any, policy: Any, himself: Any, windows: int) -> tup
     )
     done = sum(his.values())
     results = [
-        Result(f"{name}: share of the steps, clone over player", own[name] / his[name], "")
+        Measurement(f"{name}: share of the steps, clone over player", own[name] / his[name], "")
         for name in his
         if his[name] > 0
     ]
-    results.append(Result("steps in which something is done, player", done, ""))
+    results.append(Measurement("steps in which something is done, player", done, ""))
     return results, sum(abs(own[name] - his[name]) for name in his) / 2 / done

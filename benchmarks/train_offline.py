@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.report import Goal, Result
+from benchmarks.report import Goal, Measurement
 from playproof.cli.output import note
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ WINDOWS = 4096
 FRESH = 900_001
 METHODS = ("cql", "iql")
 
-Found = tuple[list[Result], list[Goal]]
+Found = tuple[list[Measurement], list[Goal]]
 
 
 def learned(method: str, game: Game, steps: Transitions, seed: int) -> Any:
     """Learn with the defaults."""
     from playproof.train.cql import CqlConfig, train_cql
-    from playproof.train.data import Table
+    from playproof.train.data import OfflineSetup
     from playproof.train.iql import IqlConfig, train_iql
 
     if method == "cql":
-        return train_cql(Table.lay(game), steps, CqlConfig(seed=seed))
-    return train_iql(Table.lay(game), steps, IqlConfig(seed=seed))
+        return train_cql(OfflineSetup.lay(game), steps, CqlConfig(seed=seed))
+    return train_iql(OfflineSetup.lay(game), steps, IqlConfig(seed=seed))
 
 
 def offline(quick: bool) -> Found:
@@ -54,7 +54,7 @@ def offline(quick: bool) -> Found:
     from playproof.evaluate.rollout import rollout
     from playproof.game import first, resolve
     from playproof.policies.network import BatchPlayer
-    from playproof.train.demonstrations import Asked, Mixture, demonstrate
+    from playproof.train.demonstrations import DemonstrationConfig, Mixture, demonstrate
     from playproof.train.players import find_player
 
     game, windows, rounds = known_game(), 256 if quick else WINDOWS, 40 if quick else ROUNDS
@@ -63,11 +63,11 @@ def offline(quick: bool) -> Found:
     teachers = Mixture([find_player(game, text, EDGE, sizes) for text in TEACHERS])
     players = {"teachers": teachers, "best stationary policy": resolve(game.best)(EDGE)}
     returns = {name: rollout(game, it, EDGE, windows, FRESH, stake=STAKE).pnl / STAKE for name, it in players.items()}
-    results = [Result(f"{name} in {EDGE}: return on the stake", of.mean(), "") for name, of in returns.items()]
+    results = [Measurement(f"{name} in {EDGE}: return on the stake", of.mean(), "") for name, of in returns.items()]
     lows: dict[str, list[float]] = {method: [] for method in METHODS}
     earned: dict[str, list[float]] = {method: [] for method in METHODS}
     for seed in SEEDS:
-        steps = demonstrate(game, teachers, EDGE, rounds, seed, Asked(stake=STAKE))
+        steps = demonstrate(game, teachers, EDGE, rounds, seed, DemonstrationConfig(stake=STAKE))
         for method in METHODS:
             made = learned(method, game, steps, seed)
             own = rollout(game, BatchPlayer(made.policy), EDGE, windows, FRESH, stake=STAKE).pnl / STAKE
@@ -75,11 +75,11 @@ def offline(quick: bool) -> Found:
             note(f"  {method}, seed {seed}: {own.mean():+.4f}, better by {low:+.4f} to {high:+.4f}")
             named = f"{method} in {EDGE}, seed {seed}"
             results += [
-                Result(f"{named}: return on the stake", float(own.mean()), ""),
-                Result(f"{named}: return on the stake, lower bound", least, ""),
-                Result(f"{named}: return on the stake, upper bound", most, ""),
-                Result(f"{named}: better than its teachers by, lower bound", low, ""),
-                Result(f"{named}: better than its teachers by, upper bound", high, ""),
+                Measurement(f"{named}: return on the stake", float(own.mean()), ""),
+                Measurement(f"{named}: return on the stake, lower bound", least, ""),
+                Measurement(f"{named}: return on the stake, upper bound", most, ""),
+                Measurement(f"{named}: better than its teachers by, lower bound", low, ""),
+                Measurement(f"{named}: better than its teachers by, upper bound", high, ""),
             ]
             lows[method].append(low)
             earned[method].append(least)

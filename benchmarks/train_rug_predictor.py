@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.report import Goal, Result
+from benchmarks.report import Goal, Measurement
 from playproof.cli.output import note
 
 if TYPE_CHECKING:
     from playproof.game import Game
-    from playproof.train.rug_predictor import Grown
+    from playproof.train.rug_predictor import TrainedPredictor
 
 EDGE, NULL = "hazard", "published"
 """The worlds: one in which the end can be foreseen, and one in which it cannot."""
@@ -30,22 +30,22 @@ FRESH = 900_001
 """Seed of the windows that bets are measured on."""
 SKILL_GOAL, PROFIT_GOAL = 0.95, 0.85
 
-Found = tuple[list[Result], list[Goal]]
+Found = tuple[list[Measurement], list[Goal]]
 
 
-def grown(game: Game, world: str, seed: int, quick: bool) -> Grown:
+def grown(game: Game, world: str, seed: int, quick: bool) -> TrainedPredictor:
     """Grow a predictor with the defaults on windows that were only watched."""
     from playproof.game import first
     from playproof.policies.checkpoint import describe
     from playproof.train.demonstrations import demonstrate
     from playproof.train.players import find_player
-    from playproof.train.rug_predictor import HazardConfig, grow
+    from playproof.train.rug_predictor import RugPredictorConfig, grow
 
     observation, rounds = first(game.observations), 300 if quick else ROUNDS[world]
     sizes = tuple(map(len, game.actions[first(game.actions)].heads))
     steps = demonstrate(game, find_player(game, "wait", world, sizes), world, rounds, seed)
     names = tuple(describe(game, observation)["features"])
-    return grow(game, steps, HazardConfig(seed=seed), names=names, world=world)
+    return grow(game, steps, RugPredictorConfig(seed=seed), names=names, world=world)
 
 
 def edge(quick: bool) -> Found:
@@ -59,7 +59,7 @@ def edge(quick: bool) -> Found:
     game, windows, stake = known_game(), 128 if quick else WINDOWS, UNIT // 10
     assert game.best is not None
     best = rollout(game, resolve(game.best)(EDGE), EDGE, windows, FRESH, stake=stake)
-    results = [Result(f"best bettor in {EDGE}: profit", best.pnl.mean() / UNIT, "coins a window")]
+    results = [Measurement(f"best bettor in {EDGE}: profit", best.pnl.mean() / UNIT, "coins a window")]
     skills, profits = [], []
     for seed in SEEDS:
         made = grown(game, EDGE, seed, quick)
@@ -70,12 +70,12 @@ def edge(quick: bool) -> Found:
         note(f"  seed {seed}: {skills[-1]:.4f} of the skill, {profits[-1]:.4f} of the profit")
         named = f"predictor in {EDGE}, seed {seed}"
         results += [
-            Result(f"{named}: Brier skill", made.tested.skill, ""),
-            Result(f"{named}: Brier skill of the true chances", made.by_theory.skill, ""),
-            Result(f"{named}: share of the best skill", skills[-1], ""),
-            Result(f"{named}: calibration error", made.tested.ece, ""),
-            Result(f"{named}: profit of its bets", found.pnl.mean() / UNIT, "coins a window"),
-            Result(f"{named}: share of the best profit", profits[-1], ""),
+            Measurement(f"{named}: Brier skill", made.tested.skill, ""),
+            Measurement(f"{named}: Brier skill of the true chances", made.by_theory.skill, ""),
+            Measurement(f"{named}: share of the best skill", skills[-1], ""),
+            Measurement(f"{named}: calibration error", made.tested.ece, ""),
+            Measurement(f"{named}: profit of its bets", found.pnl.mean() / UNIT, "coins a window"),
+            Measurement(f"{named}: share of the best profit", profits[-1], ""),
         ]
     return results, [
         Goal.at_least(f"predictor's share of the best Brier skill in {EDGE}, worst seed", min(skills), SKILL_GOAL),
@@ -100,9 +100,9 @@ def null(quick: bool) -> Found:
         note(f"  seed {seed}: skill {low:+.5f} to {high:+.5f}, switched {'on' if made.predictor.skilled else 'off'}")
         named = f"predictor in {NULL}, seed {seed}"
         results += [
-            Result(f"{named}: Brier skill, lower bound", low, ""),
-            Result(f"{named}: Brier skill, upper bound", high, ""),
-            Result(f"{named}: switched on", float(made.predictor.skilled), ""),
+            Measurement(f"{named}: Brier skill, lower bound", low, ""),
+            Measurement(f"{named}: Brier skill, upper bound", high, ""),
+            Measurement(f"{named}: switched on", float(made.predictor.skilled), ""),
         ]
     return results, [
         Goal.at_least(f"seeds whose Brier skill in {NULL} holds 0", float(honest), float(len(SEEDS))),

@@ -31,17 +31,17 @@ from typing import Any
 import orjson
 from sqlalchemy import JSON, Engine
 
-from benchmarks.report import Goal, Report, Result
+from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.errors import ContractError
-from playproof.game import Window, Windows
-from playproof.net.access import Door, Limits
+from playproof.game import Window, WindowRules
+from playproof.net.access import AccessPolicy, ClientLimits
 from playproof.net.listening import bind, listen
-from playproof.record.trajectories.bulk import Draft, drafts_columns, store_drafts
+from playproof.record.trajectories.bulk import TrajectoryDraft, drafts_columns, store_drafts
 from playproof.record.trajectories.facts import Access, ActionTaken, Call, End, Start, StepEnd, StepStart
 from playproof.record.trajectories.proxy import Proxy, Upstream, proxy_role
 from playproof.record.trajectories.recorder import TrajectoryRecorder
-from playproof.record.trajectories.secrets import Confidential
-from playproof.record.trajectories.writes import Named
+from playproof.record.trajectories.secrets import SecretScrubber
+from playproof.record.trajectories.writes import ResolvedStart
 from playproof.store.db import Trajectory, connect, metadata, upgrade, writing
 from playproof.store.db.bulk import insert_columns
 from playproof.store.db.trajectories import read_window
@@ -69,9 +69,11 @@ def run() -> dict[str, Any]:
     return measure().to_json()
 
 
-def measure(stored: int = STORED, rounds: int = ROUNDS, together: int = TOGETHER, calls: int = CALLS) -> Report:
+def measure(
+    stored: int = STORED, rounds: int = ROUNDS, together: int = TOGETHER, calls: int = CALLS
+) -> BenchmarkReport:
     """Measure with so many trajectories in the tables for the query."""
-    results: list[Result] = []
+    results: list[Measurement] = []
     goals: list[Goal] = []
     for name, database in (("SQLite", _sqlite), ("PostgreSQL", _postgres)):
         with database() as url:
@@ -81,10 +83,12 @@ def measure(stored: int = STORED, rounds: int = ROUNDS, together: int = TOGETHER
             results += told
             goals += wanted
     told, wanted = _measure_proxy(calls)
-    return Report("trajectories", (*results, *told), (*goals, *wanted))
+    return BenchmarkReport("trajectories", (*results, *told), (*goals, *wanted))
 
 
-def _measure_database(name: str, url: str, stored: int, rounds: int, together: int) -> tuple[list[Result], list[Goal]]:
+def _measure_database(
+    name: str, url: str, stored: int, rounds: int, together: int
+) -> tuple[list[Measurement], list[Goal]]:
     engine = connect(url=url)
     try:
         upgrade(engine)
@@ -96,10 +100,10 @@ def _measure_database(name: str, url: str, stored: int, rounds: int, together: i
         engine.dispose()
     ratio = statistics.median(mine / theirs for mine, theirs in zip(ours, bare, strict=True))
     results = [
-        Result(f"{name}: trajectories stored in bulk", statistics.median(ours), "trajectories/s"),
-        Result(f"{name}: the bare driver", statistics.median(bare), "trajectories/s"),
-        Result(f"{name}: one agent, every call acknowledged", single, "steps/s"),
-        Result(f"{name}: one window of {stored:,} trajectories", query * 1000, "ms"),
+        Measurement(f"{name}: trajectories stored in bulk", statistics.median(ours), "trajectories/s"),
+        Measurement(f"{name}: the bare driver", statistics.median(bare), "trajectories/s"),
+        Measurement(f"{name}: one agent, every call acknowledged", single, "steps/s"),
+        Measurement(f"{name}: one window of {stored:,} trajectories", query * 1000, "ms"),
     ]
     goals = [
         Goal.at_least(f"{name}: bulk over the bare driver", ratio, BULK_GOAL),
@@ -108,15 +112,15 @@ def _measure_database(name: str, url: str, stored: int, rounds: int, together: i
     return results, goals
 
 
-def drafts(count: int, rng: random.Random, hour: int = 0) -> list[Draft]:
+def drafts(count: int, rng: random.Random, hour: int = 0) -> list[TrajectoryDraft]:
     """Make trajectories as agents of a market leave them."""
     return [_draft(rng, number, START + timedelta(hours=hour)) for number in range(count)]
 
 
-def _draft(rng: random.Random, number: int, time: datetime) -> Draft:
+def _draft(rng: random.Random, number: int, time: datetime) -> TrajectoryDraft:
     window = (time + timedelta(hours=number // AGENTS)).strftime("%Y-%m-%dT%H:00Z")
     agent = f"agent-{number % AGENTS}"
-    draft = Draft(Start(agent), Named(f"{rng.getrandbits(128):032x}", window, 1, time))
+    draft = TrajectoryDraft(Start(agent), ResolvedStart(f"{rng.getrandbits(128):032x}", window, 1, time))
     system = "You trade in a market of companies and yes/no questions. Answer with one JSON object. " * 6
     for step in range(STEPS):
         moment = time + timedelta(minutes=3 * step)
@@ -141,7 +145,7 @@ def _draft(rng: random.Random, number: int, time: datetime) -> Draft:
 def _bulk(engine: Engine, rounds: int, together: int) -> tuple[list[float], list[float]]:
     """Store the same number of trajectories by us and by the bare driver in turns; give trajectories a second."""
     rng = random.Random(1)  # noqa: S311
-    clean = Confidential()
+    clean = SecretScrubber()
     store_drafts(engine, drafts(together, rng), clean)
     ours: list[float] = []
     bare: list[float] = []
@@ -160,7 +164,7 @@ def _bulk(engine: Engine, rounds: int, together: int) -> tuple[list[float], list
 Prepared = list[tuple[str, list[tuple[Any, ...]]]]
 
 
-def _prepared(engine: Engine, some: Sequence[Draft], clean: Confidential) -> Prepared:
+def _prepared(engine: Engine, some: Sequence[TrajectoryDraft], clean: SecretScrubber) -> Prepared:
     """Give the statements and the rows of the bare driver: JSON as objects, moments as such."""
     found = []
     for table, columns in drafts_columns(some, clean).items():
@@ -216,12 +220,12 @@ def _fill(engine: Engine, count: int) -> None:
     """Put many small trajectories into the tables; one window in twenty has whole ones."""
     rng = random.Random(2)  # noqa: S311
     table = metadata.tables[Trajectory.__tablename__]
-    sample = {name: values[0] for name, values in drafts_columns(drafts(1, rng), Confidential())[table].items()}
+    sample = {name: values[0] for name, values in drafts_columns(drafts(1, rng), SecretScrubber())[table].items()}
     with writing(engine) as connection:
         for start in range(0, count, 20_000):
             rows = [_small(sample, number, rng) for number in range(start, min(count, start + 20_000))]
             insert_columns(connection, table, {name: [row[name] for row in rows] for name in sample})
-    store_drafts(engine, drafts(10 * AGENTS, rng, hour=24 * 365 * 3), Confidential())
+    store_drafts(engine, drafts(10 * AGENTS, rng, hour=24 * 365 * 3), SecretScrubber())
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("ANALYZE")
 
@@ -242,7 +246,7 @@ def _query(engine: Engine) -> float:
     return statistics.median(times)
 
 
-def _measure_proxy(calls: int) -> tuple[list[Result], list[Goal]]:
+def _measure_proxy(calls: int) -> tuple[list[Measurement], list[Goal]]:
     """Call an upstream through the proxy and past it in turns; give what the proxy adds at the median."""
     context = multiprocessing.get_context("spawn")
     folder = tempfile.mkdtemp(prefix="playproof-bench-")
@@ -263,8 +267,8 @@ def _measure_proxy(calls: int) -> tuple[list[Result], list[Goal]]:
             server.join(10)
         shutil.rmtree(folder, ignore_errors=True)
     results = [
-        Result("a call past the proxy", past * 1000, "ms p50"),
-        Result("what the recording proxy adds to it", added * 1000, "ms p50"),
+        Measurement("a call past the proxy", past * 1000, "ms p50"),
+        Measurement("what the recording proxy adds to it", added * 1000, "ms p50"),
     ]
     return results, [Goal.at_most("the recording proxy adds, ms p50", added * 1000, PROXY_GOAL_MS)]
 
@@ -324,10 +328,12 @@ def _serve_upstream(port: int) -> None:
 
 
 def _serve_proxy(port: int, upstream: int, url: str) -> None:
-    windows = Windows(Window, "truncated", ("2025",), timedelta(hours=1), lambda moment: f"{moment:%Y-%m-%dT%H:00Z}")
+    windows = WindowRules(
+        Window, "truncated", ("2025",), timedelta(hours=1), lambda moment: f"{moment:%Y-%m-%dT%H:00Z}"
+    )
     with TrajectoryRecorder(url, windows=windows, environment={}) as recorder:
         proxy = Proxy(recorder, Upstream(f"http://127.0.0.1:{upstream}/v1"))
-        generous = Door(limits=Limits(rate=1e6, burst=1e6), roles=proxy_role)
+        generous = AccessPolicy(limits=ClientLimits(rate=1e6, burst=1e6), roles=proxy_role)
         listen(proxy.app(generous), bind("127.0.0.1", port), proxy.close)
 
 

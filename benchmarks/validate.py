@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.report import Goal, Report, Result
+from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.cli.output import note
 from playproof.cli.targets import game_of
 from playproof.game import Game, first, lookup, resolve
@@ -54,19 +54,19 @@ def run() -> dict[str, Any]:
     rounds = players * ROUNDS + TARGET_PLAYS * TARGET_WINDOWS
     plain = loop * rounds * steps / ROUNDS
     results = (
-        Result("report, 10,000 rounds, 2,000 draws, all baselines", seconds, "s"),
-        Result("report, 2,500 rounds", fewer, "s"),
-        Result("times that every round is played", players, "players"),
-        Result("steps of a round, on average", steps / ROUNDS, "steps"),
-        Result(f"plain loop, one player ({2 * LOOPED} rounds measured)", 1e6 * loop, "us a step"),
-        Result("the same evaluation by the plain loop, extrapolated", plain, "s"),
+        Measurement("report, 10,000 rounds, 2,000 draws, all baselines", seconds, "s"),
+        Measurement("report, 2,500 rounds", fewer, "s"),
+        Measurement("times that every round is played", players, "players"),
+        Measurement("steps of a round, on average", steps / ROUNDS, "steps"),
+        Measurement(f"plain loop, one player ({2 * LOOPED} rounds measured)", 1e6 * loop, "us a step"),
+        Measurement("the same evaluation by the plain loop, extrapolated", plain, "s"),
     )
     goals = (
         Goal.at_most("seconds for a report of 10,000 rounds", seconds, MOST_SECONDS),
         Goal.at_least("times faster than a plain loop", plain / seconds, TIMES_FASTER),
         Goal.at_most("seconds of 10,000 rounds by four times those of 2,500", seconds / (4 * fewer), LINEAR),
     )
-    return Report("validate", results, goals).to_json()
+    return BenchmarkReport("validate", results, goals).to_json()
 
 
 def report_seconds(game: Game, rounds: int, seed: int) -> tuple[float, Examination]:

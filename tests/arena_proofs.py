@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from playproof.errors import RefusedOrder
-from playproof.games.arena.agents.runner import Plan, Reply, Run, Settings, scripted
+from playproof.games.arena.agents.runner import ArenaRun, Reply, RunPlan, WorldSettings, scripted
 from playproof.games.arena.market.exchange import Exchange
-from playproof.games.arena.market.rules import Rules
+from playproof.games.arena.market.rules import MarketRules
 from playproof.money import UNIT
 
 
@@ -99,7 +99,7 @@ class Ring:
 
     members: int
     steps: int
-    rules: Rules
+    rules: MarketRules
 
     @property
     def choices(self) -> list[tuple[str, str, int, int]]:
@@ -165,7 +165,11 @@ class Ring:
 
 def busy_prompts(windows: int, seed: int = 2) -> list[str]:
     """Give the states that agents of a busy market read, with posts of odd characters among them."""
-    run, rnd, found = Run(Plan(Settings(seed=seed), windows), scripted(8)), random.Random(seed), list[str]()
+    run, rnd, found = (
+        ArenaRun(RunPlan(WorldSettings(seed=seed), windows), scripted(8)),
+        random.Random(seed),
+        list[str](),
+    )
     for _ in range(windows):
         run.world.begin()
         for tick in range(run.world.ticks):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.evaluate.score import Score
-from playproof.validate.leaks import Flags, Floats, Samples, Scored
+from playproof.validate.leaks import Flags, Floats, Samples, TestScores
 
 HAZARD, PAYOUT, BET = 0.005, 5.0, 0.001
 COVERED, CLAIMED = 40, 80
@@ -87,34 +87,36 @@ def best_threshold(probabilities: Floats, won: Flags) -> float:
     return float(candidates[int(np.argmax(earned))])
 
 
-def hopeful(samples: Samples) -> Scored:
+def hopeful(samples: Samples) -> TestScores:
     """Split by rows, learn, choose the threshold on the test rows; scores are the decisions."""
     train = split_by_row(samples)
     probabilities = learn(samples.rows[train], samples.labels[train], samples.rows[~train])
     limit = best_threshold(probabilities, samples.labels[~train])
-    return Scored(np.flatnonzero(~train), (probabilities >= limit).astype(float))
+    return TestScores(np.flatnonzero(~train), (probabilities >= limit).astype(float))
 
 
-def hopeful_probabilities(samples: Samples) -> Scored:
+def hopeful_probabilities(samples: Samples) -> TestScores:
     """The same without the threshold."""
     train = split_by_row(samples)
-    return Scored(np.flatnonzero(~train), learn(samples.rows[train], samples.labels[train], samples.rows[~train]))
+    return TestScores(np.flatnonzero(~train), learn(samples.rows[train], samples.labels[train], samples.rows[~train]))
 
 
-def honest_probabilities(samples: Samples) -> Scored:
+def honest_probabilities(samples: Samples) -> TestScores:
     """Learn on the first windows and score the last."""
     train, test = split_by_window(samples), split_by_window(samples, 0.81, 1.0)
-    return Scored(np.flatnonzero(test), learn_carefully(samples.rows[train], samples.labels[train], samples.rows[test]))
+    return TestScores(
+        np.flatnonzero(test), learn_carefully(samples.rows[train], samples.labels[train], samples.rows[test])
+    )
 
 
-def honest(samples: Samples) -> Scored:
+def honest(samples: Samples) -> TestScores:
     """The same with a threshold that validation windows chose."""
     train, chosen = split_by_window(samples), split_by_window(samples, 0.61, 0.8)
     limit = best_threshold(
         learn_carefully(samples.rows[train], samples.labels[train], samples.rows[chosen]), samples.labels[chosen]
     )
     scored = honest_probabilities(samples)
-    return Scored(scored.tested, (scored.scores >= limit).astype(float))
+    return TestScores(scored.tested, (scored.scores >= limit).astype(float))
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Bets:
     """Per unit staked, as such harnesses quote it."""
 
 
-def pay(samples: Samples, scored: Scored, won: Flags, name: str) -> Bets:
+def pay(samples: Samples, scored: TestScores, won: Flags, name: str) -> Bets:
     """Pay every decision to bet; one sidebet at a time in a round."""
     bets, free = [], dict[str, float]()
     for place, decision in zip(scored.tested, scored.scores, strict=True):

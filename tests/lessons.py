@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from playproof.datasets import Transitions
-from playproof.evaluate.score import Player, Score, play_windows
+from playproof.evaluate.score import PolicyPlayer, Score, play_windows
 from playproof.events import Event
 from playproof.game import Policy, Terms
-from playproof.game.play import Seat, play
+from playproof.game.play import PlayerConfig, play
 from playproof.testing import coin
 
 
@@ -37,7 +37,7 @@ def coin_events(world: str, seed: int, windows: int) -> list[Event]:
 def coin_steps(world: str, seed: int, windows: int, policy: Policy) -> Transitions:
     """Play windows of the CoinGame and give every step."""
     game = coin.game()
-    seat = Seat("table", Terms("bets", stake=coin.RESERVED))
+    seat = PlayerConfig("table", Terms("bets", stake=coin.RESERVED))
     episodes = list(play(game, lambda _: policy, coin_events(world, seed, windows), seat))
     rows, after, actions, rewards, ends, names = [], [], [], [], [], []
     for episode in episodes:
@@ -66,5 +66,5 @@ def coin_score(policy: Policy, windows: int = 100, world: str = "biased") -> Sco
     """Play a policy over unseen windows."""
     events = coin_events(world, 99, windows)
     names = tuple(dict.fromkeys(event.window_id for event in events if event.window_id))
-    player = Player("learned", lambda _: policy, "table", "bets")
+    player = PolicyPlayer("learned", lambda _: policy, "table", "bets")
     return play_windows(coin.game(), player, events, names, stake=coin.RESERVED, seed=0)

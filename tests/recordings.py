@@ -13,7 +13,7 @@ import pyarrow as pa
 from playproof.datasets.segment import segment_session
 from playproof.events import Event
 from playproof.game import Frame, Game, load_game, resolve
-from playproof.game.episode_columns import Ask, Batch, Laid, lay
+from playproof.game.episode_columns import BuildRequest, ColumnarSession, EpisodeColumns, lay
 from playproof.games.crash.features.table import RECORDED
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.sample import Recording, Script, record
@@ -47,10 +47,10 @@ def crash() -> Game:
 
 
 @cache
-def batch() -> Batch:
+def batch() -> ColumnarSession:
     assert crash().batch is not None
     found = resolve(crash().batch)  # type: ignore[arg-type]
-    assert isinstance(found, Batch)
+    assert isinstance(found, ColumnarSession)
     return found
 
 
@@ -190,14 +190,14 @@ def unequal(row: Any, seen: Any) -> list[str]:
     return [RECORDED[at] for at in PLAYED if row[at].tobytes() != seen[at].tobytes()]
 
 
-def both_ways(events: Sequence[Event], ask: Ask) -> tuple[Laid, Laid]:
+def both_ways(events: Sequence[Event], ask: BuildRequest) -> tuple[EpisodeColumns, EpisodeColumns]:
     """Lay a session out event by event, and at once."""
     made = segment_session(crash(), events, ask)
     slow = lay(crash(), events[0].session_id, made.episodes, made.left_out, ask)
     return slow, batch().lay(to_tables(events), ask)
 
 
-def unlike(one: Laid, other: Laid) -> list[str]:
+def unlike(one: EpisodeColumns, other: EpisodeColumns) -> list[str]:
     """Name everything in which two layouts differ, to the last bit."""
     names = ("observations", "missing", "actions", "substeps", "effects", "age_ticks", "age_us")
     found = [name for name in names if not same(np.asarray(getattr(one, name)), np.asarray(getattr(other, name)))]

@@ -34,10 +34,18 @@ from playproof.games.arena.agents.decisions import (
 )
 from playproof.games.arena.agents.llm import LanguageAgent, ModelSettings, language_agent
 from playproof.games.arena.agents.prompts import TASK, most_tokens
-from playproof.games.arena.agents.runner import Closed, Plan, Reply, Run, Settings, Sight, scripted
+from playproof.games.arena.agents.runner import (
+    AgentView,
+    ArenaRun,
+    ClosedWindow,
+    Reply,
+    RunPlan,
+    WorldSettings,
+    scripted,
+)
 from playproof.games.arena.learning.observation import values
 from playproof.games.arena.market.windows import window_id
-from playproof.games.arena.recording.ranking import Result, profits, rank, rank_results
+from playproof.games.arena.recording.ranking import AgentResult, profits, rank, rank_results
 from playproof.games.arena.recording.run_recorder import differences, run_again
 from playproof.money import UNIT
 from playproof.workflows.arena.collect import free_stretch, read_run
@@ -146,11 +154,11 @@ def test_amounts_are_orders_that_markets_take() -> None:
 
 
 @pytest.fixture(scope="module")
-def long_run() -> list[Closed]:
-    return list(Run(Plan(Settings(seed=1), 200), scripted(8)).windows())
+def long_run() -> list[ClosedWindow]:
+    return list(ArenaRun(RunPlan(WorldSettings(seed=1), 200), scripted(8)).windows())
 
 
-def paired(closed: list[Closed], better: str, worse: str) -> tuple[float, float]:
+def paired(closed: list[ClosedWindow], better: str, worse: str) -> tuple[float, float]:
     """Give the mean difference in profit of two archetypes in the same windows, and its standard error."""
     kinds = [tally.archetype for tally in closed[0].tallies]
     pnl = profits(closed)
@@ -169,7 +177,7 @@ def paired(closed: list[Closed], better: str, worse: str) -> tuple[float, float]
     ],
 )
 def test_the_informed_earn_more_than_those_who_follow_and_those_more_than_chance(
-    long_run: list[Closed], better: str, worse: str
+    long_run: list[ClosedWindow], better: str, worse: str
 ) -> None:
     mean, error = paired(long_run, better, worse)
     assert mean > 2 * error, f"{mean:.2f} +- {error:.2f}"
@@ -177,7 +185,7 @@ def test_the_informed_earn_more_than_those_who_follow_and_those_more_than_chance
 
 def test_random_agents_earn_about_minus_fees_and_impact() -> None:
     """Alone in a market without information: what is lost is fees and roundings, and the luck of what was held."""
-    closed = list(Run(Plan(Settings("null", 3), 150), scripted(8)[7:]).windows())
+    closed = list(ArenaRun(RunPlan(WorldSettings("null", 3), 150), scripted(8)[7:]).windows())
     pnl, fees = profits(closed)[:, 0], np.array([it.tallies[0].fees for it in closed]) / UNIT
     error = pnl.std(ddof=1) / np.sqrt(len(pnl))
     assert abs(pnl.mean() + fees.mean()) < 3 * error + 1.0
@@ -194,7 +202,7 @@ def test_archetypes_differ_in_what_they_dare() -> None:
     assert set(load_game("arena").baselines) == {"wait", *ARCHETYPES}
 
 
-def test_ranking_shows_intervals_and_what_the_others_made(long_run: list[Closed]) -> None:
+def test_ranking_shows_intervals_and_what_the_others_made(long_run: list[ClosedWindow]) -> None:
     ranked = rank(long_run[:50], 1)
     assert [it.profit for it in ranked] == sorted((it.profit for it in ranked), reverse=True)
     assert all(it.profit_interval[0] <= it.profit <= it.profit_interval[1] for it in ranked)
@@ -222,8 +230,8 @@ def test_recorded_agents_are_ranked_over_all_their_windows(home: Path) -> None:
 
 
 def test_an_agents_forks_of_a_window_count_as_one() -> None:
-    def result(window: str, agent: str, usd: int) -> Result:
-        return Result(window, agent, "", usd * UNIT, 10_000 * UNIT, 0.01, 0, 1, 6, 0)
+    def result(window: str, agent: str, usd: int) -> AgentResult:
+        return AgentResult(window, agent, "", usd * UNIT, 10_000 * UNIT, 0.01, 0, 1, 6, 0)
 
     some = [result("w1", "a", 10), result("w1", "a", 30), result("w1", "b", 0), result("w2", "b", 50)]
     ranked = {it.agent: it for it in rank_results(some, 1)}
@@ -289,11 +297,11 @@ def upstream() -> Iterator[Any]:
 
 def asked(agent: LanguageAgent) -> Reply:
     """Let an agent decide once, at the first turn of a market."""
-    run = Run(Plan(), scripted(1))
+    run = ArenaRun(RunPlan(), scripted(1))
     run.world.begin()
     run.world.advance()
     known = run.world.known("informed-1")
-    sight = Sight("llm-1", run.world.window, 0, run.world.now, known, 1)
+    sight = AgentView("llm-1", run.world.window, 0, run.world.now, known, 1)
 
     async def once() -> Reply:
         return await agent.decide(sight)
@@ -368,7 +376,7 @@ def test_the_state_takes_at_most_300_tokens() -> None:
 
 
 def test_a_run_is_recorded_and_gives_the_same_money_again(home: Path) -> None:
-    from playproof.store.db import LlmCall, MarketOutcome, Step, Trajectory, opened
+    from playproof.store.db import LlmCall, MarketOutcome, StepRow, Trajectory, opened
 
     done = RUNNER.invoke(app, ["run", "--agents", "5", "--windows", "3", "--seed", "4", "--json"])
     assert done.exit_code == 0, done.output
@@ -380,7 +388,7 @@ def test_a_run_is_recorded_and_gives_the_same_money_again(home: Path) -> None:
         with engine.connect() as connection:
             counts = {
                 table.__tablename__: connection.scalar(select(func.count()).select_from(table))
-                for table in (Trajectory, Step, LlmCall)
+                for table in (Trajectory, StepRow, LlmCall)
             }
             outcomes = connection.execute(select(MarketOutcome)).mappings().all()
         assert counts == {"trajectory": 15, "step": 90, "llm_call": 90}
@@ -449,14 +457,14 @@ def test_a_language_agent_plays_and_is_recorded(home: Path, upstream: Any) -> No
 
 def test_plans_that_cannot_be_run_are_refused() -> None:
     with pytest.raises(ConfigError, match="divides 60"):
-        Plan(decisions=7)
+        RunPlan(decisions=7)
     with pytest.raises(ConfigError, match="different names"):
-        Run(Plan(), [*scripted(1), *scripted(1)])
+        ArenaRun(RunPlan(), [*scripted(1), *scripted(1)])
 
 
 def test_a_run_can_keep_the_markets_pace() -> None:
     waited: list[float] = []
-    list(Run(Plan(windows=1, speed=120.0), scripted(1)).windows(waited.append))
+    list(ArenaRun(RunPlan(windows=1, speed=120.0), scripted(1)).windows(waited.append))
     assert waited == [0.5] * 60
 
 
@@ -470,7 +478,7 @@ def test_the_page_on_adding_an_agent_runs(project: Path, home: Path) -> None:
 
 
 def test_features_are_the_table() -> None:
-    run = Run(Plan(), scripted(1))
+    run = ArenaRun(RunPlan(), scripted(1))
     run.world.begin()
     run.world.advance()
     found = values(run.world.known("informed-1"))

@@ -24,8 +24,8 @@ from playproof.workflows.arena.benchmark import (
     ALL,
     DUMMY,
     BenchPlan,
-    Played,
-    Scripted,
+    ScriptedContestant,
+    WindowResult,
     _read,
     criteria,
     figures,
@@ -79,11 +79,11 @@ def test_windows_that_were_trained_on_are_refused() -> None:
 def test_everybody_plays_the_same_windows() -> None:
     """What the world does is the same for all, and a player that does nothing neither wins nor loses."""
     scenario = SCENARIOS["held-out"]
-    one, other = (play_windows(Scripted(DUMMY), PLAN, scenario, range(4)) for _ in range(2))
+    one, other = (play_windows(ScriptedContestant(DUMMY), PLAN, scenario, range(4)) for _ in range(2))
     assert one == other
     assert all(it.pnl == 0 and it.trades == 0 and it.valid == it.decisions == 6 for it in one)
-    busy = play_windows(Scripted("informed"), PLAN, scenario, range(4))
-    again = play_windows(Scripted("informed"), PLAN, scenario, [2])
+    busy = play_windows(ScriptedContestant("informed"), PLAN, scenario, range(4))
+    again = play_windows(ScriptedContestant("informed"), PLAN, scenario, [2])
     assert busy[2] == again[0]
     assert any(it.trades for it in busy)
 
@@ -114,13 +114,14 @@ def test_errors_timing_and_drawdown_are_counted() -> None:
     assert odd.versus[DUMMY].difference == pytest.approx(odd.pnl)
 
 
-def _still(count: int) -> list[Played]:
-    return [Played(number, 0, 0.0, 6, 6, 0, 0, 0, 0) for number in range(count)]
+def _still(count: int) -> list[WindowResult]:
+    return [WindowResult(number, 0, 0.0, 6, 6, 0, 0, 0, 0) for number in range(count)]
 
 
-def _earning(values: Sequence[float], errors: int = 0) -> list[Played]:
+def _earning(values: Sequence[float], errors: int = 0) -> list[WindowResult]:
     return [
-        Played(at, round(value * UNIT), value / 10_000, 6, 6 - errors, 0, 0, 1, 0) for at, value in enumerate(values)
+        WindowResult(at, round(value * UNIT), value / 10_000, 6, 6 - errors, 0, 0, 1, 0)
+        for at, value in enumerate(values)
     ]
 
 
@@ -150,7 +151,7 @@ def test_figures_by_hand() -> None:
 def test_a_benchmark_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     calls: list[int] = []
 
-    class Counting(Scripted):
+    class Counting(ScriptedContestant):
         def answers(self, tables: Sequence[ArenaForks], place: Sequence[int]) -> list[str | None]:
             calls.append(len(tables))
             return super().answers(tables, place)

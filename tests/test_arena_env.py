@@ -13,13 +13,19 @@ from gymnasium.utils.env_checker import check_env
 from playproof.errors import ConfigError, InputError, UnknownName
 from playproof.evaluate.rollout import rollout
 from playproof.game import load_game, resolve
-from playproof.game.vector_env import Habits, LaneTerms
+from playproof.game.vector_env import ActivityProfile, LaneTerms
 from playproof.games.arena.learning.controls import rivals
 from playproof.games.arena.learning.env import ArenaEnv
-from playproof.games.arena.learning.vector_env import HEADS, ArenaLanes, Lane, LaneSettings, make_lanes
+from playproof.games.arena.learning.vector_env import (
+    HEADS,
+    ArenaMarketPlayer,
+    ArenaVectorGame,
+    LaneSettings,
+    make_lanes,
+)
 from playproof.money import UNIT
 from playproof.store.db import opened, ready
-from playproof.validate.examine import Plan, examine
+from playproof.validate.examine import EvalPlan, examine
 from playproof.validate.subject import load_subject
 
 GAME = load_game("arena")
@@ -74,7 +80,7 @@ def test_the_same_seed_gives_the_same_episode() -> None:
 
 def test_every_policy_meets_the_same_windows() -> None:
     """Headlines and fundamentals of a window depend on its number alone; prices on what is done in it too."""
-    lanes = [Lane(LaneSettings(seed=4, others=())) for _ in range(2)]
+    lanes = [ArenaMarketPlayer(LaneSettings(seed=4, others=())) for _ in range(2)]
     for lane, action in zip(lanes, (WAIT, LONG), strict=True):
         lane.begin(7)
         while not lane.step(action)[1]:
@@ -88,9 +94,9 @@ def test_every_policy_meets_the_same_windows() -> None:
 def test_lanes_are_environments_side_by_side() -> None:
     """Lane i of n plays windows i, i + n ...: the same rows, rewards and money as the single environment."""
     settings = LaneSettings(seed=11, others=("informed", "random"))
-    lanes, rng = ArenaLanes(settings, 3), np.random.default_rng(2)
+    lanes, rng = ArenaVectorGame(settings, 3), np.random.default_rng(2)
     rows = lanes.start()
-    singles = [Lane(settings) for _ in range(3)]
+    singles = [ArenaMarketPlayer(settings) for _ in range(3)]
     for at, lane in enumerate(singles):
         lane.begin(at)
         assert np.array_equal(rows[at], np.array(lane.row, np.float32))
@@ -108,7 +114,7 @@ def test_lanes_are_environments_side_by_side() -> None:
 
 def test_lanes_are_restored_from_their_arrays() -> None:
     settings = LaneSettings(seed=5, others=("momentum",))
-    first, other, rng = ArenaLanes(settings, 2), ArenaLanes(settings, 2), np.random.default_rng(3)
+    first, other, rng = ArenaVectorGame(settings, 2), ArenaVectorGame(settings, 2), np.random.default_rng(3)
     first.start()
     for _ in range(8):
         first.step(random_actions(rng, 2))
@@ -122,7 +128,7 @@ def test_lanes_are_restored_from_their_arrays() -> None:
 
 
 def test_masks_leave_out_what_cannot_have_an_effect() -> None:
-    lanes = ArenaLanes(LaneSettings(others=()), 1)
+    lanes = ArenaVectorGame(LaneSettings(others=()), 1)
     lanes.start()
     assert lanes.masks()[0].tolist()[:7] == [True, True, True, False, True, True, False]
     lanes.step(np.array([LONG]))
@@ -151,7 +157,7 @@ def test_lanes_refuse_what_they_do_not_have(terms: dict[str, str]) -> None:
 
 def test_rivals_trade_as_much_as_the_policy() -> None:
     mix = {"WAIT": 0.5, "OPEN_LONG": 0.3, "BUY_YES": 0.2}
-    found = rivals(Habits(mix, 480 * UNIT, 2.0, 1_000 * UNIT))
+    found = rivals(ActivityProfile(mix, 480 * UNIT, 2.0, 1_000 * UNIT))
     assert list(found) == ["do nothing", "random", "buy and hold", "momentum"]
     drawn = found["random"].player.act(np.zeros((4_000, len(GAME.features)), np.float32), np.random.default_rng(1))
     shares = np.bincount(drawn[:, 0], minlength=HEADS[0]) / len(drawn)
@@ -177,8 +183,8 @@ def test_training_and_validation_take_the_arena_as_any_game(tmp_path: Path) -> N
     )
     trained = train_ppo(GAME, config, tmp_path / "run")
     subject = load_subject(GAME, str(trained.best))
-    plan = Plan("news", "news", "data", "test", 8, draws=200)
+    plan = EvalPlan("news", "news", "data", "test", 8, draws=200)
     with opened(home=tmp_path) as engine:
         found = examine(GAME, subject, plan, ready(engine), datetime(2026, 1, 1, tzinfo=UTC))
-    assert set(found.metrics) == {subject.name, *rivals(Habits({}, 0, 1.0, 0))}
+    assert set(found.metrics) == {subject.name, *rivals(ActivityProfile({}, 0, 1.0, 0))}
     assert found.verdict.name in ("NOT EVALUABLE", "NO EDGE SHOWN")

@@ -17,37 +17,49 @@ import pytest
 from playproof.cli.app import main
 from playproof.errors import ConfigError, InputError
 from playproof.money import UNIT
-from playproof.workflows.arena.benchmark import Played, Scripted
-from playproof.workflows.arena.loop import STEPS, Joints, Lesson, Loop, LoopPlan, alone, read_state, status, write_state
+from playproof.workflows.arena.benchmark import ScriptedContestant, WindowResult
+from playproof.workflows.arena.loop import (
+    STEPS,
+    Loop,
+    LoopPlan,
+    LoopSteps,
+    TrainRequest,
+    alone,
+    read_state,
+    status,
+    write_state,
+)
 
 PLAN = LoopPlan("random", decisions=2, bench_windows=4)
 
 
-def joints(teach: Any, **more: Any) -> Joints:
+def joints(teach: Any, **more: Any) -> LoopSteps:
     told: dict[str, Any] = {
         "collect": lambda plan, model, run: {"run": run},
         "outcomes": dict,
         "score": lambda plan, run: {"scored": 1},
-        "contestant": lambda model, plan: Scripted(model),
+        "contestant": lambda model, plan: ScriptedContestant(model),
     }
-    return Joints(teach, **(told | more))
+    return LoopSteps(teach, **(told | more))
 
 
 EARNS = {"random": -4.0, "hold": 0.0, "momentum": 1.0, "informed": 9.0, "wait": 0.0, "weak": 6.0, "strong": 12.0}
 
 
-def earning(who: Any, plan: Any, scenario: Any, numbers: Any) -> list[Played]:
+def earning(who: Any, plan: Any, scenario: Any, numbers: Any) -> list[WindowResult]:
     """Stand for playing: a mean that is known, and luck that all share."""
     luck = {number: np.random.default_rng([number, *scenario.name.encode()]).normal(0, 30) for number in numbers}
     own = {number: np.random.default_rng([number, *who.name.encode()]).normal(0, 3) for number in numbers}
-    return [Played(it, round((EARNS[who.name] + luck[it] + own[it]) * UNIT), 0.0, 6, 6, 0, 0, 1, 0) for it in numbers]
+    return [
+        WindowResult(it, round((EARNS[who.name] + luck[it] + own[it]) * UNIT), 0.0, 6, 6, 0, 0, 1, 0) for it in numbers
+    ]
 
 
 def test_a_better_candidate_is_kept_and_a_worse_one_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("playproof.workflows.arena.loop.play_windows", earning)
-    lessons: list[Lesson] = []
+    lessons: list[TrainRequest] = []
 
-    def teach(lesson: Lesson) -> Mapping[str, Any]:
+    def teach(lesson: TrainRequest) -> Mapping[str, Any]:
         lessons.append(lesson)
         return {"checkpoint": "strong" if lesson.cycle == 1 else "weak"}
 
@@ -80,7 +92,7 @@ def test_the_same_model_again_is_not_shown_to_be_better(tmp_path: Path) -> None:
 
 
 def test_a_training_that_fails_is_data_and_the_loop_goes_on(tmp_path: Path) -> None:
-    def teach(lesson: Lesson) -> Mapping[str, Any]:
+    def teach(lesson: TrainRequest) -> Mapping[str, Any]:
         if lesson.cycle == 1:
             raise InputError("expected windows to learn from, found none")
         return {"checkpoint": None}

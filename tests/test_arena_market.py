@@ -17,17 +17,17 @@ from playproof.games.arena.market import account as accounts
 from playproof.games.arena.market.account import Account, Perp, Quote
 from playproof.games.arena.market.exchange import Exchange
 from playproof.games.arena.market.impact import buy_cost, growth, price_at, sell_proceeds
-from playproof.games.arena.market.pools import NO, YES, Pool
-from playproof.games.arena.market.rules import COMPANIES, FEE_FLOOR, SHARE, Rules, fee
+from playproof.games.arena.market.pools import NO, YES, LiquidityPool
+from playproof.games.arena.market.rules import COMPANIES, FEE_FLOOR, SHARE, MarketRules, fee
 from playproof.money import UNIT
 
 getcontext().prec = 60
-DEEP = Rules(kappa=1e-9, open_interest=1_000_000, position=500_000, cash=10_000_000 * UNIT)
+DEEP = MarketRules(kappa=1e-9, open_interest=1_000_000, position=500_000, cash=10_000_000 * UNIT)
 """A market so deep that a leverage of 100 is allowed."""
 
 
-def market(*agents: str, rules: Rules | None = None) -> Exchange:
-    exchange = Exchange(rules or Rules())
+def market(*agents: str, rules: MarketRules | None = None) -> Exchange:
+    exchange = Exchange(rules or MarketRules())
     for agent in agents or ("a",):
         exchange.enter(agent)
     return exchange
@@ -59,7 +59,7 @@ def test_the_same_twenty_longs_lose_their_fees_here() -> None:
 
 
 def test_the_odds_trap() -> None:
-    pool, stake = Pool(250 * UNIT, 1000 * UNIT), UNIT // 10
+    pool, stake = LiquidityPool(250 * UNIT, 1000 * UNIT), UNIT // 10
     assert pool.probability == 0.8
     trap = pool.yes - pool.yes * pool.no / (pool.no + stake)  # shares without the buyer's own pairs
     assert trap / stake - 1 == pytest.approx(-0.75, abs=1e-3)
@@ -70,16 +70,16 @@ def test_the_odds_trap() -> None:
 def test_a_search_finds_a_machine_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the rule that a margin covers others' impact, three agents pump a price for each other."""
     monkeypatch.setattr(accounts, "_check_room", lambda total, added, quote: None)
-    assert Ring(3, 6, Rules()).search(rounds=8, plans=60, seed=1) > 50 * UNIT
+    assert Ring(3, 6, MarketRules()).search(rounds=8, plans=60, seed=1) > 50 * UNIT
 
 
 @pytest.mark.parametrize("members", [1, 3])
 def test_no_self_trading_plan_earns(members: int) -> None:
-    assert Ring(members, 6, Rules()).search(rounds=8, plans=60, seed=1) <= 0
+    assert Ring(members, 6, MarketRules()).search(rounds=8, plans=60, seed=1) <= 0
 
 
-@given(st.integers(1, 3), st.lists(st.integers(0, 10**6), max_size=25), st.sampled_from([Rules(), DEEP]))
-def test_no_plan_of_a_ring_earns(members: int, drawn: list[int], rules: Rules) -> None:
+@given(st.integers(1, 3), st.lists(st.integers(0, 10**6), max_size=25), st.sampled_from([MarketRules(), DEEP]))
+def test_no_plan_of_a_ring_earns(members: int, drawn: list[int], rules: MarketRules) -> None:
     ring = Ring(members, len(drawn), rules)
     choices = ring.choices
     assert ring.earn([choices[at % len(choices)] for at in drawn]) <= 0
@@ -122,7 +122,7 @@ def exact(fundamental: int, kappa: float, start: int, end: int) -> Decimal:
 def test_a_fill_costs_the_integral_rounded_against_the_trader(
     company: object, fundamental: int, at: float, usd: int, kappa: float
 ) -> None:
-    rules = Rules(kappa=kappa)
+    rules = MarketRules(kappa=kappa)
     rate, units = rules.impact(company), rules.units(company, usd)  # type: ignore[arg-type]
     net = int(at / rate) if rate else 0
     price = price_at(fundamental, rate * net)
@@ -137,7 +137,7 @@ def test_a_fill_costs_the_integral_rounded_against_the_trader(
 
 
 def test_a_long_pays_what_it_should() -> None:
-    exchange = market(rules=Rules(kappa=0.0))
+    exchange = market(rules=MarketRules(kappa=0.0))
     exchange.open("a", "KITE", 1, 500 * UNIT)
     exchange.listings["KITE"].fundamental = 110 * UNIT
     assert exchange.equity("a") == pytest.approx((10_000 - 0.5 + 50 - 0.5) * UNIT, abs=10_000)
@@ -146,7 +146,7 @@ def test_a_long_pays_what_it_should() -> None:
 
 
 def test_a_short_pays_what_it_should() -> None:
-    exchange = market(rules=Rules(kappa=0.0))
+    exchange = market(rules=MarketRules(kappa=0.0))
     exchange.open("a", "KITE", -1, 500 * UNIT)
     exchange.listings["KITE"].fundamental = 110 * UNIT
     assert exchange.equity("a") == pytest.approx(9_949 * UNIT, abs=10_000)
@@ -268,14 +268,14 @@ def test_the_stake_of_a_window_is_kept() -> None:
     account = Account(10_000 * UNIT, stake=100 * UNIT)
     account.begin()
     quote = Quote(100 * UNIT, 0, 0, 1e-9, 10**9, 10**9)
-    account.open("KITE", 1, 90 * UNIT, 1, quote, Rules())
+    account.open("KITE", 1, 90 * UNIT, 1, quote, MarketRules())
     with pytest.raises(RefusedOrder, match="within the stake"):
-        account.open("ORCA", 1, 20 * UNIT, 1, quote, Rules())
+        account.open("ORCA", 1, 20 * UNIT, 1, quote, MarketRules())
 
 
 def test_impact_stays_a_band() -> None:
     with pytest.raises(ConfigError, match=r"from 0 to 0\.25"):
-        Rules(kappa=1e-3)
+        MarketRules(kappa=1e-3)
 
 
 @given(st.integers(1, 10**13), st.integers(1, 10**12), st.integers(1, 100), st.integers(0, 10**13))
@@ -293,7 +293,7 @@ SHARES = st.integers(1, 10**15)
 
 @given(SHARES, SHARES, st.integers(1, 10**14), st.sampled_from([YES, NO]))
 def test_buying_and_selling_are_inverse_and_never_pay(yes: int, no: int, amount: int, side: int) -> None:
-    pool = Pool(yes, no)
+    pool = LiquidityPool(yes, no)
     after, shares = pool.buy(side, amount)
     mine, other = (yes, no) if side == YES else (no, yes)
     assert shares == math.floor(amount + mine - Fraction(mine * other, other + amount))
@@ -307,7 +307,7 @@ def test_buying_and_selling_are_inverse_and_never_pay(yes: int, no: int, amount:
 
 @given(SHARES, SHARES, st.integers(1, 10**14), st.sampled_from([YES, NO]))
 def test_selling_is_the_formula(yes: int, no: int, shares: int, side: int) -> None:
-    _, brought = Pool(yes, no).sell(side, shares)
+    _, brought = LiquidityPool(yes, no).sell(side, shares)
     mine, other = (yes, no) if side == YES else (no, yes)
     total = mine + other + shares
     exactly = (total - Decimal(total * total - 4 * shares * other).sqrt()) / 2
@@ -341,4 +341,4 @@ def test_a_copy_is_a_market_of_its_own() -> None:
         other.buy("a", "Q0", NO, 10 * UNIT)
     assert exchange != other
     assert exchange.accounts["b"].cash == 10_000 * UNIT
-    assert exchange.pools["Q0"] == Pool(500 * UNIT, 500 * UNIT)
+    assert exchange.pools["Q0"] == LiquidityPool(500 * UNIT, 500 * UNIT)

@@ -23,13 +23,13 @@ from playproof.events import Event
 from playproof.game import Fact, Frame, Terms, load_game, resolve
 from playproof.games.arena.agents.decisions import EXAMPLES, HOLD, write_trade
 from playproof.games.arena.agents.prompts import state_text
-from playproof.games.arena.agents.runner import Closed, Plan, Run, Settings, TapedAgent, scripted
+from playproof.games.arena.agents.runner import ArenaRun, ClosedWindow, RunPlan, TapedAgent, WorldSettings, scripted
 from playproof.games.arena.learning.observation import FOLD, values
-from playproof.games.arena.learning.state import Known, apply
+from playproof.games.arena.learning.state import AgentState, apply
 from playproof.games.arena.market.rng import bell, chance, draw, within
-from playproof.games.arena.market.rules import PERPS, Rules
+from playproof.games.arena.market.rules import PERPS, MarketRules
 from playproof.games.arena.market.windows import parse_window, window_id
-from playproof.games.arena.market.world import World
+from playproof.games.arena.market.world import MarketWorld
 from playproof.games.arena.market.worlds import WORLDS, get_world
 from playproof.games.arena.recording.feed import decode, write
 from playproof.games.arena.recording.ledger import ArenaLedger
@@ -38,7 +38,7 @@ from playproof.money import UNIT
 GAME = load_game("arena")
 
 
-def lived(world: World, windows: int, decide: object = None) -> list[Fact]:
+def lived(world: MarketWorld, windows: int, decide: object = None) -> list[Fact]:
     """Live through windows; `decide(world, tick)` acts."""
     facts: list[Fact] = []
     for _ in range(windows):
@@ -51,8 +51,8 @@ def lived(world: World, windows: int, decide: object = None) -> list[Fact]:
     return facts
 
 
-def told(agents: Sequence[str] = ("a", "b"), **settings: object) -> World:
-    world = World(Settings(**settings))  # type: ignore[arg-type]
+def told(agents: Sequence[str] = ("a", "b"), **settings: object) -> MarketWorld:
+    world = MarketWorld(WorldSettings(**settings))  # type: ignore[arg-type]
     for agent in agents:
         world.enter(agent)
     return world
@@ -62,7 +62,7 @@ def noisy(seed: int) -> object:
     """Make a decider that lets both agents do anything, nonsense included."""
     rnd = random.Random(seed)
 
-    def decide(world: World, tick: int) -> list[Fact]:
+    def decide(world: MarketWorld, tick: int) -> list[Fact]:
         facts: list[Fact] = []
         for agent in ("a", "b"):
             kind = rnd.choice(("open_long", "open_short", "close", "buy_yes", "buy_no", "sell", "junk", "post"))
@@ -162,7 +162,7 @@ def test_questions_are_open_for_one_to_three_windows() -> None:
 # Worlds.
 
 
-def moves(world: World) -> list[float]:
+def moves(world: MarketWorld) -> list[float]:
     """Give how far each fundamental has moved since the listing."""
     listed = {it.name: it.listing for it in world.settings.rules.companies}
     return [it.fundamental / listed[name] - 1 for name, it in world.exchange.listings.items()]
@@ -225,8 +225,8 @@ def test_chance_is_fair() -> None:
 # What agents may see.
 
 
-def public_view(facts: Sequence[Fact], agent: str) -> Known:
-    known = Known()
+def public_view(facts: Sequence[Fact], agent: str) -> AgentState:
+    known = AgentState()
     for it in facts:
         if it.player_id in (None, agent):
             apply(known, it)
@@ -318,7 +318,7 @@ def events_of(facts: Sequence[Fact], agent: str) -> list[Event]:
 
 def test_a_recording_gives_the_same_money_to_the_last_unit() -> None:
     """Frames, decoder and the seat's ledger against the shared market, with fills, liquidations and fundings."""
-    world, facts = told(seed=21, rules=Rules()), []
+    world, facts = told(seed=21, rules=MarketRules()), []
     decide, total = noisy(9), 0
     rnd = random.Random(4)
     for _ in range(10):
@@ -370,8 +370,8 @@ def test_recorded_windows_become_episodes() -> None:
     assert alpha == pytest.approx(episode.pnl / (10_000 * UNIT) - float(str(hold)))
 
 
-def closed_windows(seed: int, windows: int, agents: int = 4) -> list[Closed]:
-    return list(Run(Plan(Settings(seed=seed), windows), scripted(agents)).windows())
+def closed_windows(seed: int, windows: int, agents: int = 4) -> list[ClosedWindow]:
+    return list(ArenaRun(RunPlan(WorldSettings(seed=seed), windows), scripted(agents)).windows())
 
 
 def test_a_run_from_its_answers_alone_is_the_same() -> None:
@@ -387,9 +387,9 @@ def test_a_run_from_its_answers_alone_is_the_same() -> None:
             answers.setdefault(self.name, {})[sight.window, sight.tick] = reply.text  # type: ignore[attr-defined]
             return reply
 
-    plan = Plan(Settings(seed=5), 4)
-    first = list(Run(plan, [Listening(it) for it in scripted(6)]).windows())  # type: ignore[arg-type,misc]
-    again = list(Run(plan, [TapedAgent(it.name, "taped", answers[it.name]) for it in scripted(6)]).windows())
+    plan = RunPlan(WorldSettings(seed=5), 4)
+    first = list(ArenaRun(plan, [Listening(it) for it in scripted(6)]).windows())  # type: ignore[arg-type,misc]
+    again = list(ArenaRun(plan, [TapedAgent(it.name, "taped", answers[it.name]) for it in scripted(6)]).windows())
     assert [[(t.agent, t.pnl, t.end_cash) for t in it.tallies] for it in first] == [
         [(t.agent, t.pnl, t.end_cash) for t in it.tallies] for it in again
     ]
@@ -397,10 +397,12 @@ def test_a_run_from_its_answers_alone_is_the_same() -> None:
 
 
 def test_settings_survive_their_json() -> None:
-    settings = Settings("bull", 2**60, datetime(2025, 3, 1, 8, tzinfo=UTC), 8, Rules(kappa=2e-6, position=100))
-    assert Settings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+    settings = WorldSettings(
+        "bull", 2**60, datetime(2025, 3, 1, 8, tzinfo=UTC), 8, MarketRules(kappa=2e-6, position=100)
+    )
+    assert WorldSettings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
     with pytest.raises(ConfigError, match="expected the settings of a world"):
-        Settings.from_json({"world": "news"})
+        WorldSettings.from_json({"world": "news"})
 
 
 # Windows.
@@ -459,7 +461,7 @@ def test_windows_of_several_hours() -> None:
     assert [it.window_id for it in facts if it.event_name == "open"] == ["2025-01-15T06:00Z", "2025-01-15T08:00Z"]
     assert max(int(str(it.columns["tick"])) for it in facts if it.event_name == "price") == 119
     with pytest.raises(ConfigError, match="beginning of a window"):
-        Settings(hours=8, start=datetime(2025, 1, 15, 6, tzinfo=UTC))
+        WorldSettings(hours=8, start=datetime(2025, 1, 15, 6, tzinfo=UTC))
 
 
 def test_holding_still_costs_nothing() -> None:

@@ -15,7 +15,7 @@ import pytest
 from playproof.cli.app import main
 from playproof.errors import InputError
 from playproof.game import load_game, resolve
-from playproof.game.audit import Ages, Auditing, Material, Settled, Wager
+from playproof.game.audit import AuditRules, Material, SettledBet, Wager, WindowAges
 from playproof.games.crash.analysis import audit as crash
 from playproof.games.crash.rules import prices as fair
 from playproof.games.crash.rules.verify import PUBLISHED_ROUNDS, replay
@@ -28,7 +28,7 @@ ACTIVE, RUGGED = 2, 3
 
 
 @pytest.fixture(scope="module")
-def auditing() -> Auditing:
+def auditing() -> AuditRules:
     assert GAME.auditing is not None
     return resolve(GAME.auditing)
 
@@ -56,7 +56,7 @@ def ticks_of(rounds: dict[str, list[float]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["window_id", "tick", "price", "game_phase"], orient="row")
 
 
-def audited(rounds: dict[str, list[float]], auditing: Auditing) -> AuditReport:
+def audited(rounds: dict[str, list[float]], auditing: AuditRules) -> AuditReport:
     return audit("crash", auditing, auditing.from_rows(ticks_of(rounds)), np.random.default_rng(1))
 
 
@@ -165,8 +165,8 @@ class TestRevealed:
             for seed, game_id, rug, peak in PUBLISHED_ROUNDS
         ]
 
-    def empty(self) -> crash.Whole:
-        return crash.Whole((), np.empty(0, np.int64), np.empty(0), np.empty(0))
+    def empty(self) -> crash.WholeRounds:
+        return crash.WholeRounds((), np.empty(0, np.int64), np.empty(0), np.empty(0))
 
     def test_real_rounds_are_verified(self) -> None:
         found = list(crash.read_revealed(Tables(complete_game=self.rows()), self.empty()))
@@ -190,7 +190,7 @@ class TestRevealed:
     def test_received_prices_are_held_against_the_seed(self) -> None:
         seed, game_id, rug, _ = PUBLISHED_ROUNDS[0]
         prices = np.array(replay(seed, game_id).prices)
-        whole = crash.Whole((game_id,), np.array([rug]), prices[-1:], prices[:-1].copy())
+        whole = crash.WholeRounds((game_id,), np.array([rug]), prices[-1:], prices[:-1].copy())
         tables = Tables(complete_game=self.rows()[:1])
         assert next(crash.read_revealed(tables, whole)).difference is None
         whole.prices[7] += 1e-6
@@ -198,7 +198,7 @@ class TestRevealed:
 
 
 class TestSettled:
-    def test_payouts_are_read_from_bets_and_wallets(self, auditing: Auditing) -> None:
+    def test_payouts_are_read_from_bets_and_wallets(self, auditing: AuditRules) -> None:
         bet = {"session_id": "s", "window_id": "w", "sidebet_type": "payout", "sidebet_stake": 1000}
         tables = Tables(
             player_action=[
@@ -213,7 +213,11 @@ class TestSettled:
             ],
         )
         found = list(crash.read_settled(tables))
-        assert found == [Settled("w", 1000, 5000, 5000), Settled("v", 1000, 5000, None), Settled("w", 1000, 0, 0)]
+        assert found == [
+            SettledBet("w", 1000, 5000, 5000),
+            SettledBet("v", 1000, 5000, None),
+            SettledBet("w", 1000, 0, 0),
+        ]
         material = auditing.from_rows(ticks_of(simulated(40, 5)))
         report = audit(
             "crash", auditing, Material(material.ages, 40, material.wagers, tuple(found)), np.random.default_rng(1)
@@ -225,7 +229,7 @@ class TestSettled:
 
 
 @pytest.fixture(scope="module")
-def published(auditing: Auditing) -> AuditReport:
+def published(auditing: AuditRules) -> AuditReport:
     return audited(simulated(500, 16), auditing)
 
 
@@ -240,19 +244,19 @@ class TestAudit:
     def test_the_sweet_spot_has_its_own_line(self, published: AuditReport) -> None:
         assert any(line.startswith("25x to 50x (the old plan's sweet spot)") for line in published.lines)
 
-    def test_a_game_that_pays_is_found(self, auditing: Auditing) -> None:
+    def test_a_game_that_pays_is_found(self, auditing: AuditRules) -> None:
         report = audited(simulated(300, 7, drift=0.01), auditing)
         assert report.exploitable
         assert report.answer.startswith("Perhaps")
 
-    def test_a_hazard_that_differs_is_said(self, auditing: Auditing) -> None:
+    def test_a_hazard_that_differs_is_said(self, auditing: AuditRules) -> None:
         report = audited(simulated(300, 8, hazard=0.02), auditing)
         assert any("does NOT hold" in line for line in report.lines)
         early, late = simulated(300, 9, hazard=0.002), simulated(300, 10, hazard=0.02)
         mixed = early | {f"20260102{window[8:]}": prices for window, prices in late.items()}
         assert any("NOT memoryless" in line for line in audited(mixed, auditing).lines)
 
-    def test_little_is_called_little(self, auditing: Auditing) -> None:
+    def test_little_is_called_little(self, auditing: AuditRules) -> None:
         assert audited(simulated(3, 11), auditing).answer.startswith("Too little")
 
     def test_old_promises_stand_beside_what_was_measured(self, published: AuditReport) -> None:
@@ -264,7 +268,7 @@ class TestAudit:
         assert hold.measured is not None
         assert hold.measured < 0.5 < hold.claimed
 
-    def test_the_page_opens_offline_and_says_it_all(self, published: AuditReport, auditing: Auditing) -> None:
+    def test_the_page_opens_offline_and_says_it_all(self, published: AuditReport, auditing: AuditRules) -> None:
         text = page(published, auditing, "<b>recordings</b>")
         assert not re.search(r"<(script|link|img)[^>]+(src|href)=", text)
         assert "&lt;b&gt;recordings" in text
@@ -275,7 +279,7 @@ class TestAudit:
 
     @pytest.mark.browser
     def test_the_page_draws_its_plots(
-        self, published: AuditReport, auditing: Auditing, chromium: Path, tmp_path: Path
+        self, published: AuditReport, auditing: AuditRules, chromium: Path, tmp_path: Path
     ) -> None:
         from playwright.sync_api import sync_playwright
 
@@ -377,5 +381,5 @@ class TestCommand:
 
 def test_wagers_and_ages_are_plain_records() -> None:
     wager = Wager("g", "n", ("w",), np.ones(1), np.zeros(1), np.zeros(1))
-    ages = Ages(("w",), np.zeros(1, np.int64), np.ones(1, np.int64), np.ones(1, np.bool_))
+    ages = WindowAges(("w",), np.zeros(1, np.int64), np.ones(1, np.int64), np.ones(1, np.bool_))
     assert Material(ages, 1, (wager,)).verified == ()

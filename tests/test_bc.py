@@ -29,10 +29,19 @@ from playproof.policies.network import BatchPlayer, NetworkPolicy, draw_one
 from playproof.policies.scaling import game_scaling, scale_rows
 from playproof.policies.trees import parse_trees
 from playproof.testing import coin
-from playproof.train.bc import BcConfig, Cloning, card_of, clone, lay_pieces, learning_curve, merge, telling
+from playproof.train.bc import BcConfig, CloningLearner, card_of, clone, lay_pieces, learning_curve, merge, telling
 from playproof.train.bc_trees import TreesConfig, by_head, clone_habits, find_seldom, save_habits, to_choices
-from playproof.train.demonstrations import Asked, Mixture, Noisy, demonstrate, first_windows, stacked, starts, take
-from playproof.train.imitation_metrics import Tilt, action_mix, find_tilts, head_likeness, likeness, prior_of
+from playproof.train.demonstrations import (
+    DemonstrationConfig,
+    Mixture,
+    Noisy,
+    demonstrate,
+    first_windows,
+    stacked,
+    starts,
+    take,
+)
+from playproof.train.imitation_metrics import PriorCorrection, action_mix, find_tilts, head_likeness, likeness, prior_of
 from playproof.train.offline_loop import Losses, seeded
 from playproof.train.run import Run, Tracking
 
@@ -44,7 +53,7 @@ HEADS = CRASH.actions["buttons"].heads
 
 @pytest.fixture(scope="module")
 def human() -> Transitions:
-    return demonstrate(CRASH, Human(), "published", 40, 3, Asked(clock="press"))
+    return demonstrate(CRASH, Human(), "published", 40, 3, DemonstrationConfig(clock="press"))
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +132,12 @@ class TestLikeness:
         chances /= chances.sum(1, keepdims=True)
         chosen = (chances.cumsum(1) < rng.random((20000, 1))).sum(1)
         best = head_likeness(chances, chosen, chosen, ("WAIT", "A", "B")).balanced
-        for tilt in (Tilt(wait=0.5), Tilt(wait=2.0), Tilt(stretch=0.5, seldom=(2,)), Tilt(stretch=2.0, seldom=(2,))):
+        for tilt in (
+            PriorCorrection(wait=0.5),
+            PriorCorrection(wait=2.0),
+            PriorCorrection(stretch=0.5, seldom=(2,)),
+            PriorCorrection(stretch=2.0, seldom=(2,)),
+        ):
             assert head_likeness(chances, chosen, chosen, ("WAIT", "A", "B"), tilt=tilt).balanced <= best + 0.005
 
     def test_a_choice_learned_too_timidly_is_stretched_back(self) -> None:
@@ -150,7 +164,7 @@ class TestLikeness:
 
     def test_a_choice_shown_too_seldom_is_not_named_however_it_is_stretched(self) -> None:
         chosen = np.array([0] * 50 + [1] * 50 + [2])
-        tilt = Tilt(stretch=2.0, seldom=(2,))
+        tilt = PriorCorrection(stretch=2.0, seldom=(2,))
         found = head_likeness(np.eye(3)[chosen], chosen, chosen, ("WAIT", "A", "B"), tilt=tilt)
         assert found.scored == ("WAIT", "A")
         assert found.confusion[2][2] == 0
@@ -200,7 +214,7 @@ class TestNetwork:
 
     def test_plays_a_small_crash_world_like_its_teacher(self) -> None:
         best = best_policy("drift")
-        steps = demonstrate(CRASH, best, "drift", 120, 2, Asked(stake=5 * 10**8))
+        steps = demonstrate(CRASH, best, "drift", 120, 2, DemonstrationConfig(stake=5 * 10**8))
         config = BcConfig(hidden=(32,), epochs=20, batch=128, learning_rate=5e-3, exclusive=False)
         made = clone(CRASH, steps, config)
         own, his = (
@@ -252,7 +266,7 @@ class TestNetwork:
         actions = np.zeros((32, 2), np.int16)
         config = BcConfig(hidden=(8, 6), members=3)
         with seeded(1):
-            cloning = Cloning(rows, actions, (3, 2), config)
+            cloning = CloningLearner(rows, actions, (3, 2), config)
         weights = merge(cloning.module, None, 5)
         scaling = game_scaling(coin.game(), [feature.name for feature in coin.FEATURES])
         policy = NetworkPolicy(scaling, (3, 2), weights)
@@ -396,13 +410,15 @@ class TestHabits:
             assert of.sum(axis=0)[often] == pytest.approx(shown[often], rel=0.05)
 
     def test_knows_him_far_better_than_his_mix(self, made: Any) -> None:
-        unseen = demonstrate(CRASH, Human(), "published", 40, 8, Asked(clock="press"))
+        unseen = demonstrate(CRASH, Human(), "published", 40, 8, DemonstrationConfig(clock="press"))
         for head in made.likeness(unseen, unseen, HEADS):
             assert head.log_loss < 0.85 * head.mix_loss
             assert head.balanced > 1.8 / len(head.scored)
 
     def test_plays_on_the_press_clock_with_his_mix(self, made: Any, human: Transitions) -> None:
-        played = demonstrate(CRASH, BatchPlayer(made.policy, sample=True), "published", 60, 9, Asked(clock="press"))
+        played = demonstrate(
+            CRASH, BatchPlayer(made.policy, sample=True), "published", 60, 9, DemonstrationConfig(clock="press")
+        )
         own, his = action_mix(played.actions, HEADS), action_mix(human.actions, HEADS)
         assert not ((played.actions[:, 0] > 0) & (played.actions[:, 1] > 0)).any()
         for name in ("BUY", "SELL"):

@@ -19,7 +19,7 @@ from playproof.evaluate.rollout import rollout
 from playproof.policies import BatchPlayer
 from playproof.reports.run import UNIT
 from playproof.testing import coin
-from playproof.train.ppo.loop import VALIDATION, PPOConfig, Result, train_ppo
+from playproof.train.ppo.loop import VALIDATION, PPOConfig, PPOResult, train_ppo
 from playproof.train.ppo.restarts import FOLDER, PLAN, begun, given_up, seed_of, steps_of, train_best
 from playproof.train.run import CONFIG as CONFIG_FILE
 from playproof.train.run import read_result
@@ -30,11 +30,11 @@ HALT = 3 * ROLLOUT
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def done(tmp_path_factory: pytest.TempPathFactory) -> PPOResult:
     return train_best(GAME, ASKED, tmp_path_factory.mktemp("best") / "run")
 
 
-def test_the_best_beginning_goes_on_as_if_it_had_been_alone(done: Result, tmp_path: Path) -> None:
+def test_the_best_beginning_goes_on_as_if_it_had_been_alone(done: PPOResult, tmp_path: Path) -> None:
     plan = json.loads((done.path / PLAN).read_text())
     profits = [told["profit"] for told in plan["begun"]]
     assert plan["chosen"] == profits.index(max(profits))
@@ -48,19 +48,19 @@ def test_the_best_beginning_goes_on_as_if_it_had_been_alone(done: Result, tmp_pa
     assert read_result(done.path)["steps"] == ASKED.steps
 
 
-def test_the_others_go_no_farther_than_the_decision(done: Result) -> None:
+def test_the_others_go_no_farther_than_the_decision(done: PPOResult) -> None:
     steps = [read_result(done.path / FOLDER / str(number))["steps"] for number in range(3)]
     assert steps == [HALT] * 3
     assert len(given_up(done.path)) == 2
     assert len({seed_of(ASKED, number) for number in range(3)}) == 3
 
 
-def test_the_page_tells_of_all_beginnings(done: Result) -> None:
+def test_the_page_tells_of_all_beginnings(done: PPOResult) -> None:
     profits = ", ".join(f"{it.profit / UNIT:+.5f}" for it in begun(done.path))
     assert f"Begun 3 times; the best went on (coins per window: {profits})." in (done.path / "report.html").read_text()
 
 
-def test_all_are_judged_on_the_same_windows(done: Result, tmp_path: Path) -> None:
+def test_all_are_judged_on_the_same_windows(done: PPOResult, tmp_path: Path) -> None:
     profits = [it.profit for it in begun(done.path)]
     for number, profit in enumerate(profits):
         path = copytree(done.path / FOLDER / str(number), tmp_path / str(number))
@@ -91,7 +91,7 @@ train_best(coin.game(), PPOConfig.from_json(json.loads(sys.argv[2])), Path(sys.a
 
 
 @pytest.mark.parametrize("after", [5, 11], ids=["in the second beginning", "in what follows"])
-def test_a_killed_run_goes_on_to_the_same_weights(done: Result, after: int, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_to_the_same_weights(done: PPOResult, after: int, tmp_path: Path) -> None:
     path = tmp_path / "run"
     call = [sys.executable, "-c", PROGRAM, str(path), json.dumps(vars(ASKED)), str(after)]
     assert subprocess.run(call, check=False).returncode == -signal.SIGKILL
@@ -105,7 +105,7 @@ class Killed(Exception):
     """Stands for a kill between two writes."""
 
 
-def test_a_half_made_copy_is_made_again(done: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_half_made_copy_is_made_again(done: PPOResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(place: Path, path: Path) -> None:
         (path / "log.jsonl").write_bytes((place / "log.jsonl").read_bytes()[:100])
         raise Killed
@@ -138,14 +138,14 @@ def test_steps_are_counted_over_all_of_them(tmp_path: Path) -> None:
     assert told[-1] == steps_of(ASKED) == ASKED.steps + 2 * HALT
 
 
-def test_one_beginning_is_a_plain_training(done: Result, tmp_path: Path) -> None:
+def test_one_beginning_is_a_plain_training(done: PPOResult, tmp_path: Path) -> None:
     alone = train_best(GAME, replace(ASKED, beginnings=1), tmp_path / "run")
     assert not (alone.path / PLAN).exists()
     assert given_up(alone.path) == ()
     assert same(train_best(GAME, ASKED, done.path, resume=True).weights, done.weights)
 
 
-def test_what_was_begun_is_not_begun_anew(done: Result) -> None:
+def test_what_was_begun_is_not_begun_anew(done: PPOResult) -> None:
     with pytest.raises(ConfigError, match="--resume"):
         train_best(GAME, ASKED, done.path)
     with pytest.raises(ConfigError, match="beginning"):

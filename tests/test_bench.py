@@ -13,13 +13,13 @@ import pytest
 
 import benchmarks
 import playproof
-from benchmarks.report import Goal, Report, Result, markdown, number
+from benchmarks.report import BenchmarkReport, Goal, Measurement, markdown, number
 from playproof.cli.app import run_app
 from playproof.errors import ContractError, UnknownName
 from playproof.provenance import commit
 
-GOOD = Report("toy", (Result("speed", 12_345.6, "steps/s"),), (Goal.at_least("fast", 3.0, 2.0),), "abc")
-BAD = Report("toy", (), (Goal.at_most("late", 3.0, 2.0),), "abc")
+GOOD = BenchmarkReport("toy", (Measurement("speed", 12_345.6, "steps/s"),), (Goal.at_least("fast", 3.0, 2.0),), "abc")
+BAD = BenchmarkReport("toy", (), (Goal.at_most("late", 3.0, 2.0),), "abc")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_report_survives_json() -> None:
     data = json.loads(json.dumps(GOOD.to_json()))
     assert set(data) == {"bench", "commit", "results", "goals"}
     assert data["goals"] == [{"name": "fast", "value": 3.0, "goal": 2.0, "met": True}]
-    assert Report.from_json(data) == GOOD
+    assert BenchmarkReport.from_json(data) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_report_survives_json() -> None:
 )
 def test_another_shape_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ContractError, match="expected bench, commit, results"):
-        Report.from_json(wrong)
+        BenchmarkReport.from_json(wrong)
 
 
 def test_the_commit_is_that_of_the_checkout(project: Path) -> None:
@@ -86,7 +86,7 @@ def test_numbers_are_short() -> None:
 
 def test_the_command_prints_the_report(toy: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_app(benchmarks.app, "benchmarks", ["toy", "--json"]) == 0
-    assert Report.from_json(json.loads(capsys.readouterr().out)) == GOOD
+    assert BenchmarkReport.from_json(json.loads(capsys.readouterr().out)) == GOOD
     assert run_app(benchmarks.app, "benchmarks", ["toy"]) == 0
     out = capsys.readouterr().out
     assert "12,346" in out

@@ -21,11 +21,19 @@ from hypothesis import strategies as st
 
 from playproof.errors import ConfigError, InputError
 from playproof.game import load_game, resolve
-from playproof.policies import BatchPlayer, Card, CheckpointRefused, NetworkPolicy, Seat, load_checkpoint, load_policy
+from playproof.policies import (
+    BatchPlayer,
+    Card,
+    CheckpointRefused,
+    NetworkPolicy,
+    NetworkSingleEnv,
+    load_checkpoint,
+    load_policy,
+)
 from playproof.policies.checkpoint import CARD, ONNX, WEIGHTS, _card_hash, describe, save_checkpoint
-from playproof.policies.one_row import OneRow
+from playproof.policies.one_row import SingleRowNetwork
 from playproof.policies.scaling import Scaling, feature_hash, game_scaling, parse, scale_rows
-from playproof.train.network import Network, Scale, Shape, build_network
+from playproof.train.network import Network, NetworkShape, Scale, build_network
 from playproof.train.run import Run, read_log, restore
 
 HEADS = (4, 9)
@@ -147,7 +155,7 @@ def test_a_single_row_is_chosen_for_as_in_a_batch(network: Network, activation: 
     policy = NetworkPolicy(SCALING, HEADS, network.weights(), activation, possible=possible)
     raw = rows(300, 7)
     raw[:, FEATURES.index("game_phase")] = np.arange(300) % 4
-    one = OneRow(policy._scaling, (*policy._trunk, policy._out), activation)
+    one = SingleRowNetwork(policy._scaling, (*policy._trunk, policy._out), activation)
     again = pickle.loads(pickle.dumps(one))
     for row, logits in zip(raw, policy.logits(raw), strict=True):
         assert np.allclose(one.logits(row), logits, rtol=1e-4, atol=1e-3)
@@ -160,11 +168,11 @@ def test_a_single_row_is_chosen_for_as_in_a_batch(network: Network, activation: 
 
 def test_frames_are_stacked_alike_in_lanes_and_seats() -> None:
     torch.manual_seed(2)
-    network = Network(SCALING, HEADS, Shape((16,), "tanh", 3))
+    network = Network(SCALING, HEADS, NetworkShape((16,), "tanh", 3))
     policy = NetworkPolicy(SCALING, HEADS, network.weights(), "tanh", 3)
     with pytest.raises(InputError, match="Seat"):
         policy.act(rows(1)[0])
-    player, seat = BatchPlayer(policy), Seat(policy)
+    player, seat = BatchPlayer(policy), NetworkSingleEnv(policy)
     state, history = player.start(2, np.random.default_rng(0)), []
     for number in range(8):
         now = rows(2, number)
@@ -210,7 +218,7 @@ def test_a_checkpoint_comes_back_as_it_was(network: Network, saved: Path) -> Non
     assert set(found.card.files) == {WEIGHTS, ONNX}
     assert all((found.weights[name] == value).all() for name, value in network.weights().items())
     assert found.hash == hashlib.sha256((saved / CARD).read_bytes()).hexdigest()
-    again = Network(SCALING, HEADS, Shape((32, 32), "relu"))
+    again = Network(SCALING, HEADS, NetworkShape((32, 32), "relu"))
     again.load(found.weights)
     assert all((again.weights()[name] == value).all() for name, value in found.weights.items())
 

@@ -17,7 +17,7 @@ from playproof import __version__
 from playproof.cli import app as cli
 from playproof.cli.app import LazyCommand, command_line, first_line, main
 from playproof.cli.output import emit, note, to_json
-from playproof.cli.reference import Entry, reference, walk
+from playproof.cli.reference import CommandEntry, reference, walk
 from playproof.errors import ContractError, GateFailed, InputError, PlayproofError
 
 HEAVY = {"numba", "gymnasium", "torch", "fastapi", "numpy", "polars", "duckdb", "pyarrow", "socketio", "plotly"}
@@ -57,7 +57,7 @@ def _with_command(app: typer.Typer) -> typer.core.TyperGroup:
 
 
 @pytest.fixture(scope="module")
-def entries() -> list[Entry]:
+def entries() -> list[CommandEntry]:
     return list(walk())
 
 
@@ -80,7 +80,7 @@ def test_a_command_imports_only_its_own_module() -> None:
     assert not {name.partition(".")[0] for name in modules} & HEAVY
 
 
-def test_every_command_says_what_it_does_and_shows_an_example(entries: list[Entry]) -> None:
+def test_every_command_says_what_it_does_and_shows_an_example(entries: list[CommandEntry]) -> None:
     for entry in entries:
         text = f"{entry.command.help or ''}\n{entry.command.epilog or ''}"
         assert text.strip(), f"{entry.call} has no help"
@@ -88,7 +88,7 @@ def test_every_command_says_what_it_does_and_shows_an_example(entries: list[Entr
             assert re.search(rf"{entry.call}( |$)", text, re.MULTILINE), f"{entry.call} shows no example of itself"
 
 
-def test_every_option_is_explained(entries: list[Entry]) -> None:
+def test_every_option_is_explained(entries: list[CommandEntry]) -> None:
     for entry in entries:
         for param in entry.command.params:
             assert param.help, f"{entry.call}: {param.name} has no help"

@@ -24,7 +24,7 @@ from playproof.reports.compare import compare_page, share
 from playproof.stats.evidence import joint_test
 from playproof.store.db import connect, opened, ready
 from playproof.validate.compare import Comparison, compare, weigh
-from playproof.validate.examine import Plan
+from playproof.validate.examine import EvalPlan
 from playproof.validate.subject import Subject, load_subject
 
 CRASH = load_game("crash")
@@ -38,8 +38,8 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     made.dispose()
 
 
-def plan(world: str = "published", rounds: int = 200, ceiling: float | None = 0.0) -> Plan:
-    return Plan(world, f"world {world}", f"hash of {world} {rounds}", "test", rounds, 3, ceiling=ceiling)
+def plan(world: str = "published", rounds: int = 200, ceiling: float | None = 0.0) -> EvalPlan:
+    return EvalPlan(world, f"world {world}", f"hash of {world} {rounds}", "test", rounds, 3, ceiling=ceiling)
 
 
 def baseline(name: str) -> Subject:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from playproof.datasets.conversations.groups import (
-    Episode,
-    Exchange,
-    Group,
-    Placed,
-    Tokens,
+    ChatExchange,
+    Conversation,
+    ConversationGroup,
+    TimedWindow,
+    TokenSequence,
     count_standings,
     drop_windows,
     dropout_rate,
@@ -53,13 +53,13 @@ class Letters:
         return (*map(ord, answer), 0)
 
 
-def exchange(answer: str = "hold", **more: object) -> Exchange:
-    return Exchange((("system", "s"), ("user", "u")), answer, **more)  # type: ignore[arg-type]
+def exchange(answer: str = "hold", **more: object) -> ChatExchange:
+    return ChatExchange((("system", "s"), ("user", "u")), answer, **more)  # type: ignore[arg-type]
 
 
-def episode(name: str, version: str | None = None, **more: object) -> Episode:
+def episode(name: str, version: str | None = None, **more: object) -> Conversation:
     sampled = exchange(token_ids=(1, 2), logprobs=(-0.5, -0.25), **more)
-    return Episode(name, "agent", version, (sampled,))
+    return Conversation(name, "agent", version, (sampled,))
 
 
 def test_only_the_answers_tokens_are_trained_on() -> None:
@@ -78,7 +78,7 @@ def test_only_the_answers_tokens_are_trained_on() -> None:
 
 @given(st.lists(st.integers(0, 9), max_size=5), st.lists(st.integers(0, 9), min_size=1, max_size=5))
 def test_a_mask_covers_the_answer_and_nothing_else(prompt: list[int], answer: list[int]) -> None:
-    tokens = Tokens(tuple(prompt), tuple(answer))
+    tokens = TokenSequence(tuple(prompt), tuple(answer))
     assert [it for it, on in zip(tokens.ids, tokens.mask, strict=True) if on] == answer
     assert tokens.mask.count(False) == len(prompt)
 
@@ -89,26 +89,26 @@ def test_standings_tell_who_may_give_gradients() -> None:
         "stale": episode("b", "line@2"),
         "foreign": episode("c", "other@4"),
         "tempered": episode("d", "line@3", temperature=0.7),
-        "unsampled": Episode("e", "agent", "line@4", (exchange(),)),
+        "unsampled": Conversation("e", "agent", "line@4", (exchange(),)),
     }
     assert {want: standing(each, "line", 4) for want, each in cases.items()} == {want: want for want in cases}
     assert standing(episode("f", "line@3"), "line", 4) == "own"
     assert standing(episode("g", "line@5"), "line", 4) == "foreign"
     assert standing(episode("h"), "line", 4) == "foreign"
     assert standing(episode("i", "line@4", temperature=float("nan")), "line", 4) == "tempered"
-    counts = count_standings([Group("w", tuple(cases.values()))], "line", 4)
+    counts = count_standings([ConversationGroup("w", tuple(cases.values()))], "line", 4)
     assert dict(counts) == dict.fromkeys(cases, 1)
 
 
 def test_an_episode_is_in_a_group_once() -> None:
     with pytest.raises(DecodeError, match="once"):
-        Group("w", (episode("a"), episode("a")))
+        ConversationGroup("w", (episode("a"), episode("a")))
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 6))
 def test_held_out_windows_are_later_by_the_embargo(count: int, holdout: int, embargo: int) -> None:
     holdout = min(holdout, count)
-    found = hold_out([Placed(f"{at:03d}", at, at + 1) for at in reversed(range(count))], holdout, embargo)
+    found = hold_out([TimedWindow(f"{at:03d}", at, at + 1) for at in reversed(range(count))], holdout, embargo)
     assert sorted((*found.train, *found.embargoed, *found.held)) == [f"{at:03d}" for at in range(count)]
     assert len(found.held) == holdout
     if found.held and found.train:
@@ -126,7 +126,9 @@ def test_dropout_follows_the_formula() -> None:
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.integers(0, 3), st.integers(1, 60))
 def test_dropout_takes_whole_windows_by_the_seed(sizes: list[int], seed: int, target: int) -> None:
-    groups = [Group(f"w{at}", tuple(episode(f"{at}-{of}") for of in range(n))) for at, n in enumerate(sizes)]
+    groups = [
+        ConversationGroup(f"w{at}", tuple(episode(f"{at}-{of}") for of in range(n))) for at, n in enumerate(sizes)
+    ]
     kept, dropped = drop_windows(groups, seed, target)
     assert (kept, dropped) == drop_windows(groups, seed, target)
     assert sorted([it.window for it in kept] + list(dropped)) == sorted(it.window for it in groups)

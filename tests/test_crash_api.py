@@ -35,7 +35,7 @@ from playproof.crash import (
 )
 from playproof.errors import ConfigError, InputError
 from playproof.game import load_game
-from playproof.game.play import View
+from playproof.game.play import PlayerView
 from playproof.games.crash.features.table import FILLS, OBSERVATIONS
 from playproof.games.crash.recording.sample import sample
 from playproof.games.crash.rules.actions import BETS, MAIN
@@ -270,7 +270,7 @@ def test_anything_is_tolerated(events: list[dict[str, Any]]) -> None:
 
 def test_a_recording_as_dicts_gives_the_numbers_of_the_products_own_view() -> None:
     frames = [frame for frame in sample() if frame.direction == "received"]
-    decoder, view, builder = GAME.decode(frames), View(GAME, "recorded"), ObservationBuilder()
+    decoder, view, builder = GAME.decode(frames), PlayerView(GAME, "recorded"), ObservationBuilder()
     compared = 0
     for frame, facts in zip(frames, decoder, strict=True):
         for fact in facts:

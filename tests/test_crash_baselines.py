@@ -27,7 +27,7 @@ from playproof.games.crash.players.baselines import (
     AlwaysSidebet,
     Hold,
     Random,
-    Seated,
+    SingleEnvAdapter,
     SweetSpot,
     TakeProfit,
     VectorPolicy,
@@ -47,11 +47,11 @@ from playproof.games.crash.players.human import (
     MINDS,
     OUT,
     PRESS,
+    CloneBoundPredictor,
     Human,
     Live,
     Mood,
-    Presser,
-    Watcher,
+    ScriptedPresser,
     to_choices,
 )
 from playproof.games.crash.rules.money import average_cost
@@ -361,7 +361,7 @@ def test_a_baseline_plays_one_window_as_it_plays_a_lane(name: str) -> None:
     assert (entry.observation, entry.actions) == ("policy", "buttons")
     assert not isinstance(entry.make, str)
     one: Policy = entry.make(np.random.default_rng(5))
-    assert isinstance(one, Seated)
+    assert isinstance(one, SingleEnvAdapter)
     for step in play(make_baseline(name), 300, lanes=1, seed=5):
         action = one.act(step.obs[0])
         assert action == tuple(step.actions[0])
@@ -642,7 +642,7 @@ def test_he_does_nothing_while_the_table_is_closed() -> None:
 
 
 def test_the_watcher_knows_all_that_can_be_known_from_outside() -> None:
-    his, watcher = lived(), Watcher(Human(), LIVES)
+    his, watcher = lived(), CloneBoundPredictor(Human(), LIVES)
     expected, counts, lanes = np.zeros(12), np.zeros(12), np.arange(LIVES)
     told = {"mind": 0.0, "watched": 0.0}
     for step in range(200):
@@ -683,7 +683,7 @@ def odd_rows(rng: np.random.Generator, steps: int) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(12))
 def test_the_watcher_is_exact(seed: int) -> None:
     """Sum over every way that his mind could have gone, one mind at a time."""
-    rng, policy, watcher = np.random.default_rng(seed), Human(), Watcher(Human(), 1)
+    rng, policy, watcher = np.random.default_rng(seed), Human(), CloneBoundPredictor(Human(), 1)
     state, paths = policy.start(1, rng), {FRESH: 1.0}
     for row in odd_rows(rng, 40):
         sight = policy.see(row)
@@ -733,7 +733,7 @@ def test_the_presser_is_the_same_person(eyes: str) -> None:
     """On the same rows and the same draws both forms do the same, press for press."""
     table = Table(1, seed=12, clock="press", rounds=40)
     policy = Human(long_round=30.0, due=0.1)
-    presser, state = Presser(policy, np.random.default_rng(3)), policy.start(1, np.random.default_rng(3))
+    presser, state = ScriptedPresser(policy, np.random.default_rng(3)), policy.start(1, np.random.default_rng(3))
     made: list[tuple[int, int]] = []
     for _ in range(800):
         presses = presser.see(to_live(table)) if eyes == "page" else presser.see_row(table.obs[0])
@@ -754,7 +754,7 @@ def test_the_presser_sees_what_the_fold_sees() -> None:
     table = Table(1, seed=4, clock="press", rounds=20)
     rows: list[np.ndarray] = []
 
-    class Noting(Presser):
+    class Noting(ScriptedPresser):
         def see_row(self, row: np.ndarray) -> tuple[human.Press, ...]:
             rows.append(row.copy())
             return super().see_row(row)
@@ -772,7 +772,7 @@ def test_the_presser_sees_what_the_fold_sees() -> None:
 
 def test_what_is_shown_again_is_no_new_decision() -> None:
     eager = Human(early=1.0, fingers=1.0, slip_left=0.0, slip_right=0.0, fat_finger=0.0)
-    presser = Presser(eager, np.random.default_rng(0))
+    presser = ScriptedPresser(eager, np.random.default_rng(0))
     shown = Live(phase=PRESALE, tick=0, price=1.0, balance=1.0, bet=0.001)
     presses = presser.see(shown)
     assert [press.button_id for press in presses] == ["INC_01", "INC_01", "BUY"]
@@ -782,7 +782,7 @@ def test_what_is_shown_again_is_no_new_decision() -> None:
 def test_a_sidebet_ends_the_presses_of_its_tick() -> None:
     sure = {"due": 1.0, "hesitation": 1.0, "slip_left": 0.0, "slip_right": 0.0, "fat_finger": 0.0, "stray_sell": 0.0}
     quiet = Mood(bet=0.021, take_profit=1.0, stop_loss=1.0, entry=0.0, sit_out=0.0)
-    presser = Presser(Human(calm=quiet, careless=0.0, early=0.0, **sure), np.random.default_rng(0))
+    presser = ScriptedPresser(Human(calm=quiet, careless=0.0, early=0.0, **sure), np.random.default_rng(0))
     seen = [
         presser.see(Live(phase=phase, tick=tick, price=1.0, balance=1.0, bet=bet))
         for phase, tick, bet in [(PRESALE, 0, 0.021), (ACTIVE, 0, 0.021), (ACTIVE, 150, 0.021), (ACTIVE, 151, 0.042)]
@@ -794,7 +794,7 @@ def test_he_sells_in_parts_when_greedy_and_sets_the_share_back() -> None:
     hasty = Human(greed=1.0, exit_hesitation=1.0, second_thought=0.0, double_press=0.0)
     shares: list[str] = []
     for seed in range(60):
-        presser = Presser(hasty, np.random.default_rng(seed))
+        presser = ScriptedPresser(hasty, np.random.default_rng(seed))
         share = 100
         presser.see(Live(phase=PRESALE, tick=0, price=1.0, balance=1.0, bet=0.001, count_2x=50))
         for tick in range(12):

@@ -31,20 +31,20 @@ from playproof.games.crash.features import state as fold
 from playproof.games.crash.features import table as features
 from playproof.games.crash.features.table import ENTRIES, FILLS, MARKET, NEEDS, OBSERVATIONS, POLICY, RECORDED, TRADER
 from playproof.games.crash.rules import prices as fair
-from playproof.games.crash.rules.money import MAX_LOTS, Ledger
+from playproof.games.crash.rules.money import MAX_LOTS, MoneyLedger
 from playproof.games.crash.rules.worlds import counter_round, get_world
 from playproof.games.crash.server.messages import ranked
 from playproof.games.crash.server.protocol import BET, BUY, LEADERS, SELL, STATE, TRADE, Phase
 from playproof.games.crash.server.round_schedule import bystander_seed
-from playproof.games.crash.server.table import Table
-from playproof.games.crash.server.table_crowd import Gathering
+from playproof.games.crash.server.table import GameTable
+from playproof.games.crash.server.table_crowd import TableCrowd
 from playproof.games.crash.sim import prices_nb
 from playproof.games.crash.sim.crowd import STRETCH, crowd
 from playproof.games.crash.sim.crowd_feed import (
     CrowdFeed,
-    Figures,
-    Own,
-    Told,
+    CrowdUpdate,
+    LeaderboardFigures,
+    OwnPosition,
     figures_of,
     read_leaderboard,
     to_records,
@@ -537,11 +537,11 @@ def some_trade(rng: random.Random, tick: int) -> Event:
     return ("trade", tick - (rng.random() < 0.1), rng.random() < 0.5, amount)
 
 
-def lots_of(ledger: Ledger) -> Event:
+def lots_of(ledger: MoneyLedger) -> Event:
     return ("lots", tuple((lot.qty, lot.cost) for lot in ledger.lots))
 
 
-def some_orders(rng: random.Random, ledger: Ledger, tick: int, price: float) -> Iterator[Event]:
+def some_orders(rng: random.Random, ledger: MoneyLedger, tick: int, price: float) -> Iterator[Event]:
     """Trade at random and tell what the player is told."""
     try:
         if rng.random() < 0.3:
@@ -559,11 +559,11 @@ def some_orders(rng: random.Random, ledger: Ledger, tick: int, price: float) -> 
     yield lots_of(ledger)
 
 
-def player_of(ledger: Ledger, price: float) -> Event:
+def player_of(ledger: MoneyLedger, price: float) -> Event:
     return ("player", ledger.cash, ledger.qty, ledger.avg_cost, ledger.pnl(price), ledger.invested)
 
 
-def some_round(rng: random.Random, ledger: Ledger, spectator: bool) -> Iterator[Event]:
+def some_round(rng: random.Random, ledger: MoneyLedger, spectator: bool) -> Iterator[Event]:
     """Tell a round; None stands where a row is looked at."""
     prices, plays = some_prices(rng), not spectator and rng.random() < 0.8
     yield ("round",)
@@ -602,7 +602,7 @@ def some_round(rng: random.Random, ledger: Ledger, spectator: bool) -> Iterator[
 
 def some_session(seed: int, rounds: int) -> list[Event]:
     """Tell several rounds; in the first nobody plays."""
-    rng, ledger = random.Random(seed), Ledger(UNIT)
+    rng, ledger = random.Random(seed), MoneyLedger(UNIT)
     return [event for number in range(rounds) for event in some_round(rng, ledger, spectator=number == 0)]
 
 
@@ -768,12 +768,12 @@ def clock() -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def own_of(table: Table) -> Own | None:
+def own_of(table: GameTable) -> OwnPosition | None:
     """Give how the table's player is ranked at the price just said."""
     ledger = table.players["ann"].ledger
     if not ledger.invested:
         return None
-    return Own(ledger.pnl(table.price) + ledger.open_stake, ledger.invested, ledger.qty, "ann")
+    return OwnPosition(ledger.pnl(table.price) + ledger.open_stake, ledger.invested, ledger.qty, "ann")
 
 
 def told_by(messages: list[Any]) -> tuple[list[Any], list[tuple[str, int, int]]]:
@@ -783,11 +783,11 @@ def told_by(messages: list[Any]) -> tuple[list[Any], list[tuple[str, int, int]]]
     return states, [(it["type"], to_units(it["amount"]), it["tickIndex"]) for it in trades if it["playerId"] != "ann"]
 
 
-def trades_of(told: Told) -> list[tuple[str, int, int]]:
+def trades_of(told: CrowdUpdate) -> list[tuple[str, int, int]]:
     return [(made.side, made.amount, made.tick) for made in told.trades]
 
 
-def play_orders(table: Table, tick: int) -> None:
+def play_orders(table: GameTable, tick: int) -> None:
     """Let the player stake much, so that it comes to the top of the leaderboard, or to its end."""
     if tick == 0:
         table.order("ann", BUY, {"amount": 0.4})
@@ -798,7 +798,7 @@ def play_orders(table: Table, tick: int) -> None:
 
 @pytest.mark.parametrize("seed", [4, 9])
 def test_the_crowd_is_heard_as_at_the_table(seed: int) -> None:
-    table = Table(get_world("published"), seed, clock, day=date(2026, 1, 1))
+    table = GameTable(get_world("published"), seed, clock, day=date(2026, 1, 1))
     table.join("ann", "Ann")
     ranks: set[int] = set()
     for number in range(3):
@@ -808,7 +808,7 @@ def test_the_crowd_is_heard_as_at_the_table(seed: int) -> None:
             states, trades = told_by(table.advance())
             heard += trades if table.phase is Phase.PRESALE else []
             if table.timer_ms == 10_000:
-                assert read_leaderboard(states[-1]["leaderboard"], 1.0) == Figures()
+                assert read_leaderboard(states[-1]["leaderboard"], 1.0) == LeaderboardFigures()
         assert trades_of(feed.presale()) == heard
         while table.phase is Phase.ACTIVE:
             told = feed.at(table.tick, table.price, own_of(table))
@@ -827,7 +827,7 @@ def test_the_crowd_is_heard_as_at_the_table(seed: int) -> None:
 
 def test_the_ranking_is_that_of_the_messages_through_a_long_round() -> None:
     rng = random.Random(2)
-    feed, gathering = CrowdFeed(7, 3), Gathering(crowd(7, 3), Fraction(5))
+    feed, gathering = CrowdFeed(7, 3), TableCrowd(crowd(7, 3), Fraction(5))
     feed.presale()
     gathering.presale(1.0)
     price, figures = 1.0, set()
@@ -870,7 +870,7 @@ def test_practice_tokens_are_no_capital() -> None:
         {"positionQty": 0, "selectedCoin": None},
         {"positionQty": 900.0, "selectedCoin": {"address": "0xPractice", "ticker": "FREE"}},
     ]
-    assert read_leaderboard(entries, 1.5) == Figures(2, 1, 750_000_000)
+    assert read_leaderboard(entries, 1.5) == LeaderboardFigures(2, 1, 750_000_000)
 
 
 def test_fill_values_of_the_crowd_are_the_recorded_means(shared_data: Path) -> None:

@@ -24,7 +24,7 @@ from playproof.errors import DecodeError
 from playproof.events import Event
 from playproof.game import Fact, Frame, Game, Outcome, Terms, Window, check_game, load_game, resolve
 from playproof.game.checks.case import JUNK, misfits
-from playproof.game.play import Seat, View, play, spans
+from playproof.game.play import PlayerConfig, PlayerView, play, spans
 from playproof.games.crash.features import encoder, table
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.decode import CrashDecoder, decides
@@ -635,7 +635,7 @@ def test_observations_are_the_environments_bit_for_bit() -> None:
     prices = prices_of(sample_events())
     tape = make_tape(list(prices.values()), game_ids=list(prices))
     env = CrashEnv(tape=tape, rounds=2, clock="press", actions="buttons-share")
-    view, compared, acted = View(crash(), "policy"), 0, True  # the environment starts in the presale
+    view, compared, acted = PlayerView(crash(), "policy"), 0, True  # the environment starts in the presale
     seen, _ = env.reset(seed=0)
 
     def compare(where: Event) -> None:
@@ -685,7 +685,7 @@ def is_idle(actions: str, action: tuple[int, ...]) -> bool:
 @pytest.mark.parametrize("stake", [None, UNIT // 10])
 def test_play_is_the_environments(actions: str, world: str, stake: int | None) -> None:
     game = crash()
-    seat = Seat("policy", Terms(actions, world=world, stake=stake))
+    seat = PlayerConfig("policy", Terms(actions, world=world, stake=stake))
     for seed in range(8):
         for episode in play(game, lambda _, seed=seed: Scripted(seed, actions), sample_events(), seat):
             env = crash_env(episode.window_id, world=world, actions=actions, stake=stake)
@@ -722,7 +722,7 @@ def test_episodes_of_the_recording_hold_the_tables_money() -> None:
 @pytest.mark.parametrize("name", encoder.SETS)
 def test_a_batch_is_the_stream(name: str) -> None:
     events = sample_events()
-    view = View(crash(), name)
+    view = PlayerView(crash(), name)
     looks = [number for number, event in enumerate(events) if decides(event)]
     rows, masks = [], []
     for event in events:
@@ -731,7 +731,7 @@ def test_a_batch_is_the_stream(name: str) -> None:
             row, mask = view.look()
             rows.append(row)
             masks.append(mask)
-    state, width = encoder.Known(), len(table.OBSERVATIONS[name].features)
+    state, width = encoder.ObservationState(), len(table.OBSERVATIONS[name].features)
     out, missing = np.zeros((len(looks), width), np.float32), np.zeros((len(looks), width), np.bool_)
     packed = np.concatenate([encoder.encode(event) for event in events])
     records = (state.states, state.histories, state.books, state.lots)
@@ -742,7 +742,7 @@ def test_a_batch_is_the_stream(name: str) -> None:
 
 def watch(events: Sequence[Event], name: str) -> Iterator[tuple[Event, dict[str, float], set[str]]]:
     """Give after each event the features by name, and which of them are missing."""
-    view, names = View(crash(), name), table.OBSERVATIONS[name].features
+    view, names = PlayerView(crash(), name), table.OBSERVATIONS[name].features
     for event in events:
         view.apply(event)
         row, mask = view.look()
@@ -854,7 +854,7 @@ def test_an_order_that_carries_a_press_out_is_no_second_press() -> None:
 
 
 def test_every_window_of_play_is_a_session_of_its_own() -> None:
-    seat = Seat("trader", Terms("buttons"))
+    seat = PlayerConfig("trader", Terms("buttons"))
     place = table.TRADER.index("rounds_in_session")
     for episode in play(crash(), lambda _: Constant((1, 0)), sample_events(), seat):
         assert {float(np.asarray(row)[place]) for row in episode.observations} == {1.0}
@@ -953,6 +953,8 @@ def test_the_label_is_the_sidebets_own_window() -> None:
 
 
 def test_doing_nothing_tells_nothing_but_the_seat() -> None:
-    episodes = list(play(crash(), lambda _: Constant((0, 0)), sample_events(), Seat("policy", Terms("buttons"))))
+    episodes = list(
+        play(crash(), lambda _: Constant((0, 0)), sample_events(), PlayerConfig("policy", Terms("buttons")))
+    )
     assert [[fact.event_name for fact in episode.facts] for episode in episodes] == [[c.SEAT, c.PLAYER]] * 2
     assert [len(episode.steps) for episode in episodes] == [52, 19]  # the presale, and ticks 0 to before the rug

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from playproof.errors import RefusedOrder
-from playproof.games.crash.rules.money import MAX_LOTS, MAX_MONEY, MIN_BET, Ledger, Limits, bought, proceeds
+from playproof.games.crash.rules.money import MAX_LOTS, MAX_MONEY, MIN_BET, LedgerLimits, MoneyLedger, bought, proceeds
 from playproof.games.crash.rules.worlds import WORLDS
 from playproof.games.crash.sim import prices_nb
-from playproof.games.crash.sim.lanes import Lanes, Settings
+from playproof.games.crash.sim.lanes import CrashConfig, KernelLanes
 from playproof.money import UNIT
 
 PRICES = st.floats(1e-7, 1e5, allow_nan=False) | st.builds(
@@ -55,7 +55,7 @@ def test_a_round_trip_at_one_price_never_pays(amount: int, price: float) -> None
 
 
 def test_lots_are_sold_first_in_first_out() -> None:
-    ledger = Ledger(10 * UNIT)
+    ledger = MoneyLedger(10 * UNIT)
     ledger.buy(UNIT, 1.0)
     ledger.buy(UNIT, 2.0)
     assert ledger.avg_cost == round(2 / 1.5 * UNIT)
@@ -69,7 +69,7 @@ def test_lots_are_sold_first_in_first_out() -> None:
 
 
 def test_sidebets_win_up_to_their_last_tick_and_follow_one_another() -> None:
-    ledger = Ledger()
+    ledger = MoneyLedger()
     ledger.bet(MIN_BET, 0)
     with pytest.raises(RefusedOrder):
         ledger.bet(MIN_BET, 20)
@@ -83,25 +83,25 @@ def test_sidebets_win_up_to_their_last_tick_and_follow_one_another() -> None:
 
 @pytest.mark.parametrize("amount", [0, -5, MIN_BET - 1, UNIT + 1])
 def test_bad_amounts_are_refused_and_change_nothing(amount: int) -> None:
-    ledger = Ledger()
+    ledger = MoneyLedger()
     for order in (lambda: ledger.buy(amount, 1.0), lambda: ledger.bet(amount, 0)):
         with pytest.raises(RefusedOrder):
             order()
-    assert ledger == Ledger()
+    assert ledger == MoneyLedger()
 
 
 def test_limits() -> None:
-    ledger = Ledger(10 * UNIT, limits=Limits(open_cost=UNIT // 10))
+    ledger = MoneyLedger(10 * UNIT, limits=LedgerLimits(open_cost=UNIT // 10))
     ledger.buy(UNIT // 10, 1.0)
     with pytest.raises(RefusedOrder, match="open cost"):
         ledger.buy(MIN_BET, 1.0)
-    reserved = Ledger(10 * UNIT, limits=Limits(stake=UNIT // 10))
+    reserved = MoneyLedger(10 * UNIT, limits=LedgerLimits(stake=UNIT // 10))
     reserved.buy(UNIT // 10, 1.0)
     reserved.sell(100, 0.5)
     reserved.buy(UNIT // 20, 1.0)
     with pytest.raises(RefusedOrder, match="reserved stake"):
         reserved.bet(MIN_BET, 3)
-    many = Ledger(10 * UNIT)
+    many = MoneyLedger(10 * UNIT)
     for _ in range(MAX_LOTS):
         many.buy(MIN_BET, 1.0)
     with pytest.raises(RefusedOrder, match="lots"):
@@ -113,7 +113,7 @@ class Play(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = Ledger(5 * UNIT, limits=Limits())
+        self.ledger = MoneyLedger(5 * UNIT, limits=LedgerLimits())
         self.tick = 0
         self.price = 1.0
 
@@ -161,7 +161,7 @@ TestPlay = Play.TestCase
 
 def play_random(world: str, lanes: int, steps: int, seed: int) -> int:
     """Take random actions in the kernel; give the sum of all differences in money."""
-    table = Lanes(Settings(world=world, actions="buttons-share", rounds=3), lanes)
+    table = KernelLanes(CrashConfig(world=world, actions="buttons-share", rounds=3), lanes)
     everyone = np.ones(lanes, np.bool_)
     table.seed(list(range(seed, seed + lanes)), everyone)
     table.reset(everyone)

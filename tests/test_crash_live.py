@@ -23,7 +23,7 @@ from playproof.games.crash.rules.worlds import WORLDS
 from playproof.games.crash.server import protocol
 from playproof.games.crash.server.protocol import BET, BUY, SELL, STATE, TOP_UP, Phase
 from playproof.games.crash.server.round_schedule import bystander_seed, deal, game_id, server_seed
-from playproof.games.crash.server.table import REST_MS, RUG_MS, Entry, FillEntry, Message, OrderEntry, Table
+from playproof.games.crash.server.table import REST_MS, RUG_MS, Entry, FillEntry, GameTable, OrderEntry, TableMessage
 from playproof.money import UNIT, to_units
 
 DAY = date(2025, 1, 1)
@@ -41,8 +41,8 @@ def clock() -> Callable[[], datetime]:
     return look
 
 
-def new_table(world: str = "published", seed: int = SEED, log: list[Entry] | None = None) -> Table:
-    table = Table(WORLDS[world], seed, clock(), day=DAY, log=log)
+def new_table(world: str = "published", seed: int = SEED, log: list[Entry] | None = None) -> GameTable:
+    table = GameTable(WORLDS[world], seed, clock(), day=DAY, log=log)
     table.join("ann", "Ann")
     return table
 
@@ -55,9 +55,9 @@ def seed_with(world: str, wanted: Callable[[Any], bool]) -> int:
 LONG = seed_with("published", lambda played: 90 <= played.rug_tick <= 140)
 
 
-def advance_to(table: Table, phase: Phase, tick: int = 0) -> list[Message]:
+def advance_to(table: GameTable, phase: Phase, tick: int = 0) -> list[TableMessage]:
     """Move to a phase and tick; give what was said by the last beat."""
-    said: list[Message] = []
+    said: list[TableMessage] = []
     for _ in range(10_000):
         if table.phase is phase and table.tick >= tick:
             return said
@@ -65,11 +65,11 @@ def advance_to(table: Table, phase: Phase, tick: int = 0) -> list[Message]:
     raise AssertionError(f"{phase} {tick} never came")
 
 
-def states(messages: list[Message]) -> list[dict[str, Any]]:
+def states(messages: list[TableMessage]) -> list[dict[str, Any]]:
     return [message.arguments[0] for message in messages if message.event == STATE]
 
 
-def whole_round(table: Table) -> Iterator[list[Message]]:
+def whole_round(table: GameTable) -> Iterator[list[TableMessage]]:
     """Move until the next round's first beat."""
     number = table.number
     while table.number == number:
@@ -77,11 +77,11 @@ def whole_round(table: Table) -> Iterator[list[Message]]:
 
 
 @pytest.fixture
-def table() -> Table:
+def table() -> GameTable:
     return new_table(seed=LONG)
 
 
-def test_a_round_goes_through_its_phases_on_time(table: Table) -> None:
+def test_a_round_goes_through_its_phases_on_time(table: GameTable) -> None:
     length, rug = table.wait_ms, table.round.rug_tick
     said: list[dict[str, Any]] = []
     for messages in whole_round(table):
@@ -105,7 +105,7 @@ def test_a_round_goes_through_its_phases_on_time(table: Table) -> None:
     assert phases[49:51] == [(Phase.PRESALE, 10_000)] * 2
 
 
-def test_the_rug_is_said_twice_and_only_the_first_time_with_its_own_tick(table: Table) -> None:
+def test_the_rug_is_said_twice_and_only_the_first_time_with_its_own_tick(table: GameTable) -> None:
     rug = table.round.rug_tick
     first = states(advance_to(table, Phase.RUGGED))[0]
     second = states(table.advance())[0]
@@ -128,7 +128,7 @@ def test_the_rug_is_said_twice_and_only_the_first_time_with_its_own_tick(table: 
     assert third["gameHistory"][0]["id"] == first["gameId"]
 
 
-def test_the_seed_is_committed_to_before_and_revealed_after(table: Table) -> None:
+def test_the_seed_is_committed_to_before_and_revealed_after(table: GameTable) -> None:
     identity, prices = table.game_id, table.round.prices
     said = [message for messages in whole_round(table) for message in messages]
     published = {state["provablyFair"]["serverSeedHash"] for state in states(said) if state["gameId"] == identity}
@@ -153,14 +153,14 @@ def test_a_seed_fixes_rounds_and_messages() -> None:
 
 
 def test_game_ids_follow_the_clock_unless_a_day_is_fixed() -> None:
-    table = Table(WORLDS["published"], 1, lambda: datetime(2031, 5, 6, 23, tzinfo=UTC))
+    table = GameTable(WORLDS["published"], 1, lambda: datetime(2031, 5, 6, 23, tzinfo=UTC))
     assert table.game_id == game_id(1, 0, date(2031, 5, 6))
     assert table.game_id.startswith("20310506-")
     assert len(table.game_id) == 25
     assert str(bystander_seed(1)) not in server_seed(1, 0)
 
 
-def test_ticks_show_the_last_five_prices(table: Table) -> None:
+def test_ticks_show_the_last_five_prices(table: GameTable) -> None:
     state = states(advance_to(table, Phase.ACTIVE, 30))[0]
     window = state["partialPrices"]
     assert (window["startTick"], window["endTick"]) == (26, 30)
@@ -168,7 +168,7 @@ def test_ticks_show_the_last_five_prices(table: Table) -> None:
     assert state["price"] == table.round.prices[30] == table.price
 
 
-def test_a_presale_buy_fills_at_exactly_one_and_cannot_be_sold_before_tick_0(table: Table) -> None:
+def test_a_presale_buy_fills_at_exactly_one_and_cannot_be_sold_before_tick_0(table: GameTable) -> None:
     assert not table.order("ann", BUY, {"amount": 0.1}).success
     advance_to(table, Phase.PRESALE)
     ack = table.order("ann", BUY, {"amount": 0.1})
@@ -183,7 +183,7 @@ def test_a_presale_buy_fills_at_exactly_one_and_cannot_be_sold_before_tick_0(tab
     assert ledger.cash == UNIT
 
 
-def test_orders_fill_at_the_last_price_said(table: Table) -> None:
+def test_orders_fill_at_the_last_price_said(table: GameTable) -> None:
     advance_to(table, Phase.ACTIVE, 10)
     price = table.round.prices[10]
     ack = table.order("ann", BUY, {"amount": 0.1})
@@ -196,7 +196,7 @@ def test_orders_fill_at_the_last_price_said(table: Table) -> None:
     assert (trade["type"], trade["tickIndex"], trade["amount"], trade["playerId"]) == ("buy", 10, 0.1, "ann")
 
 
-def test_late_orders_are_refused_and_change_nothing(table: Table) -> None:
+def test_late_orders_are_refused_and_change_nothing(table: GameTable) -> None:
     advance_to(table, Phase.ACTIVE, 5)
     table.order("ann", BUY, {"amount": 0.25})
     advance_to(table, Phase.RUGGED)
@@ -211,7 +211,7 @@ def test_late_orders_are_refused_and_change_nothing(table: Table) -> None:
     assert not ledger.lots
 
 
-def test_the_rug_sells_at_the_rug_price(table: Table) -> None:
+def test_the_rug_sells_at_the_rug_price(table: GameTable) -> None:
     advance_to(table, Phase.ACTIVE, 5)
     table.order("ann", BUY, {"amount": 0.25})
     ledger = table.players["ann"].ledger
@@ -223,7 +223,7 @@ def test_the_rug_sells_at_the_rug_price(table: Table) -> None:
     assert messages[0].event == STATE
 
 
-def test_a_sidebet_wins_by_a_rug_within_40_ticks(table: Table) -> None:
+def test_a_sidebet_wins_by_a_rug_within_40_ticks(table: GameTable) -> None:
     advance_to(table, Phase.ACTIVE, table.round.rug_tick - 40)
     ack = table.order("ann", BET, {"amount": 0.01, "coinAddress": protocol.COIN_ADDRESS, "xPayout": 5})
     assert ack.success
@@ -236,7 +236,7 @@ def test_a_sidebet_wins_by_a_rug_within_40_ticks(table: Table) -> None:
     assert (result["payout"], result["profit"], result["tickIndex"]) == (0.05, 0.04, table.round.rug_tick)
 
 
-def test_a_sidebet_loses_after_40_ticks_and_the_next_may_start_on_that_tick(table: Table) -> None:
+def test_a_sidebet_loses_after_40_ticks_and_the_next_may_start_on_that_tick(table: GameTable) -> None:
     advance_to(table, Phase.PRESALE)
     assert table.order("ann", BET, {"amount": 0.01}).success
     advance_to(table, Phase.ACTIVE, 39)
@@ -298,7 +298,7 @@ def test_a_new_practice_balance_is_given_only_to_the_poor() -> None:
 @pytest.mark.parametrize(
     ("amount", "units"), [(0.1, 100_000_000), (0.001, 1_000_000), (0.123456789, 123_456_789), (1, UNIT)]
 )
-def test_amounts_are_exact(table: Table, amount: float, units: int) -> None:
+def test_amounts_are_exact(table: GameTable, amount: float, units: int) -> None:
     advance_to(table, Phase.PRESALE)
     assert table.order("ann", BUY, {"amount": amount}).success
     assert table.players["ann"].ledger.cash == UNIT - units
@@ -312,7 +312,7 @@ BAD_AMOUNTS = [
 
 @pytest.mark.parametrize("amount", BAD_AMOUNTS, ids=lambda value: repr(value)[:20])
 @pytest.mark.parametrize("kind", [BUY, BET])
-def test_bad_amounts_are_refused(table: Table, kind: str, amount: Any) -> None:
+def test_bad_amounts_are_refused(table: GameTable, kind: str, amount: Any) -> None:
     advance_to(table, Phase.ACTIVE, 3)
     ack = table.order("ann", kind, {"amount": amount})
     assert not ack.success
@@ -321,7 +321,7 @@ def test_bad_amounts_are_refused(table: Table, kind: str, amount: Any) -> None:
 
 
 @pytest.mark.parametrize("percentage", [0, -10, 101, 10.5, "50", None, True, math.nan, math.inf, 10**400, {}])
-def test_bad_shares_are_refused(table: Table, percentage: Any) -> None:
+def test_bad_shares_are_refused(table: GameTable, percentage: Any) -> None:
     advance_to(table, Phase.ACTIVE, 3)
     table.order("ann", BUY, {"amount": 0.1})
     qty = table.players["ann"].ledger.qty
@@ -329,7 +329,7 @@ def test_bad_shares_are_refused(table: Table, percentage: Any) -> None:
     assert table.players["ann"].ledger.qty == qty
 
 
-def test_strangers_and_unknown_orders_are_refused(table: Table) -> None:
+def test_strangers_and_unknown_orders_are_refused(table: GameTable) -> None:
     advance_to(table, Phase.ACTIVE, 3)
     assert not table.order("bob", BUY, {"amount": 0.1}).success
     assert not table.order("ann", "shortOrder", {"amount": 0.1}).success
@@ -405,7 +405,7 @@ def test_money_is_conserved_over_rounds_and_the_log_tells_every_balance() -> Non
     assert cash == {player.id: player.ledger.cash for player in table.players.values()}
 
 
-def test_bystanders_trade_and_the_leaderboard_adds_up(table: Table) -> None:
+def test_bystanders_trade_and_the_leaderboard_adds_up(table: GameTable) -> None:
     said = [message for messages in whole_round(table) for message in messages]
     trades = [message.arguments[1] for message in said if message.event == protocol.TRADE]
     assert {trade["type"] for trade in trades} == {"buy", "sell"}
@@ -428,7 +428,7 @@ def test_bystanders_trade_and_the_leaderboard_adds_up(table: Table) -> None:
         assert entry["positionQty"] == entry["avgCost"] == 0
 
 
-def test_a_player_sees_its_own_leaderboard_entry(table: Table) -> None:
+def test_a_player_sees_its_own_leaderboard_entry(table: GameTable) -> None:
     advance_to(table, Phase.ACTIVE, 3)
     ack = table.order("ann", BUY, {"amount": 0.1})
     own = next(m for m in ack.messages if m.event == protocol.PLAYER_STATE)
@@ -440,7 +440,7 @@ def test_a_player_sees_its_own_leaderboard_entry(table: Table) -> None:
     assert shared.reaches("bob")
 
 
-def test_a_newcomer_gets_the_whole_round_so_far(table: Table) -> None:
+def test_a_newcomer_gets_the_whole_round_so_far(table: GameTable) -> None:
     advance_to(table, Phase.ACTIVE, 20)
     table.join("bob", "Bob")
     messages = table.greet("bob")
@@ -453,7 +453,7 @@ def test_a_newcomer_gets_the_whole_round_so_far(table: Table) -> None:
     ]  # fmt: skip
 
 
-def test_no_message_says_more_than_has_happened(table: Table) -> None:
+def test_no_message_says_more_than_has_happened(table: GameTable) -> None:
     for _ in range(400):
         messages = table.advance()
         if table.phase is Phase.RUGGED:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from playproof.games.crash.rules.money import Ledger
+from playproof.games.crash.rules.money import MoneyLedger
 from playproof.games.crash.server.app import RunningServer, ServeConfig
 from playproof.games.crash.server.protocol import Phase
-from playproof.games.crash.server.table import Player
+from playproof.games.crash.server.table import TablePlayer
 from playproof.money import UNIT, show
 
 playwright = pytest.importorskip(
@@ -84,12 +84,12 @@ class Visitor:
         return str(self.page.input_value("#bet"))
 
     @property
-    def player(self) -> Player:
+    def player(self) -> TablePlayer:
         (player,) = self.server.table.players.values()
         return player
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> MoneyLedger:
         return self.player.ledger
 
     def until(self, condition: Callable[[], bool], timeout_ms: int = 5000) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import socketio
 
-from playproof.games.crash.rules.money import Ledger
+from playproof.games.crash.rules.money import MoneyLedger
 from playproof.games.crash.server.app import CrashServer, ServeConfig, address, listen
 from playproof.games.crash.server.protocol import TOP_UP, Phase
 from playproof.games.crash.sim.env import CrashEnv
@@ -31,7 +31,7 @@ class Pair:
         self.filled = self.refused = self.rounds = 0
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> MoneyLedger:
         (player,) = self.server.table.players.values()
         return player.ledger
 

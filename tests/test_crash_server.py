@@ -25,11 +25,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from playproof.errors import ConfigError, UnknownName
 from playproof.games.crash.rules import prices
 from playproof.games.crash.server import protocol
-from playproof.games.crash.server.access import MAX_INPUT, Rules, admits_origin, read_token, readable
+from playproof.games.crash.server.access import MAX_INPUT, AccessRules, admits_origin, read_token, readable
 from playproof.games.crash.server.app import Bucket, CrashServer, RunningServer, ServeConfig, clean_name, listen
 from playproof.games.crash.server.broadcast import Outbox, frame, frames, packet
-from playproof.games.crash.server.protocol import BET, BUY, PLAYER, SELL, SESSION, STATE, TRADE, Frame, Phase
-from playproof.games.crash.server.table import Message
+from playproof.games.crash.server.protocol import BET, BUY, PLAYER, SELL, SESSION, STATE, TRADE, FeedFrame, Phase
+from playproof.games.crash.server.table import TableMessage
 from playproof.money import UNIT, to_units
 
 SEED = 14
@@ -40,10 +40,10 @@ class Client:
 
     def __init__(self, wire: ClientConnection) -> None:
         self.wire = wire
-        self.got: list[Frame] = []
+        self.got: list[FeedFrame] = []
         self.acks = 0
 
-    async def next(self) -> Frame:
+    async def next(self) -> FeedFrame:
         while True:
             text = await asyncio.wait_for(self.wire.recv(), 10)
             assert isinstance(text, str)
@@ -54,7 +54,7 @@ class Client:
             self.got.append(read)
             return read
 
-    async def until(self, wanted: Callable[[Frame], bool]) -> Frame:
+    async def until(self, wanted: Callable[[FeedFrame], bool]) -> FeedFrame:
         while True:
             read = await self.next()
             if wanted(read):
@@ -369,9 +369,9 @@ def test_another_host_name_is_refused(lasting: RunningServer, host: str) -> None
 
 
 def test_rules_of_the_entrance() -> None:
-    assert Rules(loopback=False).admits_host("192.168.1.5:80")
-    assert not Rules(loopback=True).admits_host("192.168.1.5:80")
-    assert Rules(loopback=True).admits_host("[::1]:80")
+    assert AccessRules(loopback=False).admits_host("192.168.1.5:80")
+    assert not AccessRules(loopback=True).admits_host("192.168.1.5:80")
+    assert AccessRules(loopback=True).admits_host("[::1]:80")
     assert admits_origin("http://a:80", "A:80")
     assert not admits_origin("http://a", "a:80")
 
@@ -562,7 +562,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_the_others_go_on(
             await deaf.send('40{"name":"Deaf"}')
             await asyncio.sleep(0.2)
             deaf.transport.pause_reading()
-            filler = Message("filler", ("x" * 200_000,))
+            filler = TableMessage("filler", ("x" * 200_000,))
             for _ in range(20):
                 server.call(lambda: server.server.send([filler] * 10))
                 for _ in range(10):
@@ -630,7 +630,7 @@ def test_the_page_is_served_alone_and_closed_in(lasting: RunningServer) -> None:
 def test_the_bench_finds_ticks_in_frames() -> None:
     from benchmarks import server as bench
 
-    state = ("4" + packet(Message(STATE, ({"active": True, "tickCount": 7, "gameId": "g"},))).data).encode()
+    state = ("4" + packet(TableMessage(STATE, ({"active": True, "tickCount": 7, "gameId": "g"},))).data).encode()
     buffer = bytearray(frame(state) + frame(b"x" * 70_000) + frame(b"2")[:1])
     assert list(bench.frames(buffer)) == [(1, state), (1, b"x" * 70_000)]
     assert bytes(buffer) == frame(b"2")[:1]

@@ -245,7 +245,9 @@ def test_a_split_that_is_not_in_time_is_found(dataset: Dataset) -> None:
 def test_a_failed_check_exits_with_2(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from playproof.datasets import check
 
-    monkeypatch.setattr(check, "check_balance", lambda _: check.Finding("balance", False, 1, "it does not add up"))
+    monkeypatch.setattr(
+        check, "check_balance", lambda _: check.DatasetFinding("balance", False, 1, "it does not add up")
+    )
     assert main(["dataset", "check", "mine", "--cuts", "1"]) == 2
 
 

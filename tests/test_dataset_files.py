@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from benchmarks.dataset_peers import PEERS
 from playproof.datasets import DatasetConfig, build, open_dataset, writer
-from playproof.datasets.runs import Coded, Column, Texts, code, code_table, digest_columns, from_arrow
+from playproof.datasets.runs import Column, EncodedColumn, TextColumn, code, code_table, digest_columns, from_arrow
 from playproof.errors import DecodeError
 from playproof.store import EventStore
 
@@ -39,18 +39,18 @@ def columns(draw: st.DrawFn) -> dict[str, Column]:
     table["held"] = np.broadcast_to(np.int64(2**62), rows)
     ends = np.sort(rng.integers(0, rows, 5))
     words = [draw(st.text(max_size=8)) for _ in range(3)]
-    table["words"] = Texts([words[at] for at in rng.integers(0, 3, 6)], np.diff([0, *ends, rows]))
+    table["words"] = TextColumn([words[at] for at in rng.integers(0, 3, 6)], np.diff([0, *ends, rows]))
     return table
 
 
 def spelled(column: Column) -> list[Any]:
     """Give every row of a column: its text, or its bits."""
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         return [text for text, length in zip(column.texts, column.lengths.tolist(), strict=True) for _ in range(length)]
     return [value.tobytes() for value in column]
 
 
-def expanded(column: Coded) -> list[Any]:
+def expanded(column: EncodedColumn) -> list[Any]:
     values = list(column.values) if column.is_text else [value.tobytes() for value in column.values]  # type: ignore[union-attr]
     if column.starts is None:
         return values
@@ -102,9 +102,9 @@ def test_the_hash_knows_every_bit_name_and_type() -> None:
     known += [digest(a=other), digest(a=zeros, b=zeros), digest(a=np.broadcast_to(np.float64(1), 100))]
     assert len(set(known)) == len(known)
     assert digest(a=zeros) == digest(a=np.broadcast_to(np.float64(0), 100))
-    words = Texts(["x", "x", "y"], np.array([1, 2, 3]))
-    assert digest(w=words) == digest(w=Texts(["x", "", "y"], np.array([3, 0, 3])))
-    assert digest(w=words) != digest(w=Texts(["x", "y"], np.array([2, 4])))
+    words = TextColumn(["x", "x", "y"], np.array([1, 2, 3]))
+    assert digest(w=words) == digest(w=TextColumn(["x", "", "y"], np.array([3, 0, 3])))
+    assert digest(w=words) != digest(w=TextColumn(["x", "y"], np.array([2, 4])))
     with pytest.raises(DecodeError, match="as many rows"):
         digest(a=zeros, b=zeros[:5])
 

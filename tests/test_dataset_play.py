@@ -15,12 +15,12 @@ import recordings as r
 
 from playproof.datasets import Dataset, DatasetConfig, build, open_dataset
 from playproof.game import load_game
-from playproof.games.crash.players.human import Human, Live, Mood, Presser
+from playproof.games.crash.players.human import Human, Live, Mood, ScriptedPresser
 from playproof.games.crash.recording.sample import JOINS_AT_MS, PLAYER_ID, Recording
 from playproof.games.crash.rules.actions import BETS, MAIN, ORDERS, PERCENTAGES, SHARES
 from playproof.games.crash.server.app import RunningServer, ServeConfig
 from playproof.games.crash.server.protocol import BET, BUY, SELL, Phase
-from playproof.games.crash.server.table import Entry, FillEntry, OrderEntry, Table
+from playproof.games.crash.server.table import Entry, FillEntry, GameTable, OrderEntry
 from playproof.money import UNIT, to_units
 from playproof.record.feeds.selectors import load_map
 from playproof.record.recorder import Recorder, steady_clock
@@ -47,8 +47,8 @@ def lively() -> Human:
 class Player:
     """A scripted person in place of a script: pressing what comes to his mind at the table."""
 
-    presser: Presser
-    table: Callable[[], Table]
+    presser: ScriptedPresser
+    table: Callable[[], GameTable]
     bet: Callable[[], int]
     pressed: list[Pressed] = field(default_factory=list)
 
@@ -75,7 +75,7 @@ class Player:
 
 def play(presses: int, seed: int) -> tuple[Recording, list[Pressed]]:
     """Let him play whole rounds until he has pressed so often."""
-    person = Player(Presser(lively(), np.random.default_rng(seed)), lambda: made.table, lambda: made._bet)
+    person = Player(ScriptedPresser(lively(), np.random.default_rng(seed)), lambda: made.table, lambda: made._bet)
     made = Recording(seed, person, crowded=False)  # type: ignore[arg-type]
     while made.table.timer_ms > JOINS_AT_MS:
         made.table.advance()
@@ -210,7 +210,7 @@ def test_a_sequence_becomes_the_right_steps(tmp_path: Path) -> None:
 class Clicker:
     """A person at the real page, who looks at what it shows before pressing."""
 
-    def __init__(self, page: Any, server: RunningServer, person: Presser) -> None:
+    def __init__(self, page: Any, server: RunningServer, person: ScriptedPresser) -> None:
         self.page, self.server, self.person = page, server, person
         self.pressed: list[Pressed] = []
 
@@ -294,7 +294,7 @@ def at_the_page(
     with RunningServer(ServeConfig(port=0, seed=seed, manual=True), log=log) as server:
 
         async def drive(page: Any) -> None:
-            found.append(Clicker(page, server, Presser(lively(), np.random.default_rng(seed))))
+            found.append(Clicker(page, server, ScriptedPresser(lively(), np.random.default_rng(seed))))
             await found[0].log_in()
             await play(found[0], log)
             await asyncio.to_thread(server.step, 2)

@@ -23,7 +23,7 @@ from playproof.events import Event
 from playproof.game import Reward
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.server.protocol import Phase
-from playproof.parallel import Local
+from playproof.parallel import LocalEngine
 from playproof.store import EventStore
 
 CONFIG = DatasetConfig("mixed", "policy", "buttons-share", "minimal")
@@ -73,7 +73,7 @@ def test_the_hash_knows_no_order_of_files_nor_threads(dataset: Path, tmp_path: P
     names = sorted({event.session_id for event in events}, reverse=True)
     for name in names:
         r.store(tmp_path, [event for event in events if event.session_id == name], log=f"log-{names.index(name)}")
-    assert hash_of(tmp_path, EventStore(tmp_path, r.crash().columns), engine=Local(3)) == known
+    assert hash_of(tmp_path, EventStore(tmp_path, r.crash().columns), engine=LocalEngine(3)) == known
 
 
 def test_nor_locale_time_zone_nor_hash_seed(stored: Path, dataset: Path, tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def test_the_table_shows_missing_and_present(
 
 
 def test_places(tmp_path: Path) -> None:
-    assert doctor.place(tmp_path) == doctor.Place(str(tmp_path), True, True)
-    assert doctor.place(tmp_path / "a" / "b") == doctor.Place(str(tmp_path / "a" / "b"), False, True)
+    assert doctor.place(tmp_path) == doctor.WritableFolder(str(tmp_path), True, True)
+    assert doctor.place(tmp_path / "a" / "b") == doctor.WritableFolder(str(tmp_path / "a" / "b"), False, True)
     (tmp_path / "file").touch()
     assert not doctor.place(tmp_path / "file" / "a").writable
 

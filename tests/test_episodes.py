@@ -13,7 +13,7 @@ import recordings as r
 from playproof.datasets.columns import pay, total
 from playproof.datasets.segment import segment_session
 from playproof.events import Event
-from playproof.game.episode_columns import NEVER, Ask
+from playproof.game.episode_columns import NEVER, BuildRequest
 from playproof.games.crash.features.table import RECORDED
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.alignment import BEGAN_LATE, LOST_TICKS, NO_RUG
@@ -23,11 +23,11 @@ from playproof.games.crash.server.protocol import Phase
 from playproof.games.crash.server.table import FillEntry, OrderEntry
 from playproof.money import UNIT, to_units
 
-ASK = Ask("recorded", "buttons-share")
+ASK = BuildRequest("recorded", "buttons-share")
 PARITY_ROUNDS = 100
 
 
-def episodes(events: Any, ask: Ask = ASK) -> Any:
+def episodes(events: Any, ask: BuildRequest = ASK) -> Any:
     return segment_session(r.crash(), events, ask)
 
 
@@ -60,7 +60,7 @@ def test_a_sequence_of_presses_becomes_its_steps() -> None:
 def test_a_percentage_press_is_a_wait_where_the_set_has_no_shares() -> None:
     script = {(0, Phase.ACTIVE, 3): ("BUY",), (0, Phase.ACTIVE, 5): ("SELL_50", "SELL")}
     recording = record(612, script, 1, crowded=False)
-    [episode] = episodes(r.decoded(recording.frames), Ask("recorded", "buttons")).episodes
+    [episode] = episodes(r.decoded(recording.frames), BuildRequest("recorded", "buttons")).episodes
     pressed, sold = (step for step in episode.steps if episode.decisions[step.number].columns["tick"] == 5)
     assert (pressed.action, pressed.after.facts["sell_share"], sold.action) == ((0, 0), 50, (2, 0))
     assert sold.after.facts["qty"] == sold.before.facts["qty"] - sold.before.facts["qty"] * 50 // 100
@@ -239,7 +239,7 @@ def test_the_age_of_the_players_state_is_told() -> None:
 @pytest.mark.parametrize("actions", ["buttons", "buttons-share", "trader"])
 def test_a_session_at_once_is_the_session_event_by_event(observation: str, actions: str) -> None:
     _, events = r.played(17, 5)
-    assert not r.unlike(*r.both_ways(events, Ask(observation, actions)))
+    assert not r.unlike(*r.both_ways(events, BuildRequest(observation, actions)))
 
 
 @pytest.mark.parametrize("world", ["fair", "drift", "hazard"])
@@ -282,7 +282,7 @@ def test_what_is_for_the_record_alone_changes_nothing(observation: str) -> None:
             note = replace(event, event_name="record.sequence", doc_type="player_action", player_id=PLAYER_ID)
             noted.append(replace(note, seq=len(noted), columns={}, raw=None))
     assert any(event.columns.get("sidebet_type") == "payout" for event in events)
-    ask = Ask(observation, "buttons-share")
+    ask = BuildRequest(observation, "buttons-share")
     slow, fast = r.both_ways(noted, ask)
     assert r.unlike(slow, fast) == []
     assert r.unlike(r.both_ways(events, ask)[1], fast) == []

@@ -38,7 +38,7 @@ from playproof.stats.metrics import (
     sharpe_ratio,
 )
 from playproof.stats.survival import (
-    Lives,
+    Lifetimes,
     constant_hazard,
     hazard_bands,
     kaplan_meier,
@@ -333,7 +333,7 @@ FREIREICH = (
 """Weeks of remission under 6-MP (Freireich et al. 1963), the textbook example of Kaplan and Meier's estimate."""
 
 
-def simulated(rng: np.random.Generator, count: int, hazard: float = 0.005) -> Lives:
+def simulated(rng: np.random.Generator, count: int, hazard: float = 0.005) -> Lifetimes:
     return lives(rng.geometric(hazard, size=count))
 
 
@@ -346,14 +346,14 @@ class TestHazards:
 
     def test_kaplan_and_meier_is_the_textbook_one(self) -> None:
         end, ended = FREIREICH
-        found = kaplan_meier(Lives(np.zeros(21, np.int64), np.array(end), np.array(ended, bool)))
+        found = kaplan_meier(Lifetimes(np.zeros(21, np.int64), np.array(end), np.array(ended, bool)))
         expected = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
         assert {age: round(found.at(age)[0], 3) for age in found.ages.tolist()} == expected
         assert found.at(23)[1:] == pytest.approx((0.188, 0.680), abs=0.002)  # log-log interval
         assert found.at(5) == (1.0, 1.0, 1.0)
 
     def test_late_entries_are_at_risk_from_then_on(self) -> None:
-        found = kaplan_meier(Lives(np.array([0, 0, 4]), np.array([3, 6, 5]), np.array([True, True, True])))
+        found = kaplan_meier(Lifetimes(np.array([0, 0, 4]), np.array([3, 6, 5]), np.array([True, True, True])))
         assert found.alive == pytest.approx([1 / 2, 1 / 4, 0.0])
 
     def test_the_hazard_and_its_interval(self) -> None:
@@ -376,7 +376,7 @@ class TestHazards:
         ends, entered, cut = rng.geometric(0.02, 20_000), rng.integers(0, 60, 20_000), rng.integers(1, 150, 20_000)
         seen = (ends > entered) & (cut > entered)
         ends, entered, cut = ends[seen], entered[seen], cut[seen]
-        found = Lives(entered, np.minimum(ends, cut), ends <= cut)
+        found = Lifetimes(entered, np.minimum(ends, cut), ends <= cut)
         assert constant_hazard(found, 0.999).interval[0] < 0.02 < constant_hazard(found, 0.999).interval[1]
         assert weibull_test(found).p > 0.001
         assert piecewise_test(found, (20, 40, 80)).p > 0.001
@@ -423,7 +423,7 @@ class TestHazards:
 
     def test_nonsense_is_refused(self) -> None:
         with pytest.raises(InputError, match="seen alive"):
-            Lives(np.array([5]), np.array([3]), np.array([True]))
+            Lifetimes(np.array([5]), np.array([3]), np.array([True]))
         with pytest.raises(InputError, match="rising"):
             hazard_bands(lives(np.array([3])), (5, 5))
 

@@ -25,6 +25,7 @@ from playproof.errors import ConfigError, ContractError, UnknownName
 from playproof.events import Event
 from playproof.game import (
     WAIT,
+    AccountSnapshot,
     ActionSet,
     Baseline,
     Choice,
@@ -34,11 +35,10 @@ from playproof.game import (
     Frame,
     Game,
     Message,
-    Messages,
-    Numbers,
+    MessageObservation,
+    NumericObservation,
     Outcome,
     Policy,
-    Standing,
     Terms,
     Window,
     broken_clauses,
@@ -49,7 +49,7 @@ from playproof.game import (
     resolve,
 )
 from playproof.game.checks import CLAUSES
-from playproof.game.play import Seat, play
+from playproof.game.play import PlayerConfig, play
 from playproof.games.arena.game import arena_game
 from playproof.money import UNIT
 from playproof.policies import Constant, Uniform
@@ -147,7 +147,7 @@ def shared_decoder() -> Callable[[Frame], tuple[Fact, ...]]:
 
 
 @dataclass
-class More(coin.Known):
+class More(coin.CoinState):
     """What CoinGame's player knows, and one thing more, added to the flips left."""
 
     more: float = 0.0
@@ -197,12 +197,12 @@ def looking_fold() -> Game:
 
 
 def one_state() -> Game:
-    known = coin.Known()
+    known = coin.CoinState()
     return with_fold(start=lambda: known)
 
 
 def lazy_fold() -> Game:
-    def observe(known: coin.Known, out: Any) -> None:
+    def observe(known: coin.CoinState, out: Any) -> None:
         row = np.zeros(5, np.float32)
         coin.observe(known, row)
         out[[0, 1, 2, 4]] = row[[0, 1, 2, 4]]
@@ -285,8 +285,8 @@ def overdraft(self: Any, action: Any) -> tuple[Fact, ...]:
     return told
 
 
-def padded(self: Any) -> Standing:
-    return Standing(self.cash, self.cash + 5, self.opened)
+def padded(self: Any) -> AccountSnapshot:
+    return AccountSnapshot(self.cash, self.cash + 5, self.opened)
 
 
 def half_outcome(events: Any) -> Outcome:
@@ -313,12 +313,12 @@ def wrong_role(known: Any, out: Any) -> None:
     out.append(Message("robot", "beep"))  # type: ignore[arg-type]
 
 
-def nan_row(known: coin.Known, out: Any) -> None:
+def nan_row(known: coin.CoinState, out: Any) -> None:
     coin.observe(known, out)
     out[1] = np.nan if known.last is None else out[1]
 
 
-def unfilled_row(known: coin.Known, out: Any) -> None:
+def unfilled_row(known: coin.CoinState, out: Any) -> None:
     coin.observe(known, out)
     out[4] = 0.25 if known.cash is None else out[4]
 
@@ -464,7 +464,7 @@ MUTANTS: Mapping[str, tuple[Callable[[], Game], set[str]]] = {
     "an observation of nothing": (
         lambda: replace(
             with_fold(observe={**resolve(COIN.fold).observe, "empty": no_messages}),
-            observations={**COIN.observations, "empty": Numbers(())},
+            observations={**COIN.observations, "empty": NumericObservation(())},
         ),
         {"observations"},
     ),
@@ -477,14 +477,14 @@ MUTANTS: Mapping[str, tuple[Callable[[], Game], set[str]]] = {
     "no messages": (
         lambda: replace(
             with_fold(observe={**resolve(COIN.fold).observe, "text": no_messages}),
-            observations={**COIN.observations, "text": Messages("nothing")},
+            observations={**COIN.observations, "text": MessageObservation("nothing")},
         ),
         {"observations"},
     ),
     "a message of no role": (
         lambda: replace(
             with_fold(observe={**resolve(COIN.fold).observe, "text": wrong_role}),
-            observations={**COIN.observations, "text": Messages("beeps")},
+            observations={**COIN.observations, "text": MessageObservation("beeps")},
         ),
         {"observations"},
     ),
@@ -616,7 +616,7 @@ def test_references_are_resolved_when_needed() -> None:
 
 
 def test_an_episode_refuses_arrays_that_do_not_fit() -> None:
-    seat = Seat("table", Terms("bets"))
+    seat = PlayerConfig("table", Terms("bets"))
     [episode, *_] = play(COIN, lambda _: Constant((1,)), coin_events(), seat)
     with pytest.raises(ContractError, match="expected 11 observations for 10 steps, found 10"):
         replace(episode, observations=episode.observations[:-1])
@@ -639,7 +639,7 @@ def coin_events() -> tuple[Event, ...]:
 
 
 def plays(policy: Policy, stake: int | None = None, windows: tuple[str, ...] | None = None) -> list[Episode]:
-    seat = Seat("table", Terms("bets", stake=stake))
+    seat = PlayerConfig("table", Terms("bets", stake=stake))
     return list(play(COIN, lambda _: policy, coin_events(), seat, windows))
 
 
@@ -675,7 +675,7 @@ def test_the_player_sees_his_own_money_and_not_the_recorded_ones() -> None:
 def test_sessions_are_not_mixed() -> None:
     several = [replace(event, session_id=f"s{event.seq % 2}") for event in coin_events()]
     with pytest.raises(ContractError, match="one session"):
-        list(play(COIN, lambda _: Constant((0,)), several, Seat("table", Terms("bets"))))
+        list(play(COIN, lambda _: Constant((0,)), several, PlayerConfig("table", Terms("bets"))))
 
 
 @given(st.lists(st.sampled_from([(0,), (1,), (2,)]), min_size=30, max_size=30), st.integers(0, 5))

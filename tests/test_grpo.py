@@ -22,14 +22,14 @@ from tongues import OPTIONS, TERMS, arena, saved, small_model, tables
 
 from playproof.cli.app import main
 from playproof.datasets.conversations.art import from_art_group
-from playproof.datasets.conversations.groups import Episode, Exchange, Group
+from playproof.datasets.conversations.groups import ChatExchange, Conversation, ConversationGroup
 from playproof.errors import ConfigError, Diverged, InputError, MissingExtra
 from playproof.judge.computed import computed
 from playproof.train.language import art
 from playproof.train.language.grpo import GRPOConfig, train_grpo
 from playproof.train.language.grpo_loss import Clipping, advantages, grpo_loss
-from playproof.train.language.grpo_sources import ForkPlan, Scored, score
-from playproof.train.language.grpo_update import Learned, Learner, Lesson, choose
+from playproof.train.language.grpo_sources import ForkPlan, ScoredGroup, score
+from playproof.train.language.grpo_update import GRPOLearner, TrainingSample, UpdateStats, choose
 from playproof.train.language.logprobs import fixed_answers
 from playproof.train.language.model import LanguageModel, load_language_model, weights_hash
 from playproof.train.language.rollout import model_player, play
@@ -143,18 +143,22 @@ def test_parts_of_a_batch_add_up_to_its_loss() -> None:
         assert float(first + rest) == pytest.approx(float(whole), abs=1e-6)
 
 
-def _episode(name: str, version: str | None, **more: Any) -> Episode:
+def _episode(name: str, version: str | None, **more: Any) -> Conversation:
     told = {"prompt_ids": (5, 6), "token_ids": (7, 8), "logprobs": (-1.0, -1.0), **more}
-    return Episode(name, name, version, (Exchange((("user", "u"),), "x", **told),))
+    return Conversation(name, name, version, (ChatExchange((("user", "u"),), "x", **told),))
 
 
 def test_gradients_come_from_own_recent_samples_while_all_count_in_the_group(small: LanguageModel) -> None:
     kinds = {"a": "line@3", "b": "line@2", "c": "line@1", "d": "other@3"}
     members = [_episode(name, version) for name, version in kinds.items()]
     members.append(_episode("e", "line@3", temperature=0.5))
-    group = Scored(Group("w", tuple(members)), (0.1, 0.2, 0.3, 0.4, 0.9), "computed")
-    flat = Scored(Group("v", (_episode("f", "line@3"), _episode("g", "line@3"))), (0.5, 0.5), "computed")
-    foreign = Scored(Group("u", (_episode("h", "other@1"), _episode("i", None))), (0.1, 0.2), "computed")
+    group = ScoredGroup(ConversationGroup("w", tuple(members)), (0.1, 0.2, 0.3, 0.4, 0.9), "computed")
+    flat = ScoredGroup(
+        ConversationGroup("v", (_episode("f", "line@3"), _episode("g", "line@3"))), (0.5, 0.5), "computed"
+    )
+    foreign = ScoredGroup(
+        ConversationGroup("u", (_episode("h", "other@1"), _episode("i", None))), (0.1, 0.2), "computed"
+    )
     chosen = choose([group, flat, foreign], small, "line", 3)
     assert chosen.standings == {"own": 4, "stale": 1, "foreign": 3, "tempered": 1}
     assert (chosen.flat, chosen.idle) == (1, 1)
@@ -168,19 +172,19 @@ def test_a_step_raises_what_did_well_and_lowers_what_did_not() -> None:
     found = small_model()
     (played,) = play(arena(), TERMS, [3], 4, model_player(found, 4, (1,)), "line@0")
     tokens = [it.exchanges[0] for it in played.group.episodes]
-    lessons = [Lesson(_tokens(each), 1.0 if each.token_ids == tokens[0].token_ids else -1.0) for each in tokens]
-    learner = Learner(found, 1e-3, Clipping(), 1.0)
+    lessons = [TrainingSample(_tokens(each), 1.0 if each.token_ids == tokens[0].token_ids else -1.0) for each in tokens]
+    learner = GRPOLearner(found, 1e-3, Clipping(), 1.0)
     before = [sum(it) for it in fixed_answers(found.model, [it.tokens for it in lessons])]
-    learner.step(lessons, Learned())
+    learner.step(lessons, UpdateStats())
     after = [sum(it) for it in fixed_answers(found.model, [it.tokens for it in lessons])]
     assert after[0] > before[0]
     assert learner.moved(lessons) > 0
 
 
-def _tokens(exchange: Exchange) -> Any:
-    from playproof.datasets.conversations.groups import Tokens
+def _tokens(exchange: ChatExchange) -> Any:
+    from playproof.datasets.conversations.groups import TokenSequence
 
-    return Tokens(exchange.prompt_ids, exchange.token_ids, exchange.logprobs)
+    return TokenSequence(exchange.prompt_ids, exchange.token_ids, exchange.logprobs)
 
 
 def test_computed_scores_of_forks_are_their_rewards(small: LanguageModel) -> None:
@@ -281,13 +285,13 @@ def test_divergence_stops_and_keeps_the_last_good_checkpoint(tmp_path: Path, eng
 
 def test_a_collapse_in_money_stops_too(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     from playproof.train.language import grpo
-    from playproof.train.language.evaluate import Measured
+    from playproof.train.language.evaluate import PlayerMeasurement
 
     base, looks = saved(tmp_path / "base", small_model()), iter([0.0, 1e9, -9e9])
     monkeypatch.setattr(
         grpo,
         "measure",
-        lambda *_: Measured(np.full(4, next(looks)) + np.arange(4) * 1e6, np.zeros(4), 1.0, 0.0, 0.0),
+        lambda *_: PlayerMeasurement(np.full(4, next(looks)) + np.arange(4) * 1e6, np.zeros(4), 1.0, 0.0, 0.0),
     )
     with pytest.raises(Diverged, match=r"iteration 2: expected money .*checkpoints/0001"):
         train_grpo(arena(), _config(base), tmp_path / "line", engine, reward=by_length, tracking=QUIET)
@@ -339,8 +343,8 @@ def test_art_is_refused_without_its_package_or_key(monkeypatch: pytest.MonkeyPat
 
 def test_groups_go_to_art_with_tokens_and_rewards(small: LanguageModel) -> None:
     (played,) = play(arena(), TERMS, [5], 3, model_player(small, 4, (1,)), "small@0")
-    scored = Scored(played.group, (0.1, 0.2, 0.3), "computed")
-    flat = Scored(played.group, (0.1, 0.1, 0.1), "computed")
+    scored = ScoredGroup(played.group, (0.1, 0.2, 0.3), "computed")
+    flat = ScoredGroup(played.group, (0.1, 0.1, 0.1), "computed")
     (group,) = art.art_groups([scored, flat])
     views = from_art_group(group)
     assert [it.reward for it in views] == [0.1, 0.2, 0.3]

@@ -25,12 +25,20 @@ from playproof.games.crash.sim.env import CrashEnv
 from playproof.policies.checkpoint import load_checkpoint, load_policy
 from playproof.policies.ensemble import EnsemblePolicy, batch_player, combine, save_ensemble
 from playproof.policies.trees import describe_chances, parse_trees, read_predictor
-from playproof.train.demonstrations import Asked, demonstrate, starts
-from playproof.train.rug_predictor import HazardConfig, cut, grow, lay_ticks, platt, save_predictor, sidebet_policy
+from playproof.train.demonstrations import DemonstrationConfig, demonstrate, starts
+from playproof.train.rug_predictor import (
+    RugPredictorConfig,
+    cut,
+    grow,
+    lay_ticks,
+    platt,
+    save_predictor,
+    sidebet_policy,
+)
 
 CRASH = load_game("crash")
 NAMES = CRASH.observations["policy"].features
-SMALL = HazardConfig(trees=60, patience=10)
+SMALL = RugPredictorConfig(trees=60, patience=10)
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +168,7 @@ class TestPredictor:
 
     def test_settings_that_make_no_trees_are_refused(self) -> None:
         with pytest.raises(ConfigError, match="at least 2 leaves"):
-            HazardConfig(leaves=1)
+            RugPredictorConfig(leaves=1)
 
 
 class TestTrees:
@@ -258,6 +266,6 @@ class TestEnsemble:
 
 
 def test_play_of_others_can_be_learned_from(hot: Transitions) -> None:
-    held = demonstrate(CRASH, Hold(k=3), "hazard", 20, 1, Asked(stake=10**8))
+    held = demonstrate(CRASH, Hold(k=3), "hazard", 20, 1, DemonstrationConfig(stake=10**8))
     assert lay_ticks(CRASH, held, NAMES).inputs.shape[1] == len(NAMES) + len(INPUTS)
     assert len(hot.rewards) > len(held.rewards)

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from playproof.cli.app import main
 from playproof.events import Event
 from playproof.game import load_game, resolve
-from playproof.game.importers import Part, Row, Setting
+from playproof.game.importers import ImportPart, ImportRow, ImportSettings
 from playproof.games.crash.recording.importers import captures
-from playproof.record.imports.importing import Import, Report
+from playproof.record.imports.importing import Import, ImportReport
 from playproof.store import EventStore
 
 GAME_ID = "20251212-b9466781d3e64c27"
@@ -51,9 +51,9 @@ class NoRedaction:
         pass
 
 
-def run(path: Path, zone: str = captures.ZONE) -> tuple[Report, list[Event]]:
+def run(path: Path, zone: str = captures.ZONE) -> tuple[ImportReport, list[Event]]:
     importer, log = resolve(load_game("crash").importers["capture"]), MemoryLog()
-    report = Import(path, "capture", importer, Setting(ZoneInfo(zone), NoRedaction), log).run()
+    report = Import(path, "capture", importer, ImportSettings(ZoneInfo(zone), NoRedaction), log).run()
     return report, log.events
 
 
@@ -75,7 +75,7 @@ def write(path: Path, rows: Iterable[dict[str, Any] | str]) -> Path:
     return path
 
 
-def problems(report: Report) -> list[tuple[int | None, str]]:
+def problems(report: ImportReport) -> list[tuple[int | None, str]]:
     return [(one["line"], one["problem"]) for one in report.problems]
 
 
@@ -193,8 +193,8 @@ ROWS = st.fixed_dictionaries(
 @given(st.lists(ROWS, max_size=6))
 def test_any_json_is_taken(values: list[dict[str, Any]]) -> None:
     texts = [json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode() for value in values]
-    rows = tuple(Row(number, text, json.loads(text)) for number, text in enumerate(texts, 1))
-    reading = captures.read((Part("a", "0" * 64, rows),), Setting(ZoneInfo("UTC"), NoRedaction))
+    rows = tuple(ImportRow(number, text, json.loads(text)) for number, text in enumerate(texts, 1))
+    reading = captures.read((ImportPart("a", "0" * 64, rows),), ImportSettings(ZoneInfo("UTC"), NoRedaction))
     kept = [found for found in reading.found if found.raw is not None]
     left_out = {problem.line for problem in reading.problems if "left out" in problem.problem}
     assert len(kept) + len(left_out) == len(rows)

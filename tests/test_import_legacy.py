@@ -25,11 +25,11 @@ from playproof.cli.data.importing import find_game
 from playproof.errors import InputError, StoreError
 from playproof.events import Event
 from playproof.game import load_game, resolve
-from playproof.game.importers import Row, Setting
+from playproof.game.importers import ImportRow, ImportSettings
 from playproof.games.crash.recording.importers import legacy
-from playproof.games.crash.recording.round_tracker import Rounds
-from playproof.record.imports.archives import LIMITS, Limits
-from playproof.record.imports.importing import Import, Report
+from playproof.games.crash.recording.round_tracker import RoundTracker
+from playproof.record.imports.archives import LIMITS, ArchiveLimits
+from playproof.record.imports.importing import Import, ImportReport
 from playproof.record.imports.rows import salvage
 from playproof.store import EventStore
 
@@ -69,13 +69,15 @@ class NoRedaction:
         pass
 
 
-def run(path: Path, *, kind: str = "legacy", log: Any = None, limits: Limits = LIMITS, zone: str = "UTC") -> Report:
+def run(
+    path: Path, *, kind: str = "legacy", log: Any = None, limits: ArchiveLimits = LIMITS, zone: str = "UTC"
+) -> ImportReport:
     importer = resolve(load_game("crash").importers[kind])
-    setting = Setting(ZoneInfo(zone), NoRedaction)
+    setting = ImportSettings(ZoneInfo(zone), NoRedaction)
     return Import(path, kind, importer, setting, log or MemoryLog(), limits=limits).run()
 
 
-def told(report: Report) -> list[tuple[str, int | None, str]]:
+def told(report: ImportReport) -> list[tuple[str, int | None, str]]:
     return [(one["file"], one["line"], one["problem"]) for one in report.problems]
 
 
@@ -133,7 +135,7 @@ def lines(rows: Iterable[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-def counts(report: Report) -> dict[str, int]:
+def counts(report: ImportReport) -> dict[str, int]:
     return {name: count for name, count in asdict(report).items() if name != "problems"}
 
 
@@ -479,7 +481,7 @@ def test_a_round_is_followed_as_in_a_live_recording(steps: list[tuple[int, float
 
 def check_twin(values: Iterable[dict[str, Any]]) -> None:
     """Hold the quick follower against the decoder's own Rounds."""
-    follower, rounds = legacy.Follower(GAME_ID), Rounds()
+    follower, rounds = legacy.RoundFollower(GAME_ID), RoundTracker()
     for value in values:
         assert follower.take(value) == list(rounds.take(as_message(value))), value
 
@@ -630,7 +632,7 @@ def test_a_file_that_changes_meanwhile_is_left_out(tmp_path: Path) -> None:
         if what == "reading" and done == 2:
             write(path, whole(9))
 
-    report = Import(tmp_path, "legacy", importer, Setting(UTC, NoRedaction), log).run(change)
+    report = Import(tmp_path, "legacy", importer, ImportSettings(UTC, NoRedaction), log).run(change)
     assert told(report) == [("a.jsonl", None, "the file changed while it was read; import it again")]
     assert {event.window_id for event in log.sorted()} == {OTHER_ID}
 
@@ -854,16 +856,16 @@ def unpacked(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def real(recordings: Path) -> tuple[Report, MemoryLog]:
+def real(recordings: Path) -> tuple[ImportReport, MemoryLog]:
     log = MemoryLog()
     return run(recordings, log=log, zone=legacy.ZONE), log
 
 
-def test_the_report_of_the_real_recordings_is_right(real: tuple[Report, MemoryLog], unpacked: Path) -> None:
+def test_the_report_of_the_real_recordings_is_right(real: tuple[ImportReport, MemoryLog], unpacked: Path) -> None:
     assert counts(real[0]) == slow_count(unpacked) == REPORT
 
 
-def test_the_real_report_names_every_damaged_line(real: tuple[Report, MemoryLog]) -> None:
+def test_the_real_report_names_every_damaged_line(real: tuple[ImportReport, MemoryLog]) -> None:
     damaged = [(file, line) for file, line, problem in told(real[0]) if problem.startswith("not one JSON object")]
     assert len(damaged) == len(set(damaged)) == REPORT["corrupt_lines"]
     assert len({file for file, _ in damaged}) == 10
@@ -886,7 +888,7 @@ def test_the_zone_is_the_one_that_fits_the_rounds_names(unpacked: Path) -> None:
     assert all(count > 0 for zone, count in odd.items() if zone != legacy.ZONE), odd
 
 
-def test_real_rounds_are_whole_exactly_where_the_game_knows_their_outcome(real: tuple[Report, MemoryLog]) -> None:
+def test_real_rounds_are_whole_exactly_where_the_game_knows_their_outcome(real: tuple[ImportReport, MemoryLog]) -> None:
     outcome = resolve(load_game("crash").outcome)
     rounds: dict[str, list[Event]] = defaultdict(list)
     for event in real[1].sorted():
@@ -908,16 +910,16 @@ def test_real_rows_are_followed_as_in_a_live_recording(unpacked: Path) -> None:
         check_twin(dict(value) for value in values)
 
 
-def whole_rows(path: Path) -> Iterator[Row]:
+def whole_rows(path: Path) -> Iterator[ImportRow]:
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            yield Row(number, "", json.loads(line))
+            yield ImportRow(number, "", json.loads(line))
         except ValueError:
             continue
 
 
 def test_files_in_another_order_and_under_other_names_give_the_same_rows(
-    unpacked: Path, real: tuple[Report, MemoryLog], tmp_path: Path
+    unpacked: Path, real: tuple[ImportReport, MemoryLog], tmp_path: Path
 ) -> None:
     chosen = sorted(unpacked.rglob("*.jsonl"))[100:220]
     for number, path in enumerate(reversed(chosen)):

@@ -15,11 +15,11 @@ import recordings as r
 
 from playproof.events import Event
 from playproof.game import resolve
-from playproof.game.episode_columns import Ask, Laid
-from playproof.game.play import View
+from playproof.game.episode_columns import BuildRequest, EpisodeColumns
+from playproof.game.play import PlayerView
 
 PAIRS = 2_000
-ASK = Ask("recorded", "buttons-share", include_incomplete=True)
+ASK = BuildRequest("recorded", "buttons-share", include_incomplete=True)
 SIMULATED = 1_000
 AGAIN = 300
 """Events that are told once more in an extended future."""
@@ -31,11 +31,11 @@ class Recorded:
     """A session, and the places at which it may be cut: none parts a tick from what it settled."""
 
     tables: Tables
-    whole: Laid
+    whole: EpisodeColumns
     cuts: tuple[int, ...]
 
     @classmethod
-    def of(cls, events: Sequence[Event], ask: Ask = ASK) -> Recorded:
+    def of(cls, events: Sequence[Event], ask: BuildRequest = ASK) -> Recorded:
         settles = resolve(r.crash().recordings).settles  # type: ignore[union-attr, arg-type]
         cuts = tuple(event.seq for before, event in pairwise(events) if not settles(before, event))
         tables = r.to_tables(events)
@@ -77,7 +77,7 @@ def _extended(table: pa.Table, last: int) -> pa.Table:
     return pa.concat_tables([table, moved])
 
 
-def shown(laid: Laid, steps: int) -> tuple[bytes, ...]:
+def shown(laid: EpisodeColumns, steps: int) -> tuple[bytes, ...]:
     """Give what the first steps show: what was seen, how old it is, the money, and all choices but the last."""
     rows = np.flatnonzero(~laid.is_final)[:steps]
     money = (laid.standings[name][rows].astype(np.float64) for name in ("cash", "equity", "sidebet_stake"))
@@ -86,7 +86,7 @@ def shown(laid: Laid, steps: int) -> tuple[bytes, ...]:
     return tuple(np.ascontiguousarray(it).tobytes() for it in (*seen, *ages, laid.actions[:, : max(0, steps - 1)]))
 
 
-def compare(found: Recorded, cut: int, rng: np.random.Generator, ask: Ask = ASK) -> int:
+def compare(found: Recorded, cut: int, rng: np.random.Generator, ask: BuildRequest = ASK) -> int:
     """Hold the steps before a cut against two futures, the real one and another; give how many there are."""
     known = r.batch().lay(until(found.tables, cut), ask)
     steps = int(known.lengths.sum())
@@ -96,7 +96,7 @@ def compare(found: Recorded, cut: int, rng: np.random.Generator, ask: Ask = ASK)
     return steps
 
 
-def compare_pairs(found: Sequence[Recorded], pairs: int, rng: np.random.Generator, ask: Ask = ASK) -> None:
+def compare_pairs(found: Sequence[Recorded], pairs: int, rng: np.random.Generator, ask: BuildRequest = ASK) -> None:
     """Cut recordings at so many random places, each after some step of some episode."""
     done = 0
     while done < pairs:
@@ -118,15 +118,15 @@ def test_a_leak_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same comparison notices a feature that knows the rug."""
     from playproof.games.crash.recording import columnar as module
 
-    honest = module.Walked.laid
+    honest = module.SessionPass.laid
 
-    def leaking(self: Any) -> Laid:
+    def leaking(self: Any) -> EpisodeColumns:
         made = honest(self)
         rugs = np.repeat([(entry.outcome or {}).get("rug_tick", 0) for entry in made.entries], made.lengths + 1)
         made.observations[-1] = rugs
         return made
 
-    monkeypatch.setattr(module.Walked, "laid", leaking)
+    monkeypatch.setattr(module.SessionPass, "laid", leaking)
     with pytest.raises(AssertionError):
         compare_pairs([Recorded.of(r.played(31, 2)[1])], 5, np.random.default_rng(1))
 
@@ -134,8 +134,8 @@ def test_a_leak_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_streaming_is_the_batch_over_simulated_rounds() -> None:
     """One event at a time, as a live player is shown it, over a thousand rounds."""
     tables = r.dealt("stream", 77, SIMULATED)
-    made = r.batch().lay(tables, Ask("recorded", "buttons"))
-    view, decides = View(r.crash(), "recorded"), resolve(r.crash().decides)
+    made = r.batch().lay(tables, BuildRequest("recorded", "buttons"))
+    view, decides = PlayerView(r.crash(), "recorded"), resolve(r.crash().decides)
     rows, missing = np.flatnonzero(~made.is_final), np.array(made.missing)
     at = 0
     for event in r.dealt_events(tables):

@@ -22,15 +22,15 @@ from playproof.policies.checkpoint import load_policy, save_checkpoint
 from playproof.policies.network import BatchPlayer
 from playproof.testing import coin
 from playproof.train.cql import Cql, CqlConfig, train_cql
-from playproof.train.data import Heads, Steps, Table, best_of, card_of, to_steps, value_of
-from playproof.train.demonstrations import Asked, Mixture, Noisy, demonstrate
+from playproof.train.data import Heads, OfflineSetup, Steps, best_of, card_of, to_steps, value_of
+from playproof.train.demonstrations import DemonstrationConfig, Mixture, Noisy, demonstrate
 from playproof.train.iql import Iql, IqlConfig, advantage_weight, expectile_loss, train_iql
 from playproof.train.offline_loop import Losses, seeded
 from playproof.train.run import Run, Tracking
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "cql.json").read_text(encoding="utf-8"))
 QUIET = Tracking(tensorboard=False)
-COIN = Table.lay(coin.game())
+COIN = OfflineSetup.lay(coin.game())
 CRASH = load_game("crash")
 STAKE = 5 * 10**8
 
@@ -193,14 +193,14 @@ class TestLearners:
         """
         best = best_policy("drift")
         players = Mixture([Noisy(best, 0.05, (4, 1)), Noisy(best, 0.5, (4, 1)), Hold(bet=0.1, k=40)])
-        steps = demonstrate(CRASH, players, "drift", 60, 1, Asked(stake=STAKE))
+        steps = demonstrate(CRASH, players, "drift", 60, 1, DemonstrationConfig(stake=STAKE))
         train, _ = LEARNERS[method]
         config = (
             CqlConfig(alpha=0.3, gamma=0.9, epochs=3, batch=256, reward_scale=30, learning_rate=2e-3)
             if method == "cql"
             else IqlConfig(beta=5, gamma=0.9, epochs=3, batch=256, reward_scale=30, learning_rate=2e-3)
         )
-        made = train(Table.lay(CRASH), steps, config)
+        made = train(OfflineSetup.lay(CRASH), steps, config)
         own, its = (
             rollout(CRASH, player, "drift", 128, 3, stake=STAKE).pnl for player in (BatchPlayer(made.policy), players)
         )

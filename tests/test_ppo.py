@@ -28,8 +28,17 @@ from playproof.policies.network import NetworkPolicy
 from playproof.reports.run import page
 from playproof.rewards import checks
 from playproof.testing import coin
-from playproof.train.ppo.callbacks import Boundary, Progress, Watch, diverged
-from playproof.train.ppo.loop import PPOConfig, Result, Table, build, fine_tuned, plan_preset, train_ppo, weights_of
+from playproof.train.ppo.callbacks import EvaluationSchedule, RolloutBoundary, TrainingProgress, diverged
+from playproof.train.ppo.loop import (
+    PPOConfig,
+    PPOResult,
+    TrainSetup,
+    build,
+    fine_tuned,
+    plan_preset,
+    train_ppo,
+    weights_of,
+)
 from playproof.train.ppo.loss import divergence, leaning
 from playproof.train.run import Run, Tracking, find_checkpoint, read_config, read_log, read_result, restore
 
@@ -63,7 +72,7 @@ PINNED_LOSS = (0.53248203, 0.43995956, 0.41888653, 0.41669669, 0.41992361, 0.452
 
 
 @pytest.fixture(scope="module")
-def solved(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def solved(tmp_path_factory: pytest.TempPathFactory) -> PPOResult:
     return train_ppo(GAME, CONFIG, tmp_path_factory.mktemp("runs") / "coin")
 
 
@@ -71,7 +80,7 @@ def same(one: Any, other: Any) -> bool:
     return set(one) == set(other) and all((one[name] == other[name]).all() for name in one)
 
 
-def test_it_solves_the_coin_game(solved: Result) -> None:
+def test_it_solves_the_coin_game(solved: PPOResult) -> None:
     assert solved.best is not None
     policy = load_policy(solved.best, GAME)
     found = rollout(GAME, BatchPlayer(policy), "biased", 1000, 99, stake=coin.RESERVED)
@@ -80,12 +89,12 @@ def test_it_solves_the_coin_game(solved: Result) -> None:
     assert policy.act_batch(hints).tolist() == [[1], [2]]
 
 
-def test_its_losses_are_pinned(solved: Result) -> None:
+def test_its_losses_are_pinned(solved: PPOResult) -> None:
     losses = [note["loss"] for note in read_log(solved.path) if note["kind"] == "train"]
     assert losses == pytest.approx(PINNED_LOSS, rel=1e-3)
 
 
-def test_the_folder_holds_everything(solved: Result) -> None:
+def test_the_folder_holds_everything(solved: PPOResult) -> None:
     assert read_config(solved.path)["config"]["seed"] == 1
     evaluations = [note for note in read_log(solved.path) if note["kind"] == "evaluation"]
     assert [note["step"] for note in evaluations] == [0, 3 * ROLLOUT, 6 * ROLLOUT]
@@ -103,7 +112,7 @@ def test_the_folder_holds_everything(solved: Result) -> None:
     assert card.metrics["alarms"] == 0  # read by the validator's gate R7
 
 
-def test_a_kept_policy_answers_for_later_alarms(solved: Result, tmp_path: Path) -> None:
+def test_a_kept_policy_answers_for_later_alarms(solved: PPOResult, tmp_path: Path) -> None:
     assert solved.best is not None
     copytree(solved.best, tmp_path / "run" / "checkpoints" / "best")
     run = Run.create(tmp_path / "run", "ppo", vars(CONFIG), Tracking(tensorboard=False))
@@ -130,7 +139,7 @@ def test_how_a_run_ended_stands_until_it_has_gone_on(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_run_stands_for_its_best_policy(solved: Result, tmp_path: Path) -> None:
+def test_a_run_stands_for_its_best_policy(solved: PPOResult, tmp_path: Path) -> None:
     assert solved.best is not None
     assert find_checkpoint(solved.path) == solved.best == find_checkpoint(solved.best)
     with pytest.raises(InputError, match="found none"):
@@ -139,7 +148,7 @@ def test_a_run_stands_for_its_best_policy(solved: Result, tmp_path: Path) -> Non
     assert find_checkpoint(tmp_path).name == max(path.name for path in (solved.path / "checkpoints").iterdir())
 
 
-def test_same_seed_same_weights(solved: Result, tmp_path: Path) -> None:
+def test_same_seed_same_weights(solved: PPOResult, tmp_path: Path) -> None:
     again = train_ppo(GAME, CONFIG, tmp_path / "again")
     assert same(again.weights, solved.weights)
     other = train_ppo(GAME, replace(CONFIG, seed=2, steps=ROLLOUT), tmp_path / "other")
@@ -171,7 +180,7 @@ def wait_for(path: Path, step: int, running: subprocess.Popen[bytes]) -> None:
     pytest.fail("no resume point came")
 
 
-def test_a_killed_run_goes_on_to_the_same_weights(solved: Result, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_to_the_same_weights(solved: PPOResult, tmp_path: Path) -> None:
     path = tmp_path / "killed"
     running = start(path, CONFIG)
     wait_for(path, 2 * ROLLOUT, running)
@@ -187,7 +196,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(solved: Result, tmp_path: Path
     assert one == other
 
 
-def test_ctrl_c_saves_and_resume_goes_on(solved: Result, tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_resume_goes_on(solved: PPOResult, tmp_path: Path) -> None:
     path = tmp_path / "interrupted"
     running = start(path, CONFIG)
     wait_for(path, ROLLOUT, running)
@@ -199,7 +208,7 @@ def test_ctrl_c_saves_and_resume_goes_on(solved: Result, tmp_path: Path) -> None
     assert same(result.weights, solved.weights)
 
 
-def test_a_finished_run_stays_as_it_is_when_resumed(solved: Result) -> None:
+def test_a_finished_run_stays_as_it_is_when_resumed(solved: PPOResult) -> None:
     again = train_ppo(GAME, CONFIG, solved.path, resume=True)
     assert same(again.weights, solved.weights)
     with pytest.raises(ConfigError, match="--resume"):
@@ -220,9 +229,9 @@ def test_a_resumed_curriculum_with_frames_gives_the_same_weights(tmp_path: Path)
 
 def test_a_recurrent_policy_is_exported_as_it_acts() -> None:
     config = replace(CONFIG, recurrent=8, steps=ROLLOUT, evaluate_every=2)
-    model, _ = build(Table.lay(GAME, config))
+    model, _ = build(TrainSetup.lay(GAME, config))
     model.learn(ROLLOUT)
-    policy = Table.lay(GAME, config).policy(weights_of(model))
+    policy = TrainSetup.lay(GAME, config).policy(weights_of(model))
     rng, state, memory = np.random.default_rng(0), None, np.zeros((2, 4, 8), np.float32)
     for number in range(5):
         rows = rng.normal(size=(4, 5)).astype(np.float32)
@@ -248,7 +257,7 @@ def test_where_money_says_little_it_ends_doing_nothing(tmp_path: Path) -> None:
     for lean in (0.0, 5.0):
         config = replace(CONFIG, entropy=1.0, entropy_least=1.0, lean=lean, lean_from=0.0, lean_by=0.3)
         result = train_ppo(GAME, config, tmp_path / f"lean-{lean}")
-        chances.append(Table.lay(GAME, config).policy(result.weights).probabilities(hints)[0])
+        chances.append(TrainSetup.lay(GAME, config).policy(result.weights).probabilities(hints)[0])
     assert np.allclose(chances[0], 1 / 3, atol=0.15)  # entropy alone pulls to anything
     assert (chances[1][:, 0] > 0.8).all()
 
@@ -265,7 +274,7 @@ def test_a_leaning_policy_is_the_one_it_says() -> None:
 def test_the_lean_update_is_that_of_sb3_contrib() -> None:
     from sb3_contrib import MaskablePPO
 
-    table = Table.lay(CRASH, small_crash(steps=512, entropy_floor=0.0, lean=0.0))
+    table = TrainSetup.lay(CRASH, small_crash(steps=512, entropy_floor=0.0, lean=0.0))
     lean, env = build(table)
     lean.entropy_weight = None
     lean.learn(512)  # fills the buffer
@@ -324,7 +333,7 @@ def test_it_finds_the_edge_of_a_small_crash_world(tmp_path: Path) -> None:
         evaluate_every=40,
     )
     result = train_ppo(CRASH, config, tmp_path / "hazard")
-    policy = Table.lay(CRASH, config).policy(result.weights)
+    policy = TrainSetup.lay(CRASH, config).policy(result.weights)
     options = RolloutOptions(game=config.options)
     found = rollout(CRASH, BatchPlayer(policy), "hazard", 400, 7, stake=config.stake, options=options).summary()
     assert found["pnl"] > 2 * found["pnl_se"] > 0
@@ -334,7 +343,7 @@ def test_it_finds_the_edge_of_a_small_crash_world(tmp_path: Path) -> None:
 def test_the_plan_preset_is_the_plans_set_up(tmp_path: Path) -> None:
     config = plan_preset(small_crash())
     assert (config.lanes, config.batch, config.learning_rate, config.entropy) == (8, 64, 3e-4, 0.01)
-    model, env = build(Table.lay(CRASH, config))
+    model, env = build(TrainSetup.lay(CRASH, config))
     assert type(model).__name__ == "PPO"
     assert [type(env).__name__, type(env.venv).__name__, type(env.venv.venv).__name__] == [
         "Scaled",
@@ -346,7 +355,7 @@ def test_the_plan_preset_is_the_plans_set_up(tmp_path: Path) -> None:
     assert load_policy(result.best or Path()).act(np.zeros(31, np.float32))
 
 
-def test_a_clone_is_warmed_up_and_kept_near(solved: Result, tmp_path: Path) -> None:
+def test_a_clone_is_warmed_up_and_kept_near(solved: PPOResult, tmp_path: Path) -> None:
     assert solved.best is not None
     origin = load_checkpoint(solved.best, GAME)
     config = fine_tuned(replace(CONFIG, steps=2 * ROLLOUT, lean=5.0), solved.best, GAME)
@@ -361,7 +370,7 @@ def test_a_clone_is_warmed_up_and_kept_near(solved: Result, tmp_path: Path) -> N
         free = replace(config, warmup=0, anchor=anchor, anchor_share=1.0, entropy=1.0)  # entropy pulls away
         result = train_ppo(GAME, free, tmp_path / f"anchor-{anchor}", source=solved.best)
         hints = np.array([[side, 0, 0, 5, 1] for side in (1, -1)], np.float32)
-        table = Table.lay(GAME, free)
+        table = TrainSetup.lay(GAME, free)
         old, new = table.policy(dict(origin.weights)), table.policy(result.weights)
         moved.append(float(np.abs(old.probabilities(hints)[0] - new.probabilities(hints)[0]).max()))
     assert moved[1] < 0.5 * moved[0]
@@ -387,12 +396,12 @@ def test_three_alarms_stop_the_training(tmp_path: Path) -> None:
     base = rollout(GAME, Coins(), "fair", 50, 1, stake=coin.RESERVED)
     rewards = iter(range(10))
     notes = Notes()
-    boundary = Boundary(
+    boundary = RolloutBoundary(
         notes,  # type: ignore[arg-type]
-        Watch(every=1),
+        EvaluationSchedule(every=1),
         lambda: replace(base, reward=base.reward + 0.1 * next(rewards)),
         lambda step, told: f"checkpoint-{step}",
-        Progress(),
+        TrainingProgress(),
         time.perf_counter,
         lambda step, told: None,
     )
@@ -426,8 +435,8 @@ def test_a_reward_that_fails_its_checks_is_refused(tmp_path: Path, monkeypatch: 
     paid.write_text("global: {enabled_components: [financial, survival_bonus]}\nsurvival_bonus: {weight: 1.0}\n")
     config = small_crash(reward=str(paid))
     with pytest.raises(GateFailed, match="R4"):
-        Table.lay(CRASH, config)
-    table = Table.lay(CRASH, config, allow_failing_reward=True)
+        TrainSetup.lay(CRASH, config)
+    table = TrainSetup.lay(CRASH, config, allow_failing_reward=True)
     assert table.card({}).reward["failed_checks"] is True
 
 

@@ -23,7 +23,7 @@ from test_trajectories import windows
 from test_trajectory_http import Running
 
 from playproof.cli.app import main
-from playproof.net.access import Door, Tokens
+from playproof.net.access import AccessPolicy, RoleTokens
 from playproof.record.trajectories.proxy import Proxy, Upstream, proxy_role
 from playproof.record.trajectories.recorder import TrajectoryRecorder
 from playproof.store.db import opened, ready
@@ -256,7 +256,7 @@ def test_keys_and_logprobs_can_be_the_proxys_own(tmp_path: Path) -> None:
 
 
 def test_roles_and_routes_of_the_proxy(setting: Setting) -> None:
-    door = Door(Tokens("t" * 32, "v" * 32), roles=proxy_role)
+    door = AccessPolicy(RoleTokens("t" * 32, "v" * 32), roles=proxy_role)
     with Running(setting.proxy.app(door)) as closed:
         assert httpx.post(f"{closed.url}/v1/chat/completions", json={}).status_code == 401
         reader = {"Authorization": "Bearer " + "v" * 32}

@@ -26,7 +26,7 @@ from playproof.events import Event
 from playproof.game import load_game, resolve
 from playproof.games.crash.server.app import RunningServer, ServeConfig
 from playproof.games.crash.server.protocol import Phase
-from playproof.games.crash.server.table import Message
+from playproof.games.crash.server.table import TableMessage
 from playproof.record.feeds.socket import Backoff, SocketFeed
 from playproof.record.recorder import GAP, REFUSED, Recorder, steady_clock
 from playproof.record.redaction import Redaction
@@ -177,7 +177,7 @@ def test_the_store_holds_what_the_server_said(server: RunningServer, log: EventL
     said: list[list[Any]] = []
     original = server.server.send
 
-    def noting(messages: Iterable[Message]) -> None:
+    def noting(messages: Iterable[TableMessage]) -> None:
         messages = list(messages)
         said.extend([message.event, *message.arguments] for message in messages)
         original(messages)

@@ -27,7 +27,7 @@ from playproof.evaluate.rollout import STREAM, RolloutOptions, rollout
 from playproof.game import load_game, resolve
 from playproof.game.replay import ReplayedEpisode
 from playproof.game.vector_env import LaneTerms
-from playproof.games.arena.learning.vector_env import ArenaLanes
+from playproof.games.arena.learning.vector_env import ArenaVectorGame
 from playproof.games.arena.recording.replay import REPLAYING as ARENA
 from playproof.games.crash.analysis.predictor import PREDICTING
 from playproof.games.crash.analysis.replay import marks, say
@@ -39,13 +39,13 @@ from playproof.policies.checkpoint import Card, describe, save_checkpoint
 from playproof.policies.ensemble import save_ensemble
 from playproof.policies.network import BatchPlayer, NetworkPolicy
 from playproof.policies.scaling import game_scaling
-from playproof.policies.trees import Foresight, Predictor, SidebetPolicy, Trees
+from playproof.policies.trees import BetOnLabelPolicy, Predictor, PredictorPolicy, TreeEnsemble
 from playproof.reports.replay import expand, page_data, replay_page, shorten
 from playproof.reports.replay_terminal import SPEEDS, Cursor, bars, frame, frames, keys, press, run, tick
 from playproof.store.db import opened, ready
 from playproof.store.db.trajectories import list_trajectories, read_trajectory
 from playproof.testing import coin
-from playproof.validate.replay import Looking, Replay, choose, replay_dataset, replay_policy
+from playproof.validate.replay import Replay, ReplayRequest, choose, replay_dataset, replay_policy
 from playproof.validate.subject import Subject, load_subject
 from tests.reference.crash_twin import PlainEnv
 
@@ -104,7 +104,7 @@ def subject(player: Any, name: str = "own") -> Subject:
 @pytest.fixture(scope="module")
 def told() -> Replay:
     """Give a network that plays by chance, watched: it presses everything."""
-    looking = Looking("published", "world published", ROUNDS, SEED, show=4)
+    looking = ReplayRequest("published", "world published", ROUNDS, SEED, show=4)
     return replay_policy(CRASH, subject(BatchPlayer(network(), sample=True)), looking)
 
 
@@ -183,11 +183,11 @@ class TestNumbers:
         other = replace(made, watch=lambda terms, count: made.watch(replace(terms, seed=(1,)), count))
         game = replace(CRASH, replaying=other)
         with pytest.raises(ContractError, match="unwatched"):
-            replay_policy(game, load_subject(CRASH, "hold-40", stake=UNIT), Looking("published", "w", 3, 1))
+            replay_policy(game, load_subject(CRASH, "hold-40", stake=UNIT), ReplayRequest("published", "w", 3, 1))
 
     def test_what_is_missing_is_told(self) -> None:
         seated = replace(load_subject(CRASH, "hold-40"), options=RolloutOptions("recorded", "buttons"))
-        episode = replay_policy(CRASH, seated, Looking("published", "w", 1, 4)).episodes[0]
+        episode = replay_policy(CRASH, seated, ReplayRequest("published", "w", 1, 4)).episodes[0]
         env = CrashEnv(observation="recorded", stake=UNIT // 10)
         key = np.random.SeedSequence((STREAM, 4)).generate_state(1, np.uint64)[0]
         _, info = env.reset(seed=int(key))
@@ -208,7 +208,7 @@ class TestThoughts:
     @pytest.mark.parametrize("memory", [0, 5])
     def test_chances_are_what_it_acts_by(self, memory: int) -> None:
         policy = network(memory=memory)
-        episode = replay_policy(CRASH, subject(BatchPlayer(policy)), Looking("published", "w", 2, 3)).episodes[0]
+        episode = replay_policy(CRASH, subject(BatchPlayer(policy)), ReplayRequest("published", "w", 2, 3)).episodes[0]
         for step, word in enumerate(episode.actions):
             order, adjustment = (int(chances[step].argmax()) for _, chances in episode.thoughts)
             assert BUTTONS[word] in ((order, adjustment), (0, adjustment))  # a wait where the order had no effect
@@ -218,11 +218,11 @@ class TestThoughts:
 
     def test_predictions_are_the_predictors(self) -> None:
         none = np.zeros(0, np.int64)
-        trees = Trees(("x",), none, np.zeros(0), none, none, np.zeros(1), np.array([-1]), np.array([0]))
+        trees = TreeEnsemble(("x",), none, np.zeros(0), none, none, np.zeros(1), np.array([-1]), np.array([0]))
         predictor = Predictor(trees, 1.0, 0.0, 0.25, 40, 200.0, skilled=False)
         names = tuple(CRASH.observations["policy"].features)  # type: ignore[union-attr]
-        player = SidebetPolicy(Foresight(predictor, PREDICTING, names, 5.0), (0, 0))
-        episode = replay_policy(CRASH, subject(player), Looking("hazard", "w", 2, 3)).episodes[0]
+        player = BetOnLabelPolicy(PredictorPolicy(predictor, PREDICTING, names, 5.0), (0, 0))
+        episode = replay_policy(CRASH, subject(player), ReplayRequest("hazard", "w", 2, 3)).episodes[0]
         assert set(episode.predictions["rug_within_40"]) == {0.25}
         theory = episode.predictions["rug_within_40 by theory"]
         expected = PREDICTING.chance("hazard", episode.rows[:-1], episode.features)
@@ -244,12 +244,14 @@ class TestThoughts:
         chance = pytest.approx(1 / (1 + np.exp(-0.5)))
         for name, thinks in (("rugs", False), ("both", True)):
             found = load_subject(CRASH, str(tmp_path / name))
-            episode = replay_policy(CRASH, found, Looking("published", "w", 1, 3)).episodes[0]
+            episode = replay_policy(CRASH, found, ReplayRequest("published", "w", 1, 3)).episodes[0]
             assert list(episode.predictions["rug_within_40"]) == [chance] * len(episode)
             assert bool(episode.thoughts) == thinks
 
     def test_a_rule_says_that_it_weighs_nothing(self) -> None:
-        episode = replay_policy(CRASH, load_subject(CRASH, "hold-40"), Looking("published", "w", 1, 3)).episodes[0]
+        episode = replay_policy(CRASH, load_subject(CRASH, "hold-40"), ReplayRequest("published", "w", 1, 3)).episodes[
+            0
+        ]
         assert not episode.thoughts
         assert "weighs no chances" in episode.about
 
@@ -268,7 +270,7 @@ class TestChoosing:
         assert expand(json.loads(json.dumps(shorten(column)))) == column
 
     def test_one_window_can_be_asked_for(self) -> None:
-        asked = Looking("published", "w", 5, 3, window="published-3-5-2")
+        asked = ReplayRequest("published", "w", 5, 3, window="published-3-5-2")
         found = replay_policy(CRASH, load_subject(CRASH, "wait"), asked)
         assert [it.window for it in found.episodes] == ["published-3-5-2"]
         with pytest.raises(InputError, match="published-3-5-0 to published-3-5-4"):
@@ -286,7 +288,7 @@ class TestChoosing:
         game = replace(coin.game(), replaying=None)
         world = next(iter(game.worlds))
         player = subject(coin_follower(), "coins")
-        found = replay_policy(game, replace(player, options=RolloutOptions()), Looking(world, "w", 3, 1))
+        found = replay_policy(game, replace(player, options=RolloutOptions()), ReplayRequest(world, "w", 3, 1))
         assert all(len(it.rows) == len(it) + 1 == len(it.rewards) + 1 for it in found.episodes)
         assert "coins" in replay_page(found)
 
@@ -425,7 +427,7 @@ def test_watched_lanes_of_the_arena_play_alike() -> None:
     terms = LaneTerms("news", (3,), balance=10**13, stake=10**12)
     assert arena.lanes is not None
     plain, watched = resolve(arena.lanes)(terms, 2), ARENA.watch(terms, 2)
-    assert isinstance(watched, ArenaLanes)
+    assert isinstance(watched, ArenaVectorGame)
     assert plain.start().tobytes() == watched.start().tobytes()
     for action in ((1, 0, 1), (0, 0, 0), (2, 3, 2), (3, 0, 0), (4, 1, 1), (0, 0, 0)):
         actions = np.array([action, (0, 0, 0)])

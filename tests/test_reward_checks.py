@@ -17,7 +17,7 @@ from playproof.games.crash.rewards.mutants import BROKEN, CLEAN, MUTANTS
 from playproof.rewards import ExploitReport, check_reward, find_exploits
 from playproof.rewards.discount import check_discount, worthless_world
 from playproof.rewards.plays import Plays, discounted, money_weight, walk
-from playproof.rewards.zoo import Ground, Rule, Zoo
+from playproof.rewards.zoo import ThresholdRule, Zoo, ZooSetup
 from playproof.testing import coin
 
 ON_PLAYS = ("R1", "R2", "R3", "R4", "R5")
@@ -120,7 +120,7 @@ def test_networks_find_what_the_zoo_does_not_try(game: Game) -> None:
 
 
 def test_the_same_seed_says_the_same(game: Game) -> None:
-    ground = Ground(game, BROKEN, "published", 4, 0.99, 0.0)
+    ground = ZooSetup(game, BROKEN, "published", 4, 0.99, 0.0)
     zoo = ground.zoo()
     assert zoo == ground.zoo()
     assert ground.try_rules(zoo[:8], 8, 1) == ground.try_rules(zoo[:8], 8, 1)
@@ -153,9 +153,9 @@ def test_an_honest_world_is_looked_for(game: Game) -> None:
 
 def test_rules_choose_by_feature_by_step_and_by_chance() -> None:
     rules = [
-        Rule("a", "", (1, 0), (2, 0), feature=1, cut=0.5),
-        Rule("b", "", (3, 0), (0, 0), period=2),
-        Rule("c", "", (0, 0), (0, 0), random=True),
+        ThresholdRule("a", "", (1, 0), (2, 0), feature=1, cut=0.5),
+        ThresholdRule("b", "", (3, 0), (0, 0), period=2),
+        ThresholdRule("c", "", (0, 0), (0, 0), random=True),
     ]
     zoo = Zoo(rules, 2, (4, 9))
     rows = np.array([[0, 0], [0, 1]] * 3, np.float32)
@@ -168,8 +168,8 @@ def test_rules_choose_by_feature_by_step_and_by_chance() -> None:
 
 
 def test_the_zoo_counts_what_a_plain_loop_counts(game: Game) -> None:
-    ground = Ground(game, CLEAN["costs"], "published", 3, 0.9, 1.0 / 1e9)
-    rule = Rule("hold", "", (1, 0), (2, 0), period=7)
+    ground = ZooSetup(game, CLEAN["costs"], "published", 3, 0.9, 1.0 / 1e9)
+    rule = ThresholdRule("hold", "", (1, 0), (2, 0), period=7)
     told = ground.try_rules([rule], 12, 1)[0]
     lanes = ground.lanes(4, 1)
     windows, ages = {lane: [] for lane in range(4)}, np.zeros(4, int)  # type: ignore[var-annotated]

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playproof.errors import ConfigError, ContractError, InputError, UnknownName
-from playproof.game import Game, Outcome, Reward, Standing, Step, load_game
-from playproof.game.rewards import CLIP, Composed, Facts, Play, compose, from_function
+from playproof.game import AccountSnapshot, Game, Outcome, Reward, Step, load_game
+from playproof.game.rewards import CLIP, ComposedReward, Facts, Play, compose, from_function
 from playproof.games.crash.rewards.presets import MINIMAL
 from playproof.games.crash.rewards.probes import to_events
 from playproof.games.crash.rewards.terms import COMPONENTS, FACTS, MOMENT, TABLE, lay_out
@@ -51,11 +51,11 @@ def game() -> Game:
     return load_game("crash")
 
 
-def composed(*enabled: str, clip: float | None = None, **sections: Any) -> Composed:
+def composed(*enabled: str, clip: float | None = None, **sections: Any) -> ComposedReward:
     return compose(COMPONENTS, {"global": {"enabled_components": list(enabled), "reward_clip": clip}, **sections}, "it")
 
 
-def eager(enabled: list[str]) -> Composed:
+def eager(enabled: list[str]) -> ComposedReward:
     """Enable components with settings under which each of them pays in a short round."""
     return composed(
         *enabled,
@@ -81,7 +81,7 @@ def test_the_plans_file_loads_as_it_stands(game: Game, tmp_path: Path) -> None:
     read = [load_reward(game, str(tmp_path / name)) for name in ("reward.yaml", "reward.toml")]
     assert read[0].hash == read[1].hash != MINIMAL.hash  # the clip is part of a reward
     for reward in read:
-        assert isinstance(reward, Composed)
+        assert isinstance(reward, ComposedReward)
         assert (reward.name, reward.clip, reward.parts) == ("reward", 1000.0, MINIMAL.parts)
 
 
@@ -159,9 +159,9 @@ def test_a_component_reads_only_what_it_declares(game: Game) -> None:
         reward.compute(walk(game, Play("", to_events([1.0, 0.02]), ()), "buttons"), OUTCOME)
 
 
-def standing(equity: int, stake: int) -> Standing:
+def standing(equity: int, stake: int) -> AccountSnapshot:
     facts = dict.fromkeys(MOMENT[2:], 0) | {"sidebet_stake": stake, "price": 1.0, "low": 1.0, "peak": 1.0, "phase": 2}
-    return Standing(equity, equity, 0, facts)
+    return AccountSnapshot(equity, equity, 0, facts)
 
 
 def test_bankruptcy_is_paid_once_and_an_open_sidebet_counts_its_stake() -> None:

@@ -12,19 +12,19 @@ from playproof.evaluate import rollout as module
 from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
 from playproof.game import Game, Terms, load_game
 from playproof.game import vector_env as playing
-from playproof.game.vector_env import LaneTerms, Tape, narrows, play_lanes
-from playproof.games.crash.players.baselines import Hold, Seated, make_baseline
-from playproof.games.crash.players.controls import Hindsight
+from playproof.game.vector_env import LaneTerms, ReplayTape, narrows, play_lanes
+from playproof.games.crash.players.baselines import Hold, SingleEnvAdapter, make_baseline
+from playproof.games.crash.players.controls import HindsightTrader
 from playproof.games.crash.players.optimum import best_policy, hazard_value, solve_drift
-from playproof.games.crash.players.targets import Noting
+from playproof.games.crash.players.targets import EntryExitLog
 from playproof.games.crash.rules.possible import buttons
 from playproof.games.crash.sim import kernel
 from playproof.games.crash.sim.env import CrashEnv
 from playproof.games.crash.sim.lanes import make_tape
-from playproof.games.crash.sim.vector_env import CrashLanes, make_lanes
+from playproof.games.crash.sim.vector_env import CrashVectorGame, make_lanes
 from playproof.money import UNIT
 from playproof.testing import coin
-from playproof.testing.coin_lanes import CoinLanes
+from playproof.testing.coin_lanes import CoinVectorGame
 
 STAKE = UNIT // 10
 
@@ -80,7 +80,7 @@ def test_a_rollout_is_the_plain_environment_played_lane_by_lane(game: Game) -> N
         env = CrashEnv(world="drift", stake=STAKE)
         for number in range(lane, 40, 16):
             row, info = env.reset(seed=key if number == lane else None)
-            player, steps, held, over = Seated(Hold(k=7, bet=0.01), np.random.default_rng(0)), 0, 0, False
+            player, steps, held, over = SingleEnvAdapter(Hold(k=7, bet=0.01), np.random.default_rng(0)), 0, 0, False
             while not over:
                 action = player.act(row)
                 before = info["position_qty"]
@@ -114,7 +114,7 @@ def test_sidebets_count_as_positions(game: Game) -> None:
 
 def test_recorded_rounds_are_played_once_each(game: Game) -> None:
     rounds = [[1.0, 1.1, 1.25, 0.02], [1.0, 0.9, 0.01], [1.0, 1.5, 2.0, 2.5, 0.02]]
-    tape = Tape(("a", "b", "c"), make_tape(rounds, ["a", "b", "c"]))
+    tape = ReplayTape(("a", "b", "c"), make_tape(rounds, ["a", "b", "c"]))
     found = rollout(game, make_baseline("hold-2"), tape, None, 1, stake=STAKE)
     assert found.windows == ("a", "b", "c")
     assert found.steps.tolist() == [4, 3, 5]  # the presale and every tick before the rug
@@ -143,20 +143,22 @@ def test_lanes_that_are_left_change_nothing(
 ) -> None:
     kept: list[int] = []
     monkeypatch.setattr(module, "LANES", 64)
-    narrow = CrashLanes.keep
-    monkeypatch.setattr(CrashLanes, "keep", lambda self, chosen: (kept.append(len(chosen)), narrow(self, chosen))[1])
+    narrow = CrashVectorGame.keep
+    monkeypatch.setattr(
+        CrashVectorGame, "keep", lambda self, chosen: (kept.append(len(chosen)), narrow(self, chosen))[1]
+    )
     rng = np.random.default_rng(8)
     lengths = rng.geometric(0.02, 333) + 1
     rounds = [[1.0, *np.exp(rng.normal(0, 0.2, length).cumsum()), 0.01] for length in lengths]
     names = [f"r{number}" for number in range(len(rounds))]
-    windows: str | Tape = Tape(tuple(names), make_tape(rounds, names)) if source == "tape" else source
+    windows: str | ReplayTape = ReplayTape(tuple(names), make_tape(rounds, names)) if source == "tape" else source
     found = []
     for fewest in (2, 10**9):
         monkeypatch.setattr(playing, "NARROWEST", fewest)
-        player = Hindsight() if name == "wait" else make_baseline(name)
+        player = HindsightTrader() if name == "wait" else make_baseline(name)
         asked = RolloutOptions(delay=delay, reward=reward)
         played = rollout(game, player, windows, 333, 6, stake=STAKE, options=asked)
-        seen = player.best(333, STAKE).tolist() if isinstance(player, Hindsight) else []
+        seen = player.best(333, STAKE).tolist() if isinstance(player, HindsightTrader) else []
         found.append({key: np.asarray(value).tolist() for key, value in vars(played).items() if key != "components"})
         found[-1] |= {key: value.tolist() for key, value in played.components.items()} | {"seen": seen}
     assert found[0] == found[1]
@@ -176,12 +178,12 @@ def test_who_notes_leaves_lanes_with_who_plays(game: Game, monkeypatch: pytest.M
     noted = []
     for fewest in (2, 10**9):
         monkeypatch.setattr(playing, "NARROWEST", fewest)
-        noting = Noting(Hold(k=20))
+        noting = EntryExitLog(Hold(k=20))
         rollout(game, noting, "published", 64, 6, stake=STAKE)
         noted.append((noting.entries, noting.sold, noting.rugged))
     assert 64 <= noted[0][0] < noted[1][0]  # the other also notes windows that nobody asked for
     assert noted[0][1] + noted[0][2] <= noted[0][0]
-    assert not narrows(Noting(make_baseline("human")))
+    assert not narrows(EntryExitLog(make_baseline("human")))
 
 
 def test_games_without_lanes_and_worlds_without_number_are_refused(game: Game) -> None:
@@ -202,7 +204,7 @@ def test_following_the_hint_earns_a_fifth() -> None:
 
 
 def test_coin_lanes_hold_the_ledgers_money() -> None:
-    rng, lanes = np.random.default_rng(1), CoinLanes(LaneTerms("fair", (9,), stake=3 * coin.STAKE), 5)
+    rng, lanes = np.random.default_rng(1), CoinVectorGame(LaneTerms("fair", (9,), stake=3 * coin.STAKE), 5)
     lanes.start()
     sides = lanes._sides.copy()
     ledgers = [coin.CoinLedger(Terms("bets", stake=3 * coin.STAKE)) for _ in range(5)]

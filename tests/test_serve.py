@@ -23,7 +23,7 @@ from playproof.policies.language.batched import BatchedModel
 from playproof.policies.language.local import LocalModel, Sampling
 from playproof.serve.batching import ServeLimits, Worker
 from playproof.serve.chat import create_app
-from playproof.serve.serving import Served, prepare, serving
+from playproof.serve.serving import ServedApp, prepare, serving
 from playproof.store.db import opened
 from playproof.store.db.trajectories import list_trajectories, read_trajectory
 
@@ -76,7 +76,7 @@ def batched(local: LocalModel) -> BatchedModel:
 @pytest.fixture
 def server(local: LocalModel) -> Iterator[tuple[str, Worker]]:
     worker = Worker(batched(local), ServeLimits(batch=16, waiting=64, max_tokens=300))
-    with serving(Served("tiny", "chat", create_app(worker), worker.close)) as url:
+    with serving(ServedApp("tiny", "chat", create_app(worker), worker.close)) as url:
         yield f"{url}/v1", worker
 
 
@@ -295,7 +295,7 @@ def test_fifty_clients_at_once_get_their_own_answers(server: tuple[str, Worker],
 
 def test_more_than_may_wait_are_refused(local: LocalModel) -> None:
     worker = Worker(batched(local), ServeLimits(batch=1, waiting=2))
-    with serving(Served("tiny", "chat", create_app(worker), worker.close)) as url:
+    with serving(ServedApp("tiny", "chat", create_app(worker), worker.close)) as url:
         asked = {"messages": CHAT, "max_tokens": 100, "seed": 1, "n": 4}
         answer = httpx.post(f"{url}/v1/chat/completions", json=asked)
         assert answer.status_code == 429
@@ -319,7 +319,7 @@ def test_a_model_that_fails_is_told_and_goes_on(local: LocalModel, monkeypatch: 
 
     monkeypatch.setattr(model, "_read", failing)
     worker = Worker(model)
-    with serving(Served("tiny", "chat", create_app(worker), worker.close)) as url:
+    with serving(ServedApp("tiny", "chat", create_app(worker), worker.close)) as url:
         asked = {"messages": CHAT, "max_tokens": 4}
         answer = httpx.post(f"{url}/v1/chat/completions", json=asked)
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "model_failed")
@@ -331,7 +331,7 @@ def test_a_model_that_fails_is_told_and_goes_on(local: LocalModel, monkeypatch: 
 
 def test_a_key_is_asked_for_and_needed_beyond_this_machine(local: LocalModel) -> None:
     worker = Worker(batched(local))
-    with serving(Served("tiny", "chat", create_app(worker), worker.close), key="a-key-of-its-own") as url:
+    with serving(ServedApp("tiny", "chat", create_app(worker), worker.close), key="a-key-of-its-own") as url:
         wrong = openai.OpenAI(base_url=f"{url}/v1", api_key="wrong", max_retries=0)
         with wrong, pytest.raises(openai.AuthenticationError):
             wrong.models.list()
@@ -340,7 +340,7 @@ def test_a_key_is_asked_for_and_needed_beyond_this_machine(local: LocalModel) ->
         assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
     with (
         pytest.raises(ConfigError, match="expected tokens"),
-        serving(Served("x", "chat", create_app(worker)), "0.0.0.0"),
+        serving(ServedApp("x", "chat", create_app(worker)), "0.0.0.0"),
     ):
         pass
 
@@ -348,7 +348,7 @@ def test_a_key_is_asked_for_and_needed_beyond_this_machine(local: LocalModel) ->
 def test_the_arenas_language_agents_play_against_it(local: LocalModel, capsys: pytest.CaptureFixture[str]) -> None:
     worker = Worker(BatchedModel("tiny", local.model, local.tokenizer, frozenset({1}), 4_096))
     command = ["arena", "run", "--agents", "2", "--windows", "1", "--decisions", "1", "--llm-agents", "2"]
-    with serving(Served("tiny", "chat", create_app(worker), worker.close)) as url:
+    with serving(ServedApp("tiny", "chat", create_app(worker), worker.close)) as url:
         assert main([*command, "--llm", f"{url}/v1", "--model", "tiny", "--max-tokens", "8", "--json"]) == 0
     assert {it["agent"] for it in json.loads(capsys.readouterr().out)["agents"]} >= {"llm-1", "llm-2"}
     assert worker.load["served"] == worker.load["largest_batch"] == 2

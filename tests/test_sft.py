@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tongues import OPTIONS, TERMS, arena, saved, small_model
 
-from playproof.datasets.conversations.groups import Tokens
+from playproof.datasets.conversations.groups import TokenSequence
 from playproof.errors import ConfigError, InputError
 from playproof.policies.checkpoint import CheckpointRefused
 from playproof.train.language import sft
@@ -63,18 +63,18 @@ def test_rows_keep_to_their_budget(sequences: list[list[int]], budget: int) -> N
         assert [row.ids[place].tolist() for place in row.places] == [list(sequences[it]) for it in numbers]
 
 
-def _plain(model: Any, tokens: Tokens) -> torch.Tensor:
+def _plain(model: Any, tokens: TokenSequence) -> torch.Tensor:
     """Give an answer's log-probabilities by one forward of the whole sequence: the slow twin."""
     logits = model(input_ids=torch.tensor([tokens.ids])).logits[0]
     told = torch.log_softmax(logits[len(tokens.prompt) - 1 : -1], -1)
     return told.gather(1, torch.tensor(tokens.answer)[:, None])[:, 0]
 
 
-def _lessons() -> list[Tokens]:
+def _lessons() -> list[TokenSequence]:
     rng = np.random.default_rng(3)
     prompts = [tuple(rng.integers(0, 300, 9).tolist()) for _ in range(2)]
     prompts.append((*prompts[0][:6], 7, 7))
-    return [Tokens(prompts[at % 3], tuple(rng.integers(0, 300, 2 + at % 4).tolist())) for at in range(8)]
+    return [TokenSequence(prompts[at % 3], tuple(rng.integers(0, 300, 2 + at % 4).tolist())) for at in range(8)]
 
 
 def test_shared_prefixes_give_the_log_probabilities_and_gradients_of_plain_forwards(small: LanguageModel) -> None:
@@ -107,7 +107,7 @@ def test_answers_are_drawn_from_the_model_and_carry_its_log_probabilities(small:
         assert it.ended or len(it.token_ids) == 6
         assert not set(it.token_ids[:-1]) & small.ends
         with torch.no_grad():
-            want = _plain(small.model, Tokens(tuple(prompt), it.token_ids))
+            want = _plain(small.model, TokenSequence(tuple(prompt), it.token_ids))
         np.testing.assert_allclose(it.logprobs, want.numpy(), atol=2e-6)
 
 

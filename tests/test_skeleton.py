@@ -24,11 +24,11 @@ from playproof.datasets.manifest import content_hash
 from playproof.datasets.segment import segment
 from playproof.errors import ConfigError, DecodeError, InputError, UnknownName
 from playproof.evaluate import Score, bootstrap_interval, e_process, play_windows
-from playproof.evaluate.score import Player
+from playproof.evaluate.score import PolicyPlayer
 from playproof.events import Event
 from playproof.game import WAIT, Frame, resolve
 from playproof.policies import Constant, TablePolicy
-from playproof.record.session import Session
+from playproof.record.session import RecordingSession
 from playproof.stats.evidence import BETS, REJECT, windows_needed
 from playproof.store import EventLog, EventStore
 from playproof.testing import coin, skeleton
@@ -108,7 +108,7 @@ def test_the_ring_needs_the_base_dependencies_only(tmp_path: Path) -> None:
 @cache
 def recorded(world: str = "biased", windows: int = 12, seed: int = 3) -> tuple[Event, ...]:
     kept: list[Event] = []
-    session = Session(GAME, kept.extend, "session-1", "public_ws")
+    session = RecordingSession(GAME, kept.extend, "session-1", "public_ws")
     chooser = coin.random_chooser(np.random.default_rng(seed))
     for frames in coin.deal(world, seed, windows, chooser):
         session.take(frames)
@@ -117,7 +117,7 @@ def recorded(world: str = "biased", windows: int = 12, seed: int = 3) -> tuple[E
 
 def test_a_session_commits_to_the_log_and_the_store_gives_it_back(home: Path) -> None:
     with EventLog.open(home, GAME.columns) as log:
-        session = Session(GAME, log.append, "session-1", "public_ws")
+        session = RecordingSession(GAME, log.append, "session-1", "public_ws")
         chooser = coin.random_chooser(np.random.default_rng(3))
         taken = [event for frames in coin.deal("biased", 3, 12, chooser) for event in session.take(frames)]
     assert tuple(EventStore(home).events()) == tuple(taken) == recorded()
@@ -130,7 +130,7 @@ def test_frames_that_are_not_the_games_are_kept_raw(home: Path) -> None:
         *next(coin.deal("fair", 1, 1, lambda: WAIT)),
     ]
     with EventLog.open(home, GAME.columns) as log:
-        Session(GAME, log.append, "s", "cdp").take(frames)
+        RecordingSession(GAME, log.append, "s", "cdp").take(frames)
     first, second, third = list(EventStore(home).events())[:3]
     assert (first.doc_type, first.raw, second.raw) == ("ws_event", "\\xff\x00", "\\ud800")
     assert (third.event_name, json.loads(third.raw or "")["event"]) == ("open", "open")
@@ -376,8 +376,8 @@ def test_a_file_that_is_no_policy_is_refused(ring: skeleton.SkeletonResult) -> N
 # Evaluation.
 
 
-def heads() -> Player:
-    return Player("heads", lambda _: Constant((1,)), "table", "bets")
+def heads() -> PolicyPlayer:
+    return PolicyPlayer("heads", lambda _: Constant((1,)), "table", "bets")
 
 
 def test_money_is_counted_per_window() -> None:
@@ -394,7 +394,7 @@ def test_money_is_counted_per_window() -> None:
 def test_a_player_with_the_worlds_seed_knows_nothing_of_the_world() -> None:
     windows = tuple(f"coin-{number:06d}" for number in range(60))
     random = GAME.baselines["random"]
-    player = Player("random", resolve(random.make), random.observation, random.actions)
+    player = PolicyPlayer("random", resolve(random.make), random.observation, random.actions)
     score = play_windows(GAME, player, recorded(windows=60, seed=3), windows, stake=coin.RESERVED, seed=3)
     assert abs(score.roi) < 4 * score.returns.std() / math.sqrt(60)
 

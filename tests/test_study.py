@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 from playproof.errors import InputError
 from playproof.evaluate.rollout import rollout
 from playproof.game import load_game
-from playproof.game.vector_env import Tape
+from playproof.game.vector_env import ReplayTape
 from playproof.games.crash.players.baselines import AlwaysSidebet, Hold
 from playproof.games.crash.sim.lanes import make_tape
 from playproof.money import UNIT
 from studies.validator import study
 from studies.validator.command import app
-from studies.validator.crash import BET, GRID, SIDEBET, STUDY, Rule
+from studies.validator.crash import BET, GRID, SIDEBET, STUDY, PlayRule
 from studies.validator.page import write_page
 from studies.validator.study import (
     LEAKS,
@@ -31,12 +31,12 @@ from studies.validator.study import (
     SAMPLES,
     SIZES,
     WANTED,
-    Notes,
     Share,
     StudyConfig,
-    Task,
+    StudyNotes,
+    StudyTask,
+    TargetRate,
     Unit,
-    Wanted,
     commits,
     costs,
     left,
@@ -54,9 +54,12 @@ def test_a_rule_earns_to_the_unit_what_lanes_pay() -> None:
     dealt = STUDY.deal("published", 40, (1, 2))
     rounds = dealt.material
     prices = [rounds.prices[a:b].tolist() for a, b in zip(rounds.starts[:-1], rounds.starts[1:], strict=True)]
-    tape = Tape(dealt.windows, make_tape(prices, dealt.windows))
+    tape = ReplayTape(dealt.windows, make_tape(prices, dealt.windows))
     bet = 0.001
-    pairs = ((Rule(ticks=7, bet=UNIT // 1000), Hold(bet, k=7)), (Rule(ticks=40, bet=UNIT // 1000), Hold(bet, k=40)))
+    pairs = (
+        (PlayRule(ticks=7, bet=UNIT // 1000), Hold(bet, k=7)),
+        (PlayRule(ticks=40, bet=UNIT // 1000), Hold(bet, k=40)),
+    )
     for rule, policy in pairs:
         played = rollout(GAME, policy, tape, None, 1, stake=GAME.validating.stake)
         assert STUDY.play(rule, dealt).pnl.tolist() == played.pnl.tolist()
@@ -67,7 +70,7 @@ def test_a_rule_earns_to_the_unit_what_lanes_pay() -> None:
 def test_sidebets_are_settled_as_the_lanes_settle_them() -> None:
     dealt = STUDY.deal("published", 30, (3, 4))
     rounds = dealt.material
-    own = STUDY.play(Rule(SIDEBET, first=0, again=True, bet=UNIT // 1000), dealt)
+    own = STUDY.play(PlayRule(SIDEBET, first=0, again=True, bet=UNIT // 1000), dealt)
     lengths = np.diff(rounds.starts) - 1
     bets = -(-lengths // 40)
     expected = (UNIT // 1000) * (5 - bets)  # the last one always covers the rug
@@ -80,25 +83,25 @@ def test_worse_terms_and_chance_are_other_play() -> None:
     own = GRID["hold 20 in a countdown"]
     assert STUDY.play(own, dealt).pnl.sum() > STUDY.play(own, dealt, delay=2).pnl.sum()
     assert own.bet == BET
-    assert STUDY.play(Rule(), dealt).pnl.min() >= -BET
+    assert STUDY.play(PlayRule(), dealt).pnl.min() >= -BET
 
 
 def test_the_same_run_gives_the_same_result() -> None:
-    task = Task(TINY, Unit("null", "fair", 0))
+    task = StudyTask(TINY, Unit("null", "fair", 0))
     assert run_unit(task) == run_unit(task)
-    assert run_unit(task) != run_unit(Task(TINY, Unit("null", "fair", 1)))
+    assert run_unit(task) != run_unit(StudyTask(TINY, Unit("null", "fair", 1)))
 
 
 def test_a_report_that_asks_for_too_much_counts_as_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "MOST", 1)
-    told = run_unit(Task(TINY, Unit("edge", "drift", 0)))
+    told = run_unit(StudyTask(TINY, Unit("edge", "drift", 0)))
     assert told["needed"] > 1
     assert told["verdict"] == "too many windows"
 
 
 @pytest.mark.parametrize("leak", LEAKS)
 def test_planted_leaks_are_caught_and_clean_pipelines_are_not_accused(leak: str) -> None:
-    caught = run_unit(Task(TINY, Unit("leak", leak, 0)))["caught"]
+    caught = run_unit(StudyTask(TINY, Unit("leak", leak, 0)))["caught"]
     assert bool(caught) == (leak != "clean")
 
 
@@ -110,7 +113,7 @@ def test_shares_are_what_they_should_be_or_not() -> None:
 
 
 def test_known_figures_are_met_as_far_as_luck_goes_and_no_runs_meet_nothing() -> None:
-    known = Wanted("86 to 91 %", 0.86, 0.91, known=True)
+    known = TargetRate("86 to 91 %", 0.86, 0.91, known=True)
     assert Share("size", "x", 340, 400, known).met
     assert not Share("size", "x", 390, 400, known).met
     assert not Share("ppo", "x", 0, 0, WANTED["edge"]).met
@@ -118,7 +121,7 @@ def test_known_figures_are_met_as_far_as_luck_goes_and_no_runs_meet_nothing() ->
 
 def test_tests_of_fair_games_reject_as_often_as_is_known() -> None:
     runs = [Unit("size", name, number) for name in SIZES[:3] for number in range(8)]
-    done = {unit.key: run_unit(Task(TINY, unit)) for unit in runs}
+    done = {unit.key: run_unit(StudyTask(TINY, unit)) for unit in runs}
     rates = {share.name: share for share in summarise(done)}
     assert all(share.runs == 8 * SAMPLES for share in rates.values())
     assert all(share.met for share in rates.values()), rates
@@ -126,9 +129,9 @@ def test_tests_of_fair_games_reject_as_often_as_is_known() -> None:
 
 def test_runs_tell_their_cost_and_a_study_of_several_commits_says_so(tmp_path: Path) -> None:
     unit = Unit("size", SIZES[0], 0)
-    told = timed_unit(Task(TINY, unit))
+    told = timed_unit(StudyTask(TINY, unit))
     assert told["seconds"] > 0
-    assert {name: value for name, value in told.items() if name != "seconds"} == run_unit(Task(TINY, unit))
+    assert {name: value for name, value in told.items() if name != "seconds"} == run_unit(StudyTask(TINY, unit))
     done = {unit.key: told | {"commit": "a"}, "size/x/1": told | {"number": 1, "commit": "b"}}
     assert commits(done) == {"a": 1, "b": 1}
     assert costs(done) == [("size", 2, 2 * told["seconds"])]
@@ -144,7 +147,7 @@ def test_ppo_is_judged_again_on_what_the_report_asked_for_where_it_asked() -> No
 
 
 def test_a_torn_line_counts_for_nothing_and_a_broken_one_is_refused(tmp_path: Path) -> None:
-    notes = Notes(tmp_path / "runs.jsonl")
+    notes = StudyNotes(tmp_path / "runs.jsonl")
     notes.write([{"part": "null", "name": "fair", "number": 0, "verdict": "NEGATIVE", "e_value": 1.0}])
     with notes.path.open("ab") as file:
         file.write(b'{"part": "null", "na')
@@ -169,7 +172,7 @@ def test_a_study_that_was_killed_goes_on(tmp_path: Path) -> None:
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert file is not None
-    before = len(Notes(file).read())
+    before = len(StudyNotes(file).read())
     told = CliRunner().invoke(app, ["--small", "--part", "size", "--output", str(tmp_path), "--json"])
     assert told.exit_code in (0, 2), told.output
     found = json.loads(told.stdout)
@@ -180,7 +183,7 @@ def test_a_study_that_was_killed_goes_on(tmp_path: Path) -> None:
 
 def test_the_page_shows_every_part(tmp_path: Path) -> None:
     wanted = [Unit("null", "random P&L", 0), Unit("edge", "drift", 0), Unit("size", "fair sidebets, peeking", 0)]
-    done = {unit.key: run_unit(Task(TINY, unit)) for unit in wanted}
+    done = {unit.key: run_unit(StudyTask(TINY, unit)) for unit in wanted}
     write_page(tmp_path / "page.md", TINY, done, datetime(2026, 1, 1, tzinfo=UTC), "abc")
     text = (tmp_path / "page.md").read_text()
     assert "commit abc" in text

@@ -17,9 +17,9 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from playproof.cli.app import main
 from playproof.errors import ConfigError, InputError, StoreError
 from playproof.store.db import (
-    Agent,
+    AgentRow,
     MarketOutcome,
-    Trial,
+    TrialRow,
     check,
     connect,
     database_url,
@@ -124,9 +124,9 @@ def test_postgres_is_not_migrated_unasked(postgres: Any, tmp_path: Path) -> None
 def test_rows_come_back_as_they_were(engine: Engine) -> None:
     row = trial(created_at=NOW.astimezone(timezone(timedelta(hours=5, minutes=30))))
     with writing(engine) as connection:
-        connection.execute(insert(Trial).values(**row))
+        connection.execute(insert(TrialRow).values(**row))
     with engine.connect() as connection:
-        found = connection.execute(select(Trial.__table__)).mappings().one()
+        found = connection.execute(select(TrialRow.__table__)).mappings().one()
     assert dict(found) == trial()
     assert found["created_at"].utcoffset() == timedelta(0)
 
@@ -134,9 +134,11 @@ def test_rows_come_back_as_they_were(engine: Engine) -> None:
 def test_times_compare_alike_in_both(engine: Engine) -> None:
     moments = [NOW + timedelta(microseconds=each) for each in (0, 1, 999_999, 3_600_000_000)]
     with writing(engine) as connection:
-        connection.execute(insert(Agent), [{"agent_id": f"a{n}", "created_at": each} for n, each in enumerate(moments)])
+        connection.execute(
+            insert(AgentRow), [{"agent_id": f"a{n}", "created_at": each} for n, each in enumerate(moments)]
+        )
     with engine.connect() as connection:
-        late = select(Agent.agent_id).where(Agent.created_at > moments[1]).order_by(Agent.created_at)
+        late = select(AgentRow.agent_id).where(AgentRow.created_at > moments[1]).order_by(AgentRow.created_at)
         assert connection.scalars(late).all() == ["a2", "a3"]
         if engine.dialect.name == "sqlite":
             raw = connection.exec_driver_sql("SELECT created_at FROM agent ORDER BY 1").scalars().all()
@@ -150,9 +152,9 @@ def test_times_compare_alike_in_both(engine: Engine) -> None:
 )
 def test_constraints_hold_in_both(engine: Engine, wrong: dict[str, Any]) -> None:
     with writing(engine) as connection:
-        connection.execute(insert(Trial).values(**trial(trial_id="t0")))
+        connection.execute(insert(TrialRow).values(**trial(trial_id="t0")))
     with pytest.raises(IntegrityError), writing(engine) as connection:
-        connection.execute(insert(Trial).values(**(trial() | wrong)))
+        connection.execute(insert(TrialRow).values(**(trial() | wrong)))
 
 
 def test_an_outcome_is_written_once(engine: Engine) -> None:
@@ -165,7 +167,7 @@ def test_an_outcome_is_written_once(engine: Engine) -> None:
 
 def test_a_time_without_a_zone_is_refused(engine: Engine) -> None:
     with pytest.raises(StatementError, match="without a zone"), writing(engine) as connection:
-        connection.execute(insert(Agent).values(agent_id="a", created_at=datetime(2025, 1, 1)))  # noqa: DTZ001
+        connection.execute(insert(AgentRow).values(agent_id="a", created_at=datetime(2025, 1, 1)))  # noqa: DTZ001
 
 
 def test_what_is_written_is_synced(engine: Engine) -> None:
@@ -217,9 +219,9 @@ HOSTILE = ("\0", "a\ud800b", "\ud83d\ude00", 'quote " and \\u0000', "</script>",
 def test_hostile_texts_and_json_are_stored_alike(engine: Engine) -> None:
     with writing(engine) as connection:
         row = trial(result={each: [each] for each in HOSTILE} | {"nan": float("nan")}, origin="x")
-        connection.execute(insert(Trial).values(**row))
+        connection.execute(insert(TrialRow).values(**row))
     with engine.connect() as connection:
-        (found,) = connection.scalars(select(Trial.result))
+        (found,) = connection.scalars(select(TrialRow.result))
     assert found == {storable(each): [storable(each)] for each in HOSTILE} | {"nan": None}
 
 

@@ -20,12 +20,12 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import OperationalError
 
 from playproof.errors import InputError, RefusedRecord, StoreError
-from playproof.game import Windows, load_game
+from playproof.game import WindowRules, load_game
 from playproof.record.redaction import SECRET_KEYS
 from playproof.record.trajectories.bulk import BulkRecorder
 from playproof.record.trajectories.facts import ActionTaken, Call, End, Start
 from playproof.record.trajectories.recorder import TrajectoryRecorder
-from playproof.record.trajectories.secrets import ENDINGS, Confidential, secret_values
+from playproof.record.trajectories.secrets import ENDINGS, SecretScrubber, secret_values
 from playproof.store.db import GroupWriter, connect, upgrade, writing
 from playproof.store.db.trajectories import (
     StoredTrajectory,
@@ -38,7 +38,7 @@ from playproof.store.db.trajectories import (
 NOW = datetime(2025, 1, 15, 10, 59, 58, tzinfo=UTC)
 
 
-def windows() -> Windows:
+def windows() -> WindowRules:
     return load_game("arena").windows
 
 
@@ -410,7 +410,7 @@ def test_every_secret_key_is_sifted() -> None:
     )
 )
 def test_sifting_misses_nothing_that_a_close_look_finds(pieces: list[str]) -> None:
-    clean = Confidential(["value"])
+    clean = SecretScrubber(["value"])
     words = "".join(pieces)
     closely = clean.read_closely(words)
     assert clean.text(words) == closely
@@ -420,12 +420,12 @@ def test_sifting_misses_nothing_that_a_close_look_finds(pieces: list[str]) -> No
 
 def test_stored_records_name_every_column() -> None:
     left_out = {"created_at", "episode_length", "reward_components", "judge_reward", "judge_reasoning", "judged_at"}
-    from playproof.store.db import LlmCall, Step, Trajectory
+    from playproof.store.db import LlmCall, StepRow, Trajectory
     from playproof.store.db.trajectories import StoredCall, StoredStep
 
     for table, record, missing in (
         (Trajectory, StoredTrajectory, left_out | {"trained_in_batch"}),
-        (Step, StoredStep, {"trajectory_id"}),
+        (StepRow, StoredStep, {"trajectory_id"}),
         (LlmCall, StoredCall, {"trajectory_id"}),
     ):
         names = {each.name for each in fields(record)} - {"steps", "calls"}

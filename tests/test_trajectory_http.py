@@ -22,17 +22,17 @@ from test_trajectories import call, windows
 
 from playproof.cli.app import main
 from playproof.errors import ConfigError
-from playproof.net.access import Door, Limits, Tokens, check_address, read_tokens
+from playproof.net.access import AccessPolicy, ClientLimits, RoleTokens, check_address, read_tokens
 from playproof.net.listening import bind
 from playproof.record.trajectories.client import TrajectoryClient
 from playproof.record.trajectories.facts import ActionTaken
 from playproof.record.trajectories.http import forget_requests, trajectory_api
 from playproof.record.trajectories.recorder import TrajectoryRecorder
 from playproof.record.trajectories.spool import Spool
-from playproof.store.db import Request, Step, connect, upgrade
+from playproof.store.db import Request, StepRow, connect, upgrade
 from playproof.store.db.trajectories import read_trajectory
 
-TOKENS = Tokens("r" * 32, "v" * 32)
+TOKENS = RoleTokens("r" * 32, "v" * 32)
 WRITER, READER = {"Authorization": "Bearer " + "r" * 32}, {"Authorization": "Bearer " + "v" * 32}
 
 
@@ -88,7 +88,7 @@ def recorder(engine: Engine) -> Iterator[TrajectoryRecorder]:
 
 @pytest.fixture(scope="module")
 def server(recorder: TrajectoryRecorder) -> Iterator[Running]:
-    with Running(trajectory_api(recorder, Door(TOKENS, Limits(bytes=200_000)))) as running:
+    with Running(trajectory_api(recorder, AccessPolicy(TOKENS, ClientLimits(bytes=200_000)))) as running:
         yield running
 
 
@@ -215,7 +215,7 @@ def test_bodies_and_rates_are_limited(http: httpx.Client, server: Running, recor
     assert post(http, "", {"agent_id": "big", "metadata": {"x": "y" * 300_000}}).status_code == 413
     pieces = (b"x" * 50_000 for _ in range(10))
     assert http.post("/v1/trajectories", content=pieces).status_code == 413
-    with Running(trajectory_api(recorder, Door(limits=Limits(rate=0.001, burst=3)))) as slow:
+    with Running(trajectory_api(recorder, AccessPolicy(limits=ClientLimits(rate=0.001, burst=3)))) as slow:
         found = [httpx.get(f"{slow.url}/v1/trajectories?limit=1").status_code for _ in range(5)]
     assert found == [200, 200, 200, 429, 429]
 
@@ -243,7 +243,7 @@ def test_tokens_are_made_once_and_kept_to_their_owner(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="chmod"):
         read_tokens(path)
     with pytest.raises(ConfigError, match="--tokens"):
-        check_address("0.0.0.0", Tokens())
+        check_address("0.0.0.0", RoleTokens())
     check_address("0.0.0.0", made)
 
 
@@ -367,5 +367,5 @@ def test_the_command_serves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_steps_are_never_doubled(engine: Engine) -> None:
     with engine.connect() as connection:
-        found = connection.execute(select(Step.trajectory_id, Step.number)).all()
+        found = connection.execute(select(StepRow.trajectory_id, StepRow.number)).all()
     assert len(found) == len(set(found))

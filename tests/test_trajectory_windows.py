@@ -18,7 +18,7 @@ from sqlalchemy import Engine, delete, func, select, update
 
 from playproof.cli.app import main
 from playproof.errors import InputError
-from playproof.game import Windows, load_game
+from playproof.game import WindowRules, load_game
 from playproof.record.trajectories.bulk import BulkRecorder
 from playproof.record.trajectories.facts import ActionTaken, Call
 from playproof.record.trajectories.outcomes import read_outcomes, sync, write_outcomes
@@ -33,7 +33,7 @@ START = datetime(2025, 1, 15, 10, tzinfo=UTC)
 NOW = START + timedelta(hours=12)
 
 
-def windows() -> Windows:
+def windows() -> WindowRules:
     return load_game("arena").windows
 
 
@@ -282,7 +282,7 @@ def test_the_typescript_client_is_read_back(
 ) -> None:
     from test_trajectory_http import Running
 
-    from playproof.net.access import Door, Tokens
+    from playproof.net.access import AccessPolicy, RoleTokens
     from playproof.record.trajectories.http import trajectory_api
     from playproof.record.trajectories.recorder import TrajectoryRecorder
 
@@ -291,9 +291,9 @@ def test_the_typescript_client_is_read_back(
     node = find_node()
     folder = project / "examples" / "typescript-recorder"
     subprocess.run([node, folder / "erase.mjs", tmp_path / "out"], check=True, timeout=60)
-    url, tokens = f"sqlite:///{tmp_path / 'ts.db'}", Tokens("t" * 32, "v" * 32)
+    url, tokens = f"sqlite:///{tmp_path / 'ts.db'}", RoleTokens("t" * 32, "v" * 32)
     with TrajectoryRecorder(url, windows=windows(), environment={}) as recorder:
-        with Running(trajectory_api(recorder, Door(tokens))) as server:
+        with Running(trajectory_api(recorder, AccessPolicy(tokens))) as server:
             command = [node, tmp_path / "out" / "agent.mjs", server.url, "t" * 32]
             ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         told = json.loads(ran.stdout)
@@ -314,11 +314,11 @@ def test_the_example_environment_names_everything(project: Path) -> None:
 
 def test_the_bench_runs_small(monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import trajectories as bench
-    from benchmarks.report import Report
+    from benchmarks.report import BenchmarkReport
 
-    some = Report("trajectories", ())
+    some = BenchmarkReport("trajectories", ())
     monkeypatch.setattr(bench, "measure", lambda: some)
-    assert Report.from_json(bench.run()) == some
+    assert BenchmarkReport.from_json(bench.run()) == some
     engine = connect(url=f"sqlite:///{Path(os.environ['PLAYPROOF_HOME']) / 'bench.db'}")
     upgrade(engine)
     ours, bare = bench._bulk(engine, 2, 10)

@@ -12,16 +12,16 @@ import pytest
 from playproof.errors import ConfigError, ContractError
 from playproof.evaluate.score import Score
 from playproof.evaluate.trials import trials
-from playproof.parallel import Local
+from playproof.parallel import LocalEngine
 from playproof.store.db import connect
 from playproof.train.trainers import SPACES, TRAINERS, hash_of
-from playproof.train.tuning import Axis, Report, Search, Settings, Tried, results, tune
+from playproof.train.tuning import Axis, Report, Search, Settings, TrialResult, results, tune
 
 CALLS: list[Settings] = []
 BREAK = {"at": -1}
 
 
-def hill(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> Tried:
+def hill(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> TrialResult:
     """Earn most at x = 3; poor settings show at once."""
     CALLS.append(settings)
     if len(CALLS) == BREAK["at"]:
@@ -31,7 +31,7 @@ def hill(settings: Settings, seed: int, report: Report, options: Mapping[str, An
     for step in range(3):
         report(step, worth)
     pnl = round(worth * 10**6)
-    return Tried(Score("hill", ("a", "b"), (pnl, pnl), (1, 1), 10**7), f"{x:.12f}", "toy")
+    return TrialResult(Score("hill", ("a", "b"), (pnl, pnl), (1, 1), 10**7), f"{x:.12f}", "toy")
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_stopped_search_goes_on(search: Search) -> None:
 
 
 def test_workers_share_the_study(search: Search) -> None:
-    found = tune(replace(search, trials=6), Local(2), workers=2)
+    found = tune(replace(search, trials=6), LocalEngine(2), workers=2)
     assert len(found) == 6
 
 

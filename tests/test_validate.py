@@ -25,11 +25,11 @@ from playproof.game import load_game
 from playproof.games.crash.features.state import ACTIVE
 from playproof.games.crash.players.baselines import BUY, PHASE, PRICE, QTY, SELL, TICK, WAIT, Hold
 from playproof.games.crash.players.optimum import best_policy
-from playproof.games.crash.players.targets import Noting
+from playproof.games.crash.players.targets import EntryExitLog
 from playproof.reports.validation import to_json, write_report
 from playproof.store.db import connect, ready
 from playproof.validate import gates
-from playproof.validate.examine import Examination, Plan, calibrated, examine
+from playproof.validate.examine import EvalPlan, Examination, calibrated, examine
 from playproof.validate.gates import Gate
 from playproof.validate.subject import Subject, load_subject
 from playproof.validate.verdict import name_of
@@ -47,8 +47,8 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     made.dispose()
 
 
-def plan(world: str, rounds: int = 64, *, ceiling: float | None = 0.0, seed: int = 3) -> Plan:
-    return Plan(world, f"world {world}", f"hash of {world} {seed} {rounds}", "test", rounds, seed, ceiling=ceiling)
+def plan(world: str, rounds: int = 64, *, ceiling: float | None = 0.0, seed: int = 3) -> EvalPlan:
+    return EvalPlan(world, f"world {world}", f"hash of {world} {seed} {rounds}", "test", rounds, seed, ceiling=ceiling)
 
 
 def subject(name: str, player: Any) -> Subject:
@@ -250,7 +250,7 @@ def test_rivals_play_the_same_windows(examined: tuple[Examination, Engine, Path]
 
 
 def test_targets_count_entries_and_exits() -> None:
-    noting = Noting(Hold(k=20))
+    noting = EntryExitLog(Hold(k=20))
     played = rollout(GAME, noting, "published", 100, 5, stake=STAKE)
     assert noting.entries >= int(played.opened.sum()), "lanes that are done play on"
     assert noting.sold + noting.rugged <= noting.entries

@@ -26,7 +26,7 @@ from playproof.record.trajectories.client import TrajectoryClient
 from playproof.record.trajectories.facts import ActionTaken, Call
 from playproof.record.trajectories.http import trajectory_api
 from playproof.record.trajectories.recorder import TrajectoryRecorder
-from playproof.store.db import Step, connect, opened, upgrade
+from playproof.store.db import StepRow, connect, opened, upgrade
 from playproof.store.db.trajectories import read_trajectory
 
 WINDOW = "2025-01-15T10:00Z"
@@ -218,7 +218,9 @@ def free_port() -> int:
 def check(engine: Engine, acknowledged: set[tuple[str, int]]) -> int:
     """Assert that every acknowledged step is stored, once and whole; give how many steps are stored."""
     with engine.connect() as connection:
-        rows = connection.execute(select(Step.trajectory_id, Step.number, Step.state, Step.action_type)).all()
+        rows = connection.execute(
+            select(StepRow.trajectory_id, StepRow.number, StepRow.state, StepRow.action_type)
+        ).all()
     stored = {(identity, number): (state, action) for identity, number, state, action in rows}
     assert len(stored) == len(rows)
     missing = [step for step in acknowledged if stored.get(step, (None, None))[1] != "trade"]

@@ -35,7 +35,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class Local:
+class LocalEngine:
     """This machine: one worker in this process by default."""
 
     workers: int = 1
@@ -128,4 +128,4 @@ def make_engine(name: EngineName = "local", workers: int = 1, address: str | Non
         raise ConfigError(f"expected an engine local or ray, found {name!r}")
     if address is not None:
         raise ConfigError("expected an address with the engine ray alone; add --engine ray")
-    return Local(workers)
+    return LocalEngine(workers)

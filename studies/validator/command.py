@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from studies.validator.study import Notes, Share, Task
+    from studies.validator.study import Share, StudyNotes, StudyTask
 
 app = typer.Typer()
 NOT_AS_WANTED = 2
@@ -53,11 +53,11 @@ def study(
     from playproof.home import folder
     from playproof.provenance import commit
     from studies.validator.page import write_page
-    from studies.validator.study import Notes, StudyConfig, commits, costs, first_studying, left, summarise
+    from studies.validator.study import StudyConfig, StudyNotes, commits, costs, first_studying, left, summarise
 
     name = game or first_studying()
     config = replace(StudyConfig.small(name) if small else StudyConfig(name), seed=seed)
-    notes = Notes((output or folder("runs") / "studies") / f"study-{config.hash}.jsonl")
+    notes = StudyNotes((output or folder("runs") / "studies") / f"study-{config.hash}.jsonl")
     done = notes.read()
     tasks = list(left(config, done, tuple(part or ())))
     note(f"{len(done):,} runs done, {len(tasks):,} to do: {notes.path}")
@@ -80,15 +80,17 @@ def study(
         raise typer.Exit(NOT_AS_WANTED)
 
 
-def _work(tasks: list[Task], notes: Notes, engine: str, workers: int, seconds: float | None, commit: str) -> None:
+def _work(
+    tasks: list[StudyTask], notes: StudyNotes, engine: str, workers: int, seconds: float | None, commit: str
+) -> None:
     """Do runs and write them down, some at a time, until all are done or time is up."""
     import time
 
-    from playproof.parallel import Local, make_engine
+    from playproof.parallel import LocalEngine, make_engine
     from studies.validator.study import timed_unit
 
     start = told = kept = time.monotonic()
-    where = make_engine("ray", workers) if engine == "ray" else Local(workers, processes=True)
+    where = make_engine("ray", workers) if engine == "ray" else LocalEngine(workers, processes=True)
     waiting: list[dict[str, Any]] = []
     for number, found in enumerate(where.map(timed_unit, tasks), start=1):
         waiting.append(found | {"commit": commit})

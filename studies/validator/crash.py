@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from playproof._numba import compiler
 from playproof.game import Reward
-from playproof.game.vector_env import Habits, Played
+from playproof.game.vector_env import ActivityProfile, RolloutStats
 from playproof.games.crash.rules.money import MIN_BET, SIDEBET_TICKS
 from playproof.games.crash.rules.worlds import get_world
 from playproof.games.crash.sim import prices_nb
 from playproof.money import UNIT
-from studies.validator.worlds import Dealt, Learnable
+from studies.validator.worlds import Learnable, SimulatedWindows
 
 compiled = compiler(__file__)
 
@@ -41,7 +41,7 @@ NAMES = ("tick", "price", "velocity", "volatility", "peak", "countdown", "ratio"
 
 
 @dataclass(frozen=True)
-class Rounds:
+class RoundColumns:
     """Rounds side by side: every tick of every round, the rug's price last."""
 
     starts: NDArray[np.int64]
@@ -70,7 +70,7 @@ class Rounds:
 
 
 @dataclass(frozen=True)
-class Rule:
+class PlayRule:
     """One way to play."""
 
     kind: int = POSITION
@@ -90,9 +90,9 @@ class Rule:
     trees: Any = None
     """What gives the signals: trees and the least probability, or shares of entering and leaving by chance."""
 
-    def signals(self, dealt: Dealt) -> NDArray[np.int8]:
+    def signals(self, dealt: SimulatedWindows) -> NDArray[np.int8]:
         """Give the signal of every tick."""
-        rounds: Rounds = dealt.material
+        rounds: RoundColumns = dealt.material
         if self.trees is None:
             return np.zeros(1 if self.when != SIGNAL else len(rounds.prices), np.int8)
         told: NDArray[np.int8] = self.trees.signals(dealt)
@@ -107,22 +107,22 @@ class Chance:
     leave: float
     seed: int
 
-    def signals(self, dealt: Dealt) -> NDArray[np.int8]:
+    def signals(self, dealt: SimulatedWindows) -> NDArray[np.int8]:
         """Draw the signal of every tick."""
         drawn = np.random.default_rng([self.seed, 7]).random(len(dealt.material.prices))
         return np.where(drawn < self.enter, ENTER, np.where(drawn > 1 - self.leave, LEAVE, 0)).astype(np.int8)
 
 
 @dataclass(frozen=True)
-class Trees:
+class TreeRule:
     """Enter where boosted trees give at least some probability that the rug comes in time."""
 
     model: Any
     least: float
 
-    def signals(self, dealt: Dealt) -> NDArray[np.int8]:
+    def signals(self, dealt: SimulatedWindows) -> NDArray[np.int8]:
         """Look at every eighth tick."""
-        rounds: Rounds = dealt.material
+        rounds: RoundColumns = dealt.material
         told = np.zeros(len(rounds.prices), np.int8)
         told[rounds.rows()[0]] = rounds.chances(self.model) >= self.least
         return told
@@ -223,7 +223,7 @@ def play_rule(  # noqa: PLR0912 one loop over ticks, compiled
         out[number, 4], out[number, 5], out[number, 6] = buys, sells, bets
 
 
-def table(rounds: Rounds) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def table(rounds: RoundColumns) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Give every eighth tick of rounds, the rug left out, and what can be seen there."""
     lengths = np.diff(rounds.starts)
     owner = np.repeat(np.arange(len(lengths)), lengths)
@@ -245,7 +245,7 @@ class CrashStudy:
     nulls = ("published", "fair")
     edges = ("hazard", "drift")
 
-    def deal(self, world: str, windows: int, seed: tuple[int, ...]) -> Dealt:
+    def deal(self, world: str, windows: int, seed: tuple[int, ...]) -> SimulatedWindows:
         """Deal rounds from the counter-based stream, as simulation and training do."""
         code, key = get_world(world).code, np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
         room = windows * 400 + 20 * (prices_nb.MAX_TICKS + 1)
@@ -254,14 +254,14 @@ class CrashStudy:
         dealt = deal_rounds(code, key, windows, prices, countdowns, peaks, starts, hot)
         assert dealt == windows
         end = int(starts[-1])
-        rounds = Rounds(starts, prices[:end], countdowns[:end], hot, peaks[:end])
-        return Dealt(world, tuple(f"{world}-{key:016x}-{number}" for number in range(windows)), rounds)
+        rounds = RoundColumns(starts, prices[:end], countdowns[:end], hot, peaks[:end])
+        return SimulatedWindows(world, tuple(f"{world}-{key:016x}-{number}" for number in range(windows)), rounds)
 
-    def learn(self, train: Dealt, seed: int) -> Mapping[str, Rule]:
+    def learn(self, train: SimulatedWindows, seed: int) -> Mapping[str, PlayRule]:
         """Give a grid of 20 rules, and sidebets by boosted trees at three margins."""
         return GRID | self._trees(train, seed)
 
-    def _trees(self, train: Dealt, seed: int) -> dict[str, Rule]:
+    def _trees(self, train: SimulatedWindows, seed: int) -> dict[str, PlayRule]:
         import lightgbm
 
         found = self.rows(train)
@@ -270,12 +270,12 @@ class CrashStudy:
         data = lightgbm.Dataset(found.rows, found.labels.astype(float))
         model = lightgbm.train(options | quiet, data, 40)
         even = float(1 / get_world(train.world).payout)
-        made = {f"trees {margin:.0%}": Trees(model, even * (1 + margin)) for margin in (0.0, 0.2, 0.5)}
-        return {name: Rule(SIDEBET, SIGNAL, again=True, trees=trees) for name, trees in made.items()}
+        made = {f"trees {margin:.0%}": TreeRule(model, even * (1 + margin)) for margin in (0.0, 0.2, 0.5)}
+        return {name: PlayRule(SIDEBET, SIGNAL, again=True, trees=trees) for name, trees in made.items()}
 
-    def play(self, player: Rule, dealt: Dealt, *, delay: int = 0) -> Played:
+    def play(self, player: PlayRule, dealt: SimulatedWindows, *, delay: int = 0) -> RolloutStats:
         """Play a rule over rounds."""
-        rounds: Rounds = dealt.material
+        rounds: RoundColumns = dealt.material
         payout = get_world(dealt.world).payout
         out = np.zeros((len(dealt), 7), np.int64)
         play_rule(
@@ -292,7 +292,7 @@ class CrashStudy:
         steps = np.diff(rounds.starts) - 1
         decisions = np.column_stack([steps - out[:, 4:].sum(axis=1), out[:, 4], out[:, 5], out[:, 6]])
         idle = np.zeros(len(dealt))
-        return Played(
+        return RolloutStats(
             pnl=out[:, 0],
             opened=out[:, 1],
             staked=out[:, 2],
@@ -304,21 +304,21 @@ class CrashStudy:
             components={},
         )
 
-    def rivals(self, habits: Habits, seed: int) -> Mapping[str, Rule]:
+    def rivals(self, habits: ActivityProfile, seed: int) -> Mapping[str, PlayRule]:
         """Make those of the game's own rivals that do not wait: chance, a hold as long, and sidebets."""
         bet = max(MIN_BET, round(min(habits.bet, habits.stake) / MIN_BET) * MIN_BET)
         held = max(1, round(habits.held))
         enter, leave = habits.mix["BUY"] + habits.mix["SIDEBET"], habits.mix["SELL"]
         kind = SIDEBET if habits.mix["SIDEBET"] > habits.mix["BUY"] else POSITION
         return {
-            "random": Rule(kind, SIGNAL, again=True, bet=bet, trees=Chance(enter, leave, seed)),
-            f"hold-{held}": Rule(ticks=held, bet=bet),
-            "always sidebet": Rule(SIDEBET, again=True, bet=bet),
+            "random": PlayRule(kind, SIGNAL, again=True, bet=bet, trees=Chance(enter, leave, seed)),
+            f"hold-{held}": PlayRule(ticks=held, bet=bet),
+            "always sidebet": PlayRule(SIDEBET, again=True, bet=bet),
         }
 
-    def rows(self, dealt: Dealt) -> Learnable:
+    def rows(self, dealt: SimulatedWindows) -> Learnable:
         """Give what can be seen at every eighth tick, and whether the rug comes within 40."""
-        rounds: Rounds = dealt.material
+        rounds: RoundColumns = dealt.material
         places, rows = rounds.rows()
         owner = np.searchsorted(rounds.starts, places, side="right") - 1
         rug = rounds.starts[owner + 1] - 1
@@ -334,18 +334,20 @@ class CrashStudy:
         return {name: mutant.reward for name, mutant in MUTANTS.items()}, CLEAN
 
 
-def _grid() -> dict[str, Rule]:
+def _grid() -> dict[str, PlayRule]:
     """Make 20 rules that anybody might try."""
-    grid = {f"hold {ticks}": Rule(ticks=ticks) for ticks in (5, 20, 40, 100)}
-    grid |= {f"from tick {first} hold 30": Rule(first=first, ticks=30) for first in (20, 60, 120)}
-    grid |= {f"at {up:g} or {down:g}": Rule(up=up, down=down) for up, down in ((1.25, 0.85), (1.5, 0.7), (2.0, 0.5))}
-    dips = {f"dip to {level:.0%}": Rule(when=DIP, level=level, ticks=20, again=True) for level in (0.7, 0.5)}
-    high = {f"above {level:g}": Rule(when=ABOVE, level=level, ticks=20, again=True) for level in (2.0, 5.0)}
-    late = {f"sidebets from {first}": Rule(SIDEBET, first=first, again=True) for first in (0, 100, 200)}
+    grid = {f"hold {ticks}": PlayRule(ticks=ticks) for ticks in (5, 20, 40, 100)}
+    grid |= {f"from tick {first} hold 30": PlayRule(first=first, ticks=30) for first in (20, 60, 120)}
+    grid |= {
+        f"at {up:g} or {down:g}": PlayRule(up=up, down=down) for up, down in ((1.25, 0.85), (1.5, 0.7), (2.0, 0.5))
+    }
+    dips = {f"dip to {level:.0%}": PlayRule(when=DIP, level=level, ticks=20, again=True) for level in (0.7, 0.5)}
+    high = {f"above {level:g}": PlayRule(when=ABOVE, level=level, ticks=20, again=True) for level in (2.0, 5.0)}
+    late = {f"sidebets from {first}": PlayRule(SIDEBET, first=first, again=True) for first in (0, 100, 200)}
     shown = {
-        "sidebets if hot": Rule(SIDEBET, HOT, again=True),
-        "hold 20 in a countdown": Rule(when=COUNTDOWN, ticks=20, again=True),
-        "all of a countdown": Rule(when=COUNTDOWN, again=True),
+        "sidebets if hot": PlayRule(SIDEBET, HOT, again=True),
+        "hold 20 in a countdown": PlayRule(when=COUNTDOWN, ticks=20, again=True),
+        "all of a countdown": PlayRule(when=COUNTDOWN, again=True),
     }
     return grid | dips | high | late | shown
 

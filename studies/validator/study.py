@@ -36,17 +36,17 @@ from playproof.errors import ConfigError, InputError
 from playproof.evaluate.score import Score
 from playproof.evaluate.trials import Kind, Trial, weigh_selection
 from playproof.game import Game, game_names, load_game, resolve
-from playproof.game.vector_env import Habits, Played
+from playproof.game.vector_env import ActivityProfile, RolloutStats
 from playproof.rewards import check_reward
 from playproof.rewards.discount import WINDOWS
 from playproof.rewards.plays import Plays
 from playproof.stats.evidence import REJECT, e_process
 from playproof.stats.selection import superior_ability
-from playproof.validate.examine import Looks, judge
-from playproof.validate.leaks import Samples, Scored, check_features, check_permuted, check_untouched, check_windows
+from playproof.validate.examine import EvaluationSet, judge
+from playproof.validate.leaks import Samples, TestScores, check_features, check_permuted, check_untouched, check_windows
 from playproof.validate.pipeline import learn_and_score, train_rows
 from playproof.validate.verdict import Verdict
-from studies.validator.worlds import Dealt, Learnable, Studying
+from studies.validator.worlds import Learnable, SimulatedWindows, StudyGame
 
 Floats = NDArray[np.float64]
 STREAM = int.from_bytes(b"study")
@@ -133,7 +133,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Task:
+class StudyTask:
     """One run of one study, as it is sent to workers."""
 
     config: StudyConfig
@@ -164,21 +164,21 @@ def first_studying() -> str:
     return found
 
 
-def find_studying(game: Game) -> Studying:
+def find_studying(game: Game) -> StudyGame:
     """Give a game's part in studies."""
     if game.studying is None:
         raise ConfigError(f"expected a game that takes part in studies, found {game.name!r}, which does not")
     return resolve(game.studying)
 
 
-def run_unit(task: Task) -> dict[str, Any]:
+def run_unit(task: StudyTask) -> dict[str, Any]:
     """Do one run; give what came of it."""
     config, unit = task.config, task.unit
     told = PARTS[unit.part](config, unit)
     return {"part": unit.part, "name": unit.name, "number": unit.number, **told}
 
 
-def timed_unit(task: Task) -> dict[str, Any]:
+def timed_unit(task: StudyTask) -> dict[str, Any]:
     """Do one run; give what came of it, and its processor seconds."""
     start = time.process_time()
     told = run_unit(task)
@@ -270,7 +270,7 @@ def claim(
     name = claimed.policy_hash
     own = players[name]
     rivals = studying.rivals(_habits(played[name], stake), config.seed)
-    looks = Looks(
+    looks = EvaluationSet(
         _score(name, played[name], tested_on, stake),
         dict(zip(("WAIT", "BUY", "SELL", "SIDEBET"), played[name].decisions.sum(axis=0).tolist(), strict=True)),
         int(played[name].no_effect.sum()),
@@ -285,21 +285,21 @@ def _early(config: StudyConfig) -> tuple[tuple[int, int], ...]:
     return (0, config.train), (1, config.validation)
 
 
-def _score(name: str, played: Played, dealt: Dealt, stake: int) -> Score:
+def _score(name: str, played: RolloutStats, dealt: SimulatedWindows, stake: int) -> Score:
     return Score(name, dealt.windows, tuple(played.pnl.tolist()), tuple(played.opened.tolist()), stake)
 
 
-def _trial(name: str, played: Played, dealt: Dealt, kind: Kind, stake: int) -> Trial:
+def _trial(name: str, played: RolloutStats, dealt: SimulatedWindows, kind: Kind, stake: int) -> Trial:
     pnl = tuple(played.pnl.tolist())
     return Trial("study", name, f"{dealt.windows[0]} {len(dealt)}", kind, kind, WHEN, dealt.windows, pnl, stake)
 
 
-def _habits(played: Played, stake: int) -> Habits:
+def _habits(played: RolloutStats, stake: int) -> ActivityProfile:
     opened, steps = int(played.opened.sum()), max(1, int(played.steps.sum()))
     shares = (played.decisions.sum(axis=0) / steps).tolist()
     mix = dict(zip(("WAIT", "BUY", "SELL", "SIDEBET"), shares, strict=True))
     bet = int(played.staked.sum()) // opened if opened else 0
-    return Habits(mix, bet, float(played.in_market.sum()) / opened if opened else 1.0, stake)
+    return ActivityProfile(mix, bet, float(played.in_market.sum()) / opened if opened else 1.0, stake)
 
 
 def claim_random(config: StudyConfig, seed: tuple[int, ...], players: int = 25) -> Verdict:
@@ -326,7 +326,9 @@ def claim_random(config: StudyConfig, seed: tuple[int, ...], players: int = 25) 
     worse = {name: own + rng.normal(0, 0.02, len(own)) for name in ("late", "slipped")}
     rival = late[:, (int(claimed.policy_hash) + 1) % players]
     selection = weigh_selection(claimed, [*seen, *looked], config.seed, draws=DRAWS)
-    return judge(Looks(score, {"BUY": len(last)}, 0, {"random": rival}, worse, selection), None, 1, weigh=False)[0]
+    return judge(
+        EvaluationSet(score, {"BUY": len(last)}, 0, {"random": rival}, worse, selection), None, 1, weigh=False
+    )[0]
 
 
 def _luck(place: int, earned: Floats, windows: tuple[str, ...], kind: Kind, stake: int) -> Trial:
@@ -346,7 +348,7 @@ def run_leak(config: StudyConfig, unit: Unit) -> dict[str, Any]:
     samples, known = planted(unit.name, found, rng)
     by_row, by_all = unit.name == "row split", unit.name == "scaler over test"
 
-    def pipeline(given: Samples) -> Scored:
+    def pipeline(given: Samples) -> TestScores:
         return learn_and_score(given, by_row=by_row, scale_all=by_all)
 
     split = _split_of(samples, by_row)
@@ -481,7 +483,7 @@ PARTS: Mapping[str, Callable[[StudyConfig, Unit], dict[str, Any]]] = {
 
 
 @dataclass(frozen=True)
-class Notes:
+class StudyNotes:
     """What was done so far, one line for each run; a line that a crash cut off counts for nothing."""
 
     path: Path
@@ -514,11 +516,11 @@ class Notes:
             os.fsync(file.fileno())
 
 
-def left(config: StudyConfig, done: Mapping[str, Any], parts: Sequence[str] = ()) -> Iterator[Task]:
+def left(config: StudyConfig, done: Mapping[str, Any], parts: Sequence[str] = ()) -> Iterator[StudyTask]:
     """Give the runs that are still to be done."""
     for unit in units(config):
         if unit.key not in done and (not parts or unit.part in parts):
-            yield Task(config, unit)
+            yield StudyTask(config, unit)
 
 
 ENOUGH = 100
@@ -526,7 +528,7 @@ ENOUGH = 100
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TargetRate:
     """What a rate should be."""
 
     text: str
@@ -544,7 +546,7 @@ class Share:
     name: str
     hits: int
     runs: int
-    wanted: Wanted
+    wanted: TargetRate
 
     @property
     def met(self) -> bool:
@@ -601,25 +603,25 @@ def _hit(told: Mapping[str, Any]) -> bool:
     return bool(told["caught"] if "caught" in told else told["failed"])
 
 
-RARE = Wanted("<= 5 %", 0.0, 0.05)
-WANTED: Mapping[str, Wanted] = {
+RARE = TargetRate("<= 5 %", 0.0, 0.05)
+WANTED: Mapping[str, TargetRate] = {
     "null": RARE,
     "ppo": RARE,
-    "edge": Wanted(">= 90 %", 0.9, 1.0),
-    "leak": Wanted(">= 95 %", 0.95, 1.0),
-    "mutant": Wanted("100 %", 1.0, 1.0),
+    "edge": TargetRate(">= 90 %", 0.9, 1.0),
+    "leak": TargetRate(">= 95 %", 0.95, 1.0),
+    "mutant": TargetRate("100 %", 1.0, 1.0),
     "honest": RARE,
 }
 TESTS = {"t": "t-test", "t100": "t-test of 100", "e": "e-process", "spa": "SPA"}
-SKEWED = Wanted("7 to 11 %", 0.065, 0.115, known=True)
-KNOWN: Mapping[str, Mapping[str, Wanted]] = {
+SKEWED = TargetRate("7 to 11 %", 0.065, 0.115, known=True)
+KNOWN: Mapping[str, Mapping[str, TargetRate]] = {
     "one-tick holds": {"t": SKEWED, "t100": SKEWED, "e": RARE},
-    "one-tick holds, peeking": {"t": Wanted("37 to 43 %", 0.365, 0.435, known=True), "e": RARE},
-    "fair sidebets, peeking": {"t": Wanted("about 26 %", 0.24, 0.28, known=True), "e": RARE},
+    "one-tick holds, peeking": {"t": TargetRate("37 to 43 %", 0.365, 0.435, known=True), "e": RARE},
+    "fair sidebets, peeking": {"t": TargetRate("about 26 %", 0.24, 0.28, known=True), "e": RARE},
     BEST: {
-        "t": Wanted("86 to 91 %", 0.855, 0.915, known=True),
-        "spa": Wanted("2 to 5 %", 0.015, 0.055, known=True),
-        "e": Wanted("any: chosen in hindsight", 0.0, 1.0),
+        "t": TargetRate("86 to 91 %", 0.855, 0.915, known=True),
+        "spa": TargetRate("2 to 5 %", 0.015, 0.055, known=True),
+        "e": TargetRate("any: chosen in hindsight", 0.0, 1.0),
     },
 }
 """By game and test: what is known of it, in whole percents; "about" is two of them to each side."""

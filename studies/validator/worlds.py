@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game.vector_env import Habits, Played
+from playproof.game.vector_env import ActivityProfile, RolloutStats
 
 if TYPE_CHECKING:
     from playproof.game.types import Reward
 
 
 @dataclass(frozen=True)
-class Dealt:
+class SimulatedWindows:
     """Windows of a world."""
 
     world: str
@@ -46,7 +46,7 @@ class Learnable:
     """By window: when it ended, which nobody can know either."""
 
 
-class Studying(Protocol):
+class StudyGame(Protocol):
     """A game's part in a study."""
 
     @property
@@ -57,19 +57,19 @@ class Studying(Protocol):
     def edges(self) -> tuple[str, ...]:
         """Name the worlds with an edge."""
 
-    def deal(self, world: str, windows: int, seed: tuple[int, ...]) -> Dealt:
+    def deal(self, world: str, windows: int, seed: tuple[int, ...]) -> SimulatedWindows:
         """Deal windows; different seeds share none."""
 
-    def learn(self, train: Dealt, seed: int) -> Mapping[str, Any]:
+    def learn(self, train: SimulatedWindows, seed: int) -> Mapping[str, Any]:
         """Give the players to choose among: fixed ones, and what a learner makes of the windows."""
 
-    def play(self, player: Any, dealt: Dealt, *, delay: int = 0) -> Played:
+    def play(self, player: Any, dealt: SimulatedWindows, *, delay: int = 0) -> RolloutStats:
         """Play windows, orders carried out so many steps late."""
 
-    def rivals(self, habits: Habits, seed: int) -> Mapping[str, Any]:
+    def rivals(self, habits: ActivityProfile, seed: int) -> Mapping[str, Any]:
         """Make the players that one with these habits has to beat."""
 
-    def rows(self, dealt: Dealt) -> Learnable:
+    def rows(self, dealt: SimulatedWindows) -> Learnable:
         """Give rows to learn the game's label from."""
 
     def rewards(self) -> tuple[Mapping[str, Reward], Mapping[str, Reward]]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import RefusedOrder
-from playproof.games.crash.rules.money import MIN_BET, Ledger, Limits
+from playproof.games.crash.rules.money import MIN_BET, LedgerLimits, MoneyLedger
 from playproof.games.crash.rules.prices import round_key
 from playproof.games.crash.rules.worlds import PRICES, TICK_MS, WorldRound, counter_round, get_world
 from playproof.games.crash.sim.crowd import FIRST_ROUND, RoundContext, Site
@@ -91,8 +91,8 @@ class PlainEnv:
         """Start an episode with a fresh balance."""
         if not self.over:
             self._finish(self.round)
-        limits = Limits(self.world.open_cost, self.stake)
-        self.ledger = Ledger(self.balance, Fraction(self.world.payout), limits)
+        limits = LedgerLimits(self.world.open_cost, self.stake)
+        self.ledger = MoneyLedger(self.balance, Fraction(self.world.payout), limits)
         self.bet = MIN_BET
         self.rounds_left = self.rounds
         self.execution = (0, 0.0)

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from playproof.games.arena.agents.prompts import most_tokens
-from playproof.games.arena.market.rules import Rules
+from playproof.games.arena.market.rules import MarketRules
 from playproof.policies.language.local import load_model
 from playproof.store.db import LlmCall, opened
 from playproof.workflows.arena.commands import app
@@ -38,7 +38,7 @@ def test_money_is_conserved_over_ten_million_actions() -> None:
 @pytest.mark.parametrize("steps", [4, 12, 30])
 def test_no_searched_plan_earns(members: int, steps: int) -> None:
     for seed in range(3):
-        assert Ring(members, steps, Rules()).search(rounds=60, plans=300, seed=seed) <= 0
+        assert Ring(members, steps, MarketRules()).search(rounds=60, plans=300, seed=seed) <= 0
 
 
 def test_the_bound_on_tokens_holds_for_a_real_tokenizer() -> None:

@@ -61,7 +61,7 @@ class Package:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WritableFolder:
     """A folder that Playproof writes to."""
 
     path: str
@@ -150,12 +150,12 @@ def _chromium_command() -> str:
     return f"{shlex.quote(sys.executable)} -m playwright install chromium"
 
 
-def place(path: Path) -> Place:
+def place(path: Path) -> WritableFolder:
     """Tell whether a folder is there, and whether it or the folder it would be made in can be written."""
     nearest = path
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent
-    return Place(str(path), path.exists(), nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK))
+    return WritableFolder(str(path), path.exists(), nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK))
 
 
 def numba_cache() -> Path:

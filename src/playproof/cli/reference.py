@@ -22,7 +22,7 @@ Every command knows `--help`. Exit codes: 0 done, 1 error, 2 a gate or goal fail
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """One command of the tree, loaded."""
 
     path: tuple[str, ...]
@@ -41,16 +41,16 @@ class Entry:
         return " ".join(self.path)
 
 
-def walk() -> Iterator[Entry]:
+def walk() -> Iterator[CommandEntry]:
     """Give every command, parents before children; this imports all of them."""
     yield from _walk(command_line(), ("playproof",), None)
 
 
-def _walk(command: Any, path: tuple[str, ...], parent: Any) -> Iterator[Entry]:
+def _walk(command: Any, path: tuple[str, ...], parent: Any) -> Iterator[CommandEntry]:
     if isinstance(command, LazyCommand):
         command = command.load()
     context = command.context_class(command, info_name=path[-1], parent=parent)
-    yield Entry(path, command, context)
+    yield CommandEntry(path, command, context)
     if isinstance(command, TyperGroup):
         for name in command.list_commands(context):
             child = command.get_command(context, name)
@@ -58,7 +58,7 @@ def _walk(command: Any, path: tuple[str, ...], parent: Any) -> Iterator[Entry]:
                 yield from _walk(child, (*path, name), context)
 
 
-def section(entry: Entry) -> str:
+def section(entry: CommandEntry) -> str:
     """Write one command: its words, its usage, its help and its options."""
     usage = " ".join([entry.call, *entry.command.collect_usage_pieces(entry.context)])
     lines = [f"## {entry.call}", "", "```text", usage, "```", "", _prose(entry.command.help)]

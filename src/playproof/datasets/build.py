@@ -29,7 +29,7 @@ from playproof.datasets.manifest import (
 from playproof.datasets.memory import keep_freed, kept_memory
 from playproof.datasets.runs import code_tables, digest_tables
 from playproof.datasets.segment import segment_session
-from playproof.datasets.source import Piece, Reader, plan
+from playproof.datasets.source import Reader, SourcePiece, plan
 from playproof.datasets.split import split_windows
 from playproof.datasets.stats import (
     Summary,
@@ -42,11 +42,11 @@ from playproof.datasets.stats import (
 from playproof.datasets.writer import write_tables
 from playproof.errors import ConfigError
 from playproof.events import Event, check_id
-from playproof.game import Game, Numbers, Reward, load_game, lookup, resolve
-from playproof.game.episode_columns import Ask, Entry, Laid, LeftOut
+from playproof.game import Game, NumericObservation, Reward, load_game, lookup, resolve
+from playproof.game.episode_columns import BuildRequest, EpisodeColumns, EpisodeEntry, SkippedWindow
 from playproof.game.rewards import find_reward
 from playproof.home import folder, safe_join
-from playproof.parallel import Engine, Local
+from playproof.parallel import Engine, LocalEngine
 from playproof.provenance import commit
 from playproof.store import EventStore
 
@@ -79,20 +79,20 @@ class DatasetConfig:
     world: str | None = None
     """Whose rules the ledger keeps; None: the game's first world."""
 
-    def ask(self, game: Game) -> Ask:
+    def ask(self, game: Game) -> BuildRequest:
         """Give what is asked of each session."""
         lookup(game.actions, self.actions, "action set")
-        return Ask(
+        return BuildRequest(
             stored_set(game, self.observation), self.actions, self.world, self.include_incomplete, self.min_ticks
         )
 
 
 @dataclass(frozen=True)
-class Task:
+class BuildTask:
     """One piece of a build, as it is sent to a worker."""
 
     game: Game | str
-    piece: Piece
+    piece: SourcePiece
     config: DatasetConfig
     draft: str
     """Folder to write sessions into."""
@@ -103,7 +103,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Built:
+class SessionResult:
     """What became of one session."""
 
     session_id: str
@@ -111,7 +111,7 @@ class Built:
     digests: Mapping[str, str]
     windows: tuple[tuple[str, int, int], ...]
     """Window, start in microseconds, steps of each episode."""
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[SkippedWindow, ...]
     corrected: int
     late: int
     incomplete: int
@@ -149,7 +149,7 @@ def build(
         place = Path(draft) / "data"
         (place / "sessions").mkdir(parents=True)
         tell = progress or _silent
-        engine = engine or Local()
+        engine = engine or LocalEngine()
         if isinstance(source, EventStore):
             built = _build_store(game, source, config, place, engine, sessions, tell)
         else:
@@ -166,7 +166,7 @@ def _silent(what: str, done: int, of: int) -> None:
     """Tell nobody."""
 
 
-def _nothing(built: Sequence[Built], events: int | None) -> str:
+def _nothing(built: Sequence[SessionResult], events: int | None) -> str:
     """Say that there is nothing to build, and why."""
     reasons: dict[str, int] = {}
     for session in built:
@@ -187,19 +187,19 @@ def _build_store(
     engine: Engine,
     sessions: Sequence[str] | None,
     tell: Progress,
-) -> list[Built]:
+) -> list[SessionResult]:
     """Build every piece of a store on an engine."""
     pieces = plan(store.home.absolute(), sessions)
     sent: Game | str = game.name if engine.is_remote else game
-    tasks = [Task(sent, piece, config, str(place)) for piece in pieces]
-    built: list[Built] = []
+    tasks = [BuildTask(sent, piece, config, str(place)) for piece in pieces]
+    built: list[SessionResult] = []
     for number, made in enumerate(engine.map(build_piece, tasks), 1):
         built += made
         tell("sessions", number, len(tasks))
     return built
 
 
-def build_piece(task: Task) -> list[Built]:
+def build_piece(task: BuildTask) -> list[SessionResult]:
     """Build the sessions of one piece."""
     keep_freed()
     game = task.load()
@@ -211,7 +211,7 @@ def build_piece(task: Task) -> list[Built]:
     ]
 
 
-def lay_piece(game: Game, reader: Reader, ask: Ask) -> Iterator[Laid]:
+def lay_piece(game: Game, reader: Reader, ask: BuildRequest) -> Iterator[EpisodeColumns]:
     """Lay the sessions of a piece out, by the game's batch if it has one."""
     if game.batch is None:
         for session, events in reader.events():
@@ -222,7 +222,9 @@ def lay_piece(game: Game, reader: Reader, ask: Ask) -> Iterator[Laid]:
         yield batch.lay(tables, ask)
 
 
-def build_events(game: Game, events: Sequence[Event], ask: Ask, reward: Reward, place: Path) -> Iterator[Built]:
+def build_events(
+    game: Game, events: Sequence[Event], ask: BuildRequest, reward: Reward, place: Path
+) -> Iterator[SessionResult]:
     """Build the sessions of events that are at hand, event by event."""
     sessions: dict[str, list[Event]] = {}
     for event in events:
@@ -232,7 +234,7 @@ def build_events(game: Game, events: Sequence[Event], ask: Ask, reward: Reward, 
         yield write_session(game, laid, reward, place)
 
 
-def write_session(game: Game, laid: Laid, reward: Reward, place: Path, damaged: int = 0) -> Built:
+def write_session(game: Game, laid: EpisodeColumns, reward: Reward, place: Path, damaged: int = 0) -> SessionResult:
     """Write one session's tables, and give what the manifest needs of it; nothing is written without an episode."""
     entries, digests, summary = laid.entries, {}, None
     if entries:
@@ -246,7 +248,7 @@ def write_session(game: Game, laid: Laid, reward: Reward, place: Path, damaged: 
         digests = digest_tables(tables) | {"episodes": digest_json(told)}
         write_json(folder_ / METADATA, {"session_id": laid.session_id, "steps": int(laid.lengths.sum()), **told})
         sync(folder_)
-    return Built(
+    return SessionResult(
         laid.session_id,
         entries[0].player_id if entries else None,
         digests,
@@ -260,7 +262,7 @@ def write_session(game: Game, laid: Laid, reward: Reward, place: Path, damaged: 
     )
 
 
-def _told(entry: Entry) -> dict[str, Any]:
+def _told(entry: EpisodeEntry) -> dict[str, Any]:
     return {
         "window_id": entry.window_id,
         "player_id": entry.player_id,
@@ -274,13 +276,13 @@ def _told(entry: Entry) -> dict[str, Any]:
     }
 
 
-def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[Built]) -> dict[str, Any]:
+def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[SessionResult]) -> dict[str, Any]:
     """Write the manifest: what the data set is, and how its windows are split."""
     made = sorted((session for session in built if session.windows), key=lambda session: session.session_id)
     stored = stored_set(game, config.observation)
     kind, wide = game.observations[config.observation], game.observations[stored]
-    assert isinstance(kind, Numbers)
-    assert isinstance(wide, Numbers)
+    assert isinstance(kind, NumericObservation)
+    assert isinstance(wide, NumericObservation)
     starts: dict[str, int] = {}
     for session in made:
         for window, start, _ in session.windows:
@@ -322,7 +324,7 @@ def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[
     return {"format": FORMAT, "core": sorted(core), **core, "hash": digest_json(core)}
 
 
-def provenance(built: Sequence[Built], sessions: Sequence[str] | None) -> dict[str, Any]:
+def provenance(built: Sequence[SessionResult], sessions: Sequence[str] | None) -> dict[str, Any]:
     """Say what was read and by which code; no part of the hash."""
     return {
         "provenance": {
@@ -333,7 +335,7 @@ def provenance(built: Sequence[Built], sessions: Sequence[str] | None) -> dict[s
     }
 
 
-def _summarize(place: Path, manifest: Mapping[str, Any], built: Sequence[Built]) -> dict[str, Any]:
+def _summarize(place: Path, manifest: Mapping[str, Any], built: Sequence[SessionResult]) -> dict[str, Any]:
     """Give mean, deviation, range and missing share of each feature over the train split alone.
 
     Sessions that lie in it whole were summed up when they were written; those that it cuts are read again.

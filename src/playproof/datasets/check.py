@@ -20,7 +20,7 @@ from playproof.datasets.segment import segment_session
 from playproof.datasets.split import GAP
 from playproof.events import Event
 from playproof.game import Episode, load_game
-from playproof.game.episode_columns import Ask
+from playproof.game.episode_columns import BuildRequest
 from playproof.store import EventStore
 
 CUTS = 40
@@ -28,7 +28,7 @@ CUTS = 40
 
 
 @dataclass(frozen=True)
-class Finding:
+class DatasetFinding:
     """What one check found."""
 
     check: str
@@ -39,7 +39,9 @@ class Finding:
     detail: str
 
 
-def check_dataset(dataset: Dataset, store: EventStore, rng: np.random.Generator, cuts: int = CUTS) -> list[Finding]:
+def check_dataset(
+    dataset: Dataset, store: EventStore, rng: np.random.Generator, cuts: int = CUTS
+) -> list[DatasetFinding]:
     """Make every check."""
     return [
         check_numbers(dataset),
@@ -50,7 +52,7 @@ def check_dataset(dataset: Dataset, store: EventStore, rng: np.random.Generator,
     ]
 
 
-def check_numbers(dataset: Dataset) -> Finding:
+def check_numbers(dataset: Dataset) -> DatasetFinding:
     """Want every number of every table to be finite; labels may be undefined."""
     looked, wrong = 0, list[str]()
     for session, tables in dataset.sessions.items():
@@ -62,7 +64,7 @@ def check_numbers(dataset: Dataset) -> Finding:
     return _finding("NaN", wrong, looked, "numbers, all finite", "not finite")
 
 
-def check_balance(dataset: Dataset) -> Finding:
+def check_balance(dataset: Dataset) -> DatasetFinding:
     """Want each step to begin with the equity that the one before it left, and rewards to be their components' sum."""
     looked, wrong = 0, list[str]()
     for session, tables in dataset.sessions.items():
@@ -84,7 +86,7 @@ def _total(parts: list[Any]) -> Any:
     return total
 
 
-def check_duplicates(dataset: Dataset) -> Finding:
+def check_duplicates(dataset: Dataset) -> DatasetFinding:
     """Want each player to go through a window once."""
     seen: dict[tuple[str, str | None], str] = {}
     wrong: list[str] = []
@@ -97,7 +99,7 @@ def check_duplicates(dataset: Dataset) -> Finding:
     return _finding("duplicate rounds", wrong, len(seen), "episodes, each round once a player", "stands twice")
 
 
-def check_splits(dataset: Dataset) -> Finding:
+def check_splits(dataset: Dataset) -> DatasetFinding:
     """Want whole windows in consecutive splits, each split later than the one before it."""
     starts: dict[str, int] = {}
     for tables in dataset.sessions.values():
@@ -114,7 +116,7 @@ def check_splits(dataset: Dataset) -> Finding:
     return _finding("splits", wrong, len(of), "windows, splits consecutive in time", "wrong")
 
 
-def check_lookahead(dataset: Dataset, store: EventStore, rng: np.random.Generator, cuts: int = CUTS) -> Finding:
+def check_lookahead(dataset: Dataset, store: EventStore, rng: np.random.Generator, cuts: int = CUTS) -> DatasetFinding:
     """Cut recordings at random places, and want every step up to the cut to stay as it is."""
     name = "look-ahead"
     recorded: dict[str, tuple[Event, ...]] = {}
@@ -134,14 +136,14 @@ def check_lookahead(dataset: Dataset, store: EventStore, rng: np.random.Generato
             if not same:
                 wrong.append(f"{place} of {session}, cut after event {cut - 1}")
     if missing and not looked:
-        return Finding(name, None, 0, f"not made: the store no longer holds {min(missing)}")
+        return DatasetFinding(name, None, 0, f"not made: the store no longer holds {min(missing)}")
     return _finding(name, wrong, looked, f"steps before {cuts} cuts, the same bytes without their future", "changed")
 
 
 def _compared(dataset: Dataset, tables: SessionTables, events: tuple[Event, ...]) -> Iterator[tuple[bool, str]]:
     """Tell of each step before a cut whether it is as the data set says."""
     manifest = dataset.manifest
-    ask = Ask(manifest["stored"], manifest["actions"]["name"], manifest["world"], True, 0)
+    ask = BuildRequest(manifest["stored"], manifest["actions"]["name"], manifest["world"], True, 0)
     game = load_game(manifest["game"]["name"])
     features = list(manifest["stored_features"])
     rows, taken = tables["observations"], tables["actions"]
@@ -164,7 +166,9 @@ def _steps(episode: Episode, stored: Any, chosen: Any) -> Iterator[tuple[bool, s
         yield same, f"step {place} in {episode.window_id}"
 
 
-def _finding(check: str, wrong: list[str], looked: int, fine: str, bad: str) -> Finding:
+def _finding(check: str, wrong: list[str], looked: int, fine: str, bad: str) -> DatasetFinding:
     if not wrong:
-        return Finding(check, True, looked, f"{looked} {fine}")
-    return Finding(check, False, looked, f"{bad}: {wrong[0]}" + (f", and {len(wrong) - 1} more" if wrong[1:] else ""))
+        return DatasetFinding(check, True, looked, f"{looked} {fine}")
+    return DatasetFinding(
+        check, False, looked, f"{bad}: {wrong[0]}" + (f", and {len(wrong) - 1} more" if wrong[1:] else "")
+    )

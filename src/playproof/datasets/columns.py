@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.datasets.runs import Column, Texts
-from playproof.datasets.segment import Segmented
+from playproof.datasets.runs import Column, TextColumn
+from playproof.datasets.segment import Segmentation
 from playproof.errors import ConfigError
-from playproof.game import Game, Numbers, Outcome, Reward, lookup, resolve
-from playproof.game.episode_columns import Ask, Laid, lay
+from playproof.game import Game, NumericObservation, Outcome, Reward, lookup, resolve
+from playproof.game.episode_columns import BuildRequest, EpisodeColumns, lay
 
 Array = NDArray[Any]
 
@@ -25,22 +25,22 @@ Array = NDArray[Any]
 def stored_set(game: Game, observation: str) -> str:
     """Give the name of the widest observation set that holds all features of this one."""
     asked = lookup(game.observations, observation, "observation set")
-    if not isinstance(asked, Numbers):
+    if not isinstance(asked, NumericObservation):
         raise ConfigError(f"expected an observation set of numbers, found {observation!r}, which is messages")
     wider = {
         name: len(kind.features)
         for name, kind in game.observations.items()
-        if isinstance(kind, Numbers) and set(asked.features) <= set(kind.features)
+        if isinstance(kind, NumericObservation) and set(asked.features) <= set(kind.features)
     }
     return max(wider, key=lambda name: (wider[name], name == observation))
 
 
-def lay_episodes(game: Game, session_id: str, made: Segmented, ask: Ask) -> Laid:
+def lay_episodes(game: Game, session_id: str, made: Segmentation, ask: BuildRequest) -> EpisodeColumns:
     """Lay one session's episodes out, event by event as they were cut."""
     return lay(game, session_id, made.episodes, made.left_out, ask)
 
 
-def to_columns(game: Game, laid: Laid, reward: Reward) -> dict[str, dict[str, Column]]:
+def to_columns(game: Game, laid: EpisodeColumns, reward: Reward) -> dict[str, dict[str, Column]]:
     """Give a session's tables, each row with its window and its number in it."""
     steps, rows = _keys(laid, 0), _keys(laid, 1)
     tables = {
@@ -53,15 +53,15 @@ def to_columns(game: Game, laid: Laid, reward: Reward) -> dict[str, dict[str, Co
     return tables
 
 
-def _keys(laid: Laid, more: int) -> dict[str, Column]:
+def _keys(laid: EpisodeColumns, more: int) -> dict[str, Column]:
     """Name each row's window and its place in the episode; `more` rows stand after the last step."""
     lengths = laid.lengths + more
     starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
     step = (np.arange(len(starts)) - starts).astype(np.int32)
-    return {"window_id": Texts([entry.window_id for entry in laid.entries], lengths), "step": step}
+    return {"window_id": TextColumn([entry.window_id for entry in laid.entries], lengths), "step": step}
 
 
-def _observations(laid: Laid) -> dict[str, Column]:
+def _observations(laid: EpisodeColumns) -> dict[str, Column]:
     """Give each feature, whether it was unknown, and whether the row stands after the last step."""
     return (
         {name: laid.observations[place] for place, name in enumerate(laid.features)}
@@ -70,7 +70,7 @@ def _observations(laid: Laid) -> dict[str, Column]:
     )
 
 
-def _actions(game: Game, laid: Laid) -> dict[str, Column]:
+def _actions(game: Game, laid: EpisodeColumns) -> dict[str, Column]:
     """Give an index for each head, what the choice changed, and how old the player's state was."""
     shown = resolve(game.recordings).shown if game.recordings is not None else ()
     return (
@@ -82,7 +82,7 @@ def _actions(game: Game, laid: Laid) -> dict[str, Column]:
     )
 
 
-def _rewards(game: Game, laid: Laid, reward: Reward) -> dict[str, Array]:
+def _rewards(game: Game, laid: EpisodeColumns, reward: Reward) -> dict[str, Array]:
     """Give what each step paid, its components, the money before and after, and how it ended."""
     paid = pay(game, laid, reward)
     last = np.zeros(len(laid.substeps), np.bool_)
@@ -106,7 +106,7 @@ def total(paid: Mapping[str, Array], steps: int) -> Array:
     return summed
 
 
-def pay(game: Game, laid: Laid, reward: Reward) -> dict[str, Array]:
+def pay(game: Game, laid: EpisodeColumns, reward: Reward) -> dict[str, Array]:
     """Give what each component pays: all steps at once where the game can, else episode by episode."""
     if game.batch is not None:
         found = resolve(game.batch).pay(laid, reward)

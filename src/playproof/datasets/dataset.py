@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from playproof.datasets.manifest import METADATA, digest_json, digest_table, read_manifest
 from playproof.errors import DecodeError, UnknownName
-from playproof.game import Numbers, load_game
+from playproof.game import NumericObservation, load_game
 
 
 class SessionTables(Mapping[str, pl.DataFrame]):
@@ -112,7 +112,7 @@ class Dataset:
             return tuple(self.manifest["stored_features"])
         kind = load_game(self.manifest["game"]["name"]).observations.get(observation or "")
         stored = set(self.manifest["stored_features"])
-        if not isinstance(kind, Numbers) or not set(kind.features) <= stored:
+        if not isinstance(kind, NumericObservation) or not set(kind.features) <= stored:
             raise UnknownName(
                 f"observation set within {self.manifest['stored']!r}",
                 str(observation),

@@ -18,7 +18,7 @@ from playproof.home import home as default_home
 
 
 @dataclass(frozen=True)
-class Found:
+class DatasetEntry:
     """A finished data set of a home."""
 
     path: Path
@@ -32,7 +32,7 @@ class Found:
         return self.path.name
 
 
-def list_datasets(home: Path | None = None) -> list[Found]:
+def list_datasets(home: Path | None = None) -> list[DatasetEntry]:
     """Give the finished data sets of a home, by name and then in the order in which they were finished."""
     root = (home or default_home()) / "datasets"
     paths = [path for path in root.iterdir() if (path / MANIFEST).is_file()] if root.is_dir() else []
@@ -56,10 +56,10 @@ def find_dataset(name: str | Path, home: Path | None = None) -> Path:
     return max(fitting, key=lambda each: (each.finished, each.label)).path
 
 
-def _found(path: Path) -> Found:
+def _found(path: Path) -> DatasetEntry:
     manifest = path / MANIFEST
     try:
         told = json.loads(manifest.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DecodeError(f"expected JSON in {manifest}, found: {error}; build the data set again") from error
-    return Found(path, told, manifest.stat().st_mtime)
+    return DatasetEntry(path, told, manifest.stat().st_mtime)

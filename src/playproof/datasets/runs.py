@@ -30,18 +30,18 @@ compiled = compiler(__file__)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Texts:
+class TextColumn:
     """A column of texts: each and how many rows it stands in."""
 
     texts: Sequence[str]
     lengths: Places
 
 
-Column = Array | Texts
+Column = Array | TextColumn
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Coded:
+class EncodedColumn:
     """A column and, if it has few, its runs."""
 
     values: Array | Sequence[str]
@@ -66,15 +66,15 @@ class Coded:
         assert self.starts is not None
         return np.diff(self.starts, append=self.rows)
 
-    def between(self, first: int, last: int) -> Coded:
+    def between(self, first: int, last: int) -> EncodedColumn:
         """Give some of the rows."""
         if (first, last) == (0, self.rows):
             return self
         if self.starts is None:
-            return Coded(self.values[first:last], last - first, None)
+            return EncodedColumn(self.values[first:last], last - first, None)
         low = int(np.searchsorted(self.starts, first, "right")) - 1
         high = int(np.searchsorted(self.starts, last, "left"))
-        return Coded(self.values[low:high], last - first, np.maximum(self.starts[low:high] - first, 0))
+        return EncodedColumn(self.values[low:high], last - first, np.maximum(self.starts[low:high] - first, 0))
 
 
 @lru_cache(maxsize=64)
@@ -113,37 +113,37 @@ def find_starts(bits: Array, starts: Array) -> int:
     return count
 
 
-def code(column: Column) -> Coded:
+def code(column: Column) -> EncodedColumn:
     """Find a column's runs; equal is what has the same bits."""
-    if isinstance(column, Texts):
+    if isinstance(column, TextColumn):
         return _code_texts(column)
     rows = len(column)
     if rows and column.strides == (0,):
-        return Coded(column[:1].copy(), rows, np.zeros(1, np.int64))
+        return EncodedColumn(column[:1].copy(), rows, np.zeros(1, np.int64))
     values = np.ascontiguousarray(column)
     most = rows // SHORTEST + 1
     if not rows:
-        return Coded(values, 0, np.zeros(0, np.int64))
+        return EncodedColumn(values, 0, np.zeros(0, np.int64))
     starts = np.empty(most, np.int64)
     count = find_starts(values.view(f"u{values.dtype.itemsize}"), starts)
     if count < 0:
-        return Coded(values, rows, None)
+        return EncodedColumn(values, rows, None)
     starts = starts[:count].copy()
-    return Coded(values[starts], rows, starts)
+    return EncodedColumn(values[starts], rows, starts)
 
 
-def _code_texts(column: Texts) -> Coded:
+def _code_texts(column: TextColumn) -> EncodedColumn:
     """Put neighbours of one text together; none of them is empty."""
     places = [place for place, length in enumerate(column.lengths.tolist()) if length]
     kept = [place for at, place in enumerate(places) if not at or column.texts[place] != column.texts[places[at - 1]]]
     ends = np.cumsum(column.lengths)
     starts = (ends - column.lengths)[kept]
-    return Coded([column.texts[place] for place in kept], int(ends[-1]) if len(ends) else 0, starts)
+    return EncodedColumn([column.texts[place] for place in kept], int(ends[-1]) if len(ends) else 0, starts)
 
 
-def code_tables(tables: Mapping[str, Mapping[str, Column]]) -> dict[str, dict[str, Coded]]:
+def code_tables(tables: Mapping[str, Mapping[str, Column]]) -> dict[str, dict[str, EncodedColumn]]:
     """Find the runs of every column; one that stands in several tables is looked at once."""
-    found: dict[int, Coded] = {}
+    found: dict[int, EncodedColumn] = {}
     for columns in tables.values():
         for column in columns.values():
             if id(column) not in found:
@@ -151,12 +151,12 @@ def code_tables(tables: Mapping[str, Mapping[str, Column]]) -> dict[str, dict[st
     return {name: {key: found[id(column)] for key, column in of.items()} for name, of in tables.items()}
 
 
-def code_table(columns: Mapping[str, Column]) -> dict[str, Coded]:
+def code_table(columns: Mapping[str, Column]) -> dict[str, EncodedColumn]:
     """Find the runs of every column of a table."""
     return code_tables({"": columns})[""]
 
 
-def digest_tables(tables: Mapping[str, Mapping[str, Coded]]) -> dict[str, str]:
+def digest_tables(tables: Mapping[str, Mapping[str, EncodedColumn]]) -> dict[str, str]:
     """Hash the values of tables, each column once: names, types, and every column's runs or values."""
     known: dict[int, bytes] = {}
     digests = {}
@@ -173,7 +173,7 @@ def digest_tables(tables: Mapping[str, Mapping[str, Coded]]) -> dict[str, str]:
     return digests
 
 
-def _digest(column: Coded) -> bytes:
+def _digest(column: EncodedColumn) -> bytes:
     values = column.values.data if isinstance(column.values, np.ndarray) else orjson.dumps(column.values)
     if column.starts is not None and len(column.starts) == 1:
         return b"one:" + bytes(values)
@@ -182,7 +182,7 @@ def _digest(column: Coded) -> bytes:
     return digest.digest()
 
 
-def digest_columns(columns: Mapping[str, Coded]) -> str:
+def digest_columns(columns: Mapping[str, EncodedColumn]) -> str:
     """Hash the values of one table."""
     return digest_tables({"a table": columns})["a table"]
 
@@ -209,4 +209,4 @@ def _column(name: str, column: pa.ChunkedArray) -> Column:
             words = chunk.dictionary.to_pylist()
             texts += [words[place] for place in np.asarray(places).tolist()]
             lengths.append(runs.lengths if runs.starts is not None else np.ones(len(chunk), np.int64))
-    return Texts(texts, np.concatenate(lengths) if lengths else np.zeros(0, np.int64))
+    return TextColumn(texts, np.concatenate(lengths) if lengths else np.zeros(0, np.int64))

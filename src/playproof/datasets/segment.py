@@ -21,20 +21,20 @@ from datetime import timedelta
 
 from playproof.errors import InputError
 from playproof.events import Event
-from playproof.game import Action, Episode, Game, Lack, Outcome, Recordings, Terms, lookup, resolve
-from playproof.game.episode_columns import NEVER, Ask, LeftOut
-from playproof.game.play import Notes, Seat, View, spans
+from playproof.game import Action, Episode, Game, Outcome, RecordingGap, RecordingRules, Terms, lookup, resolve
+from playproof.game.episode_columns import NEVER, BuildRequest, SkippedWindow
+from playproof.game.play import EpisodeNotes, PlayerConfig, PlayerView, spans
 
 NOT_WHOLE = "the window was not seen whole"
 _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
-class Segmented:
+class Segmentation:
     """All that was made of recorded events."""
 
     episodes: tuple[Episode, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[SkippedWindow, ...]
 
 
 def segment(
@@ -46,33 +46,33 @@ def segment(
     world: str | None = None,
     include_incomplete: bool = False,
     min_ticks: int = 0,
-) -> Segmented:
+) -> Segmentation:
     """Cut events of any number of sessions into episodes, session by session in the order of their ids."""
-    ask = Ask(observation, actions, world, include_incomplete, min_ticks)
+    ask = BuildRequest(observation, actions, world, include_incomplete, min_ticks)
     sessions: dict[str, list[Event]] = {}
     for event in events:
         sessions.setdefault(event.session_id, []).append(event)
     made = [segment_session(game, sessions[name], ask) for name in sorted(sessions)]
-    return Segmented(
+    return Segmentation(
         tuple(episode for each in made for episode in each.episodes),
         tuple(window for each in made for window in each.left_out),
     )
 
 
-def segment_session(game: Game, events: Iterable[Event], ask: Ask) -> Segmented:
+def segment_session(game: Game, events: Iterable[Event], ask: BuildRequest) -> Segmentation:
     """Cut one session's events, given in any order."""
     walk = _Walk(game, sorted(events, key=lambda event: event.seq), ask)
     walk.run()
-    return Segmented(tuple(walk.episodes), tuple(walk.left_out))
+    return Segmentation(tuple(walk.episodes), tuple(walk.left_out))
 
 
-def _plain(game: Game) -> Recordings:
+def _plain(game: Game) -> RecordingRules:
     """Give how recordings are read where a game says nothing of it."""
-    return Recordings(
+    return RecordingRules(
         anchors=resolve(game.decides),
         ends=lambda _: False,
         updates=lambda _: False,
-        lack=lambda _: Lack(NOT_WHOLE),
+        lack=lambda _: RecordingGap(NOT_WHOLE),
         terms=lambda _, terms: terms,
         hear=lambda _ledger, _event: False,
     )
@@ -81,7 +81,7 @@ def _plain(game: Game) -> Recordings:
 class _Walk:
     """One pass through one session's events."""
 
-    def __init__(self, game: Game, events: Sequence[Event], ask: Ask) -> None:
+    def __init__(self, game: Game, events: Sequence[Event], ask: BuildRequest) -> None:
         players = sorted({event.player_id for event in events if event.player_id is not None})
         if len(players) > 1:
             raise InputError(f"expected one player in session {events[0].session_id}, found {', '.join(players)}")
@@ -89,20 +89,20 @@ class _Walk:
         self.rules = resolve(game.recordings) if game.recordings is not None else _plain(game)
         self.player_id = players[0] if players else None
         terms = self.rules.terms(events, Terms(ask.actions, ask.world))
-        self.seat = Seat(ask.observation, terms, self.player_id or "spectator", events[0].session_id)
+        self.seat = PlayerConfig(ask.observation, terms, self.player_id or "spectator", events[0].session_id)
         self.actions = lookup(game.actions, ask.actions, "action set")
         self.recorded, self.decides = resolve(self.actions.recorded), resolve(game.decides)
-        self.view, self.ledger = View(game, ask.observation), resolve(game.ledger)(terms)
+        self.view, self.ledger = PlayerView(game, ask.observation), resolve(game.ledger)(terms)
         self.spans = spans(events)
         self.updated: Event | None = None
         self.last: Event | None = None
         self.pending: Event | None = None
         self.ticks = 0
         self.episodes: list[Episode] = []
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[SkippedWindow] = []
         self._open(None)
 
-    def _open(self, notes: Notes | None) -> None:
+    def _open(self, notes: EpisodeNotes | None) -> None:
         """Begin a window."""
         self.notes = notes
         self.undecided = self.over = False
@@ -119,7 +119,7 @@ class _Walk:
                 self.last = event
             if event.window_id in self.spans and (self.notes is None or self.notes.window_id != event.window_id):
                 self._close()
-                self._open(Notes(self.game, event.window_id, self.seat, self.ledger, event))
+                self._open(EpisodeNotes(self.game, event.window_id, self.seat, self.ledger, event))
             if event.player_id is None:
                 self._take_world(event)
             else:
@@ -176,7 +176,7 @@ class _Walk:
         self.notes.act(action)
         self.undecided = False
 
-    def _decide(self, notes: Notes, anchor: Event, now: Event, substep: int = 0) -> None:
+    def _decide(self, notes: EpisodeNotes, anchor: Event, now: Event, substep: int = 0) -> None:
         age = (NEVER, NEVER)
         if self.updated is not None:
             age = (self.ticks, (now.ts - self.updated.ts) // _MICROSECOND)
@@ -198,7 +198,7 @@ class _Walk:
         lack = self.rules.lack(events) if outcome is None else None
         reason = self._reason(lack)
         if reason is not None:
-            self.left_out.append(LeftOut(self.seat.session_id, self.notes.window_id, reason))
+            self.left_out.append(SkippedWindow(self.seat.session_id, self.notes.window_id, reason))
             return
         cut = lack is not None and not lack.ended
         episode = self.notes.close(self.view.look(), outcome, self.player_id, "truncated" if cut else None)
@@ -206,7 +206,7 @@ class _Walk:
             replace(episode, lack=lack, corrected=self.corrected, late=self.late, ages=tuple(self.ages))
         )
 
-    def _reason(self, lack: Lack | None) -> str | None:
+    def _reason(self, lack: RecordingGap | None) -> str | None:
         """Say why the open window gives no episode, None if it does."""
         assert self.notes is not None
         if lack is not None and not self.ask.include_incomplete:

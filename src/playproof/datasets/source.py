@@ -39,7 +39,7 @@ Tables = Mapping[str, pa.Table]
 
 
 @dataclass(frozen=True)
-class Piece:
+class SourcePiece:
     """Some sessions of one log."""
 
     home: str
@@ -48,7 +48,7 @@ class Piece:
     """Number in the log and id, ids ascending."""
 
 
-def plan(home: Path, sessions: Sequence[str] | None = None, rows: int = PIECE_ROWS) -> list[Piece]:
+def plan(home: Path, sessions: Sequence[str] | None = None, rows: int = PIECE_ROWS) -> list[SourcePiece]:
     """Cut a home's sessions into pieces, in the order of their ids within each log."""
     pieces = []
     for log in log_names(home):
@@ -64,12 +64,12 @@ def plan(home: Path, sessions: Sequence[str] | None = None, rows: int = PIECE_RO
         held = 0
         for name, number in sorted(chosen):
             if batch and held + sizes[number] > rows:
-                pieces.append(Piece(str(home), log, tuple(batch)))
+                pieces.append(SourcePiece(str(home), log, tuple(batch)))
                 batch, held = [], 0
             batch.append((number, name))
             held += sizes[number]
         if batch:
-            pieces.append(Piece(str(home), log, tuple(batch)))
+            pieces.append(SourcePiece(str(home), log, tuple(batch)))
     return pieces
 
 
@@ -89,7 +89,7 @@ def _sizes(reader: sqlite3.Connection) -> dict[int, int]:
 class Reader:
     """One piece, as it stands now."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: SourcePiece) -> None:
         self.piece, self.home = piece, Path(piece.home)
         self.files = PartFiles.at(self.home)
         numbers = [number for number, _ in piece.sessions]
@@ -118,12 +118,12 @@ class Reader:
         """Give each session's events of some types, with some columns, by doc_type."""
         wanted = [*KEYS, *(name for name in columns if name not in KEYS)]
         names = [name for _, name in self.piece.sessions]
-        parts: dict[str, list[Part | Held]] = {kind: [] for kind in doc_types}
+        parts: dict[str, list[SourcePart | LoadedTable]] = {kind: [] for kind in doc_types}
         for path, kind in self.parts:
             if kind in parts:
-                parts[kind].append(Part(self.files, path, wanted, names))
+                parts[kind].append(SourcePart(self.files, path, wanted, names))
         for kind in doc_types if self.hot.num_rows else ():
-            parts[kind].append(Held(_narrow(self.hot.filter(pc.equal(self.hot["doc_type"], kind)), wanted)))
+            parts[kind].append(LoadedTable(_narrow(self.hot.filter(pc.equal(self.hot["doc_type"], kind)), wanted)))
         for session in names:
             found = {kind: [rows for part in of for rows in part.rows(session)] for kind, of in parts.items()}
             if tables := {kind: _joined(rows) for kind, rows in found.items() if rows}:
@@ -144,7 +144,7 @@ class Reader:
                 yield session, sorted(events, key=lambda event: event.seq)
 
 
-class Held:
+class LoadedTable:
     """A table at hand, and where each session's rows are in it."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -157,7 +157,7 @@ class Held:
             yield _at(self.table, self._places[session])
 
 
-class Part:
+class SourcePart:
     """One part: its row groups are read when a session needs them, and let go when the sessions are past them."""
 
     def __init__(self, files: PartFiles, path: str, wanted: Sequence[str], sessions: Sequence[str]) -> None:
@@ -166,7 +166,7 @@ class Part:
             self.metadata = file.metadata
             self._bounds = _bounds(file, sessions[0], sessions[-1])
             self.columns = _held(file, list(self._bounds), wanted)
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, LoadedTable] = {}
 
     @contextlib.contextmanager
     def _open(self, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
@@ -187,7 +187,7 @@ class Part:
                 self._held.pop(group, None)
             elif least <= session:
                 if group not in self._held:
-                    self._held[group] = Held(self._read(group))
+                    self._held[group] = LoadedTable(self._read(group))
                 yield from self._held[group].rows(session)
 
     def _read(self, group: int) -> pa.Table:

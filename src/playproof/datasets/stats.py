@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from playproof._numba import compiler
-from playproof.datasets.runs import Coded, code_table, from_arrow
+from playproof.datasets.runs import EncodedColumn, code_table, from_arrow
 from playproof.errors import ContractError
 
 Array = NDArray[np.float64]
@@ -36,7 +36,7 @@ class Summary:
     missing: Array
 
 
-def summarize(table: Mapping[str, Coded], features: Sequence[str], chosen: Rows | None = None) -> Summary:
+def summarize(table: Mapping[str, EncodedColumn], features: Sequence[str], chosen: Rows | None = None) -> Summary:
     """Sum up the steps of a table of observations, in the chosen rows alone; rows after the last step are left out."""
     rows = ~expand(table["final"])
     if chosen is not None:
@@ -51,7 +51,7 @@ def summarize(table: Mapping[str, Coded], features: Sequence[str], chosen: Rows 
     return Summary(count, *columns)
 
 
-def _known(column: Coded, weights: Array, before: Array) -> Array:
+def _known(column: EncodedColumn, weights: Array, before: Array) -> Array:
     """Give mean, sum of squared differences from it, least and most.
 
     `weights` is 1 for the chosen rows and 0 for others, and `before` counts those chosen before each row.
@@ -66,7 +66,7 @@ def _known(column: Coded, weights: Array, before: Array) -> Array:
     return out
 
 
-def expand(column: Coded) -> Any:
+def expand(column: EncodedColumn) -> Any:
     """Give a column's value in every row."""
     return np.asarray(column.values) if column.starts is None else np.repeat(column.values, column.lengths)
 
@@ -90,7 +90,7 @@ def sum_up(values: Any, weights: Any, out: Any) -> None:
     out[0], out[1], out[2], out[3] = mean, squares, least, most
 
 
-def check_finite(session_id: str, table: Mapping[str, Coded], features: Sequence[str]) -> None:
+def check_finite(session_id: str, table: Mapping[str, EncodedColumn], features: Sequence[str]) -> None:
     """Refuse observations with NaN or infinity."""
     for name in features:
         if not np.isfinite(table[name].values).all():

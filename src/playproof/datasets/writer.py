@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from playproof._numba import compiler
-from playproof.datasets.runs import Coded
+from playproof.datasets.runs import EncodedColumn
 
 Array = NDArray[Any]
 MAGIC = b"PAR1"
@@ -106,7 +106,7 @@ def pack_runs(places: Array, starts: Array, rows: int, width: int, out: Array) -
     return at
 
 
-def _packed(places: Array, column: Coded, width: int) -> bytes:
+def _packed(places: Array, column: EncodedColumn, width: int) -> bytes:
     """Give a column's runs as places in a dictionary, or as flags."""
     if len(places) == 1:
         return varint(column.rows << 1) + int(places[0]).to_bytes(width, "little")
@@ -127,7 +127,7 @@ def _page(kind: int, rows: int, encoding: int, values: bytes | pa.Buffer, size: 
     return told + bytes((1 << 4 | STRUCT,)) + about + 2 * (_FIELD + whole(RLE)) + b"\0\0"
 
 
-def _plain(column: Coded) -> bytes:
+def _plain(column: EncodedColumn) -> bytes:
     """Give a column's values one after the other, flags as bits."""
     if column.is_text:
         raw = [value.encode() for value in column.values]
@@ -141,7 +141,7 @@ def _plain(column: Coded) -> bytes:
 class Chunk:
     """One column of one row group, as it stands in the file."""
 
-    def __init__(self, column: Coded) -> None:
+    def __init__(self, column: EncodedColumn) -> None:
         self.rows, self.kind, self.codec = column.rows, column.kind, UNCOMPRESSED
         self.parts: list[bytes | pa.Buffer] = []
         self.dictionary = self.stored = self.raw = 0
@@ -157,11 +157,11 @@ class Chunk:
             self._code(column)
         self._sizes = b"".join([_LONG + whole(value) for value in (self.rows, self.raw, self.stored)])
 
-    def _code(self, column: Coded) -> None:
+    def _code(self, column: EncodedColumn) -> None:
         """Write the values of runs into a dictionary, and the runs as places in it."""
         distinct, places = _distinct(column)
         self.encoding = PLAIN
-        self._add(DICTIONARY_PAGE, len(distinct), _plain(Coded(distinct, len(distinct), None)))
+        self._add(DICTIONARY_PAGE, len(distinct), _plain(EncodedColumn(distinct, len(distinct), None)))
         self.encoding, self.dictionary = DICTIONARY, self.stored
         bits = max(1, (len(distinct) - 1).bit_length())
         self._add(DATA_PAGE, self.rows, bytes((bits,)) + _packed(places, column, (bits + 7) // 8))
@@ -182,7 +182,7 @@ class Chunk:
         return _NEXT_LONG + whole(at) + _FIELD_STRUCT + told + b"\0\0"
 
 
-def _distinct(column: Coded) -> tuple[Array | Sequence[str], Array]:
+def _distinct(column: EncodedColumn) -> tuple[Array | Sequence[str], Array]:
     """Give the values of runs, each once, and the place of every run's value among them."""
     if len(column.values) == 1:
         return column.values, np.zeros(1, np.int64)
@@ -196,7 +196,7 @@ def _distinct(column: Coded) -> tuple[Array | Sequence[str], Array]:
 @lru_cache(maxsize=4096)
 def _constant(kind: str, value: bytes, rows: int) -> Chunk:
     """Give a column of one value: most of a spectator's are."""
-    return Chunk(Coded(np.frombuffer(value, kind), rows, np.zeros(1, np.int64)))
+    return Chunk(EncodedColumn(np.frombuffer(value, kind), rows, np.zeros(1, np.int64)))
 
 
 class Chunks:
@@ -205,7 +205,7 @@ class Chunks:
     def __init__(self) -> None:
         self._made: dict[tuple[int, int, int], Chunk] = {}
 
-    def make(self, column: Coded, first: int, last: int) -> Chunk:
+    def make(self, column: EncodedColumn, first: int, last: int) -> Chunk:
         """Give some rows of a column."""
         part = column.between(first, last)
         if part.starts is not None and len(part.starts) == 1 and isinstance(part.values, np.ndarray):
@@ -240,7 +240,7 @@ def _schema(columns: tuple[tuple[str, str], ...]) -> bytes:
     return listed(STRUCT, elements)
 
 
-def file_parts(columns: Mapping[str, Coded], chunks: Chunks) -> Iterator[bytes | pa.Buffer]:
+def file_parts(columns: Mapping[str, EncodedColumn], chunks: Chunks) -> Iterator[bytes | pa.Buffer]:
     """Give a table's file, piece by piece."""
     yield MAGIC
     rows = next(iter(columns.values())).rows
@@ -264,7 +264,7 @@ def file_parts(columns: Mapping[str, Coded], chunks: Chunks) -> Iterator[bytes |
     yield footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
-def write_tables(folder: Path, tables: Mapping[str, Mapping[str, Coded]]) -> None:
+def write_tables(folder: Path, tables: Mapping[str, Mapping[str, EncodedColumn]]) -> None:
     """Write each table as a Parquet file `<name>.parquet`, synced."""
     chunks = Chunks()
     for name, columns in tables.items():

@@ -18,7 +18,7 @@ import numpy as np
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.evaluate.score import Score
 from playproof.game import Game, first, lookup, resolve
-from playproof.game.vector_env import BatchPolicy, Lanes, LaneTerms, Played, Tape, play_lanes
+from playproof.game.vector_env import BatchPolicy, LaneTerms, ReplayTape, RolloutStats, VectorGame, play_lanes
 
 LANES = 1024
 """Most lanes that are played at once."""
@@ -45,7 +45,7 @@ class RolloutOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rollout(Played):
+class Rollout(RolloutStats):
     """What one policy did in each of n windows; money in the smallest unit."""
 
     name: str
@@ -86,7 +86,7 @@ class Rollout(Played):
         return told | {"components": {name: float(part.mean()) for name, part in self.components.items()}}
 
 
-def make_lanes(game: Game, terms: LaneTerms, count: int) -> Lanes:
+def make_lanes(game: Game, terms: LaneTerms, count: int) -> VectorGame:
     """Make a game's lanes, or say that it has none."""
     if game.lanes is None:
         raise ContractError(f"expected game {game.name!r} to have lanes, found none; score it with play_windows")
@@ -96,7 +96,7 @@ def make_lanes(game: Game, terms: LaneTerms, count: int) -> Lanes:
 def rollout(
     game: Game,
     player: BatchPolicy,
-    source: str | Tape,
+    source: str | ReplayTape,
     rounds: int | None,
     seed: int,
     *,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from playproof.errors import ConfigError
 from playproof.events import Event
 from playproof.game import Game, Policy, Terms
-from playproof.game.play import Seat, play
+from playproof.game.play import PlayerConfig, play
 
 STREAM = int.from_bytes(b"play")
 """Keeps the players' random numbers apart from those of worlds with the same seed."""
@@ -49,7 +49,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Player:
+class PolicyPlayer:
     """A policy to be scored: how it is made, what it sees and what it may do."""
 
     name: str
@@ -59,11 +59,11 @@ class Player:
 
 
 def play_windows(
-    game: Game, player: Player, events: Sequence[Event], windows: Sequence[str], *, stake: int, seed: int
+    game: Game, player: PolicyPlayer, events: Sequence[Event], windows: Sequence[str], *, stake: int, seed: int
 ) -> Score:
     """Play one session's windows in their order, each with a fresh ledger and a fresh policy."""
     order = {window: number for number, window in enumerate(windows)}
-    seat = Seat(player.observation, Terms(player.actions, stake=stake))
+    seat = PlayerConfig(player.observation, Terms(player.actions, stake=stake))
     episodes = list(
         play(
             game, lambda window: player.make(np.random.default_rng([STREAM, seed, order[window]])), events, seat, order

@@ -23,14 +23,14 @@ from playproof.evaluate.score import Score
 from playproof.events import check_utc
 from playproof.stats.metrics import sharpe_ratio
 from playproof.stats.selection import (
-    Deflated,
-    Overfit,
-    Superior,
+    DeflatedSharpe,
+    OverfitProbability,
+    SuperiorityTest,
     deflated_sharpe,
     overfit_probability,
     superior_ability,
 )
-from playproof.store.db import Trial as Row
+from playproof.store.db import TrialRow as Row
 from playproof.store.db import writing
 
 Floats = NDArray[np.float64]
@@ -217,11 +217,11 @@ def aligned(found: Sequence[Trial]) -> tuple[tuple[str, ...], Floats]:
 class Selection:
     """What the choice among all looks leaves of a candidate."""
 
-    superior: Superior
+    superior: SuperiorityTest
     """SPA over every policy opened on overlapping test windows, against doing nothing."""
-    deflated: Deflated
+    deflated: DeflatedSharpe
     """The candidate's Sharpe ratio against the best of all its family's lucky tries, validation included."""
-    overfit: Overfit | None
+    overfit: OverfitProbability | None
     """PBO over the same policies as SPA; None where there are too few of them."""
     looks: Mapping[str, int]
     """Looks by kind that were counted."""

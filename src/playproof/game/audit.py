@@ -22,7 +22,7 @@ else:
     Floats = Ints = Flags = Any
 
 
-class Recorded(Protocol):
+class RecordedTables(Protocol):
     """Stored events, by table."""
 
     def arrow(self, doc_type: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -30,7 +30,7 @@ class Recorded(Protocol):
 
 
 @dataclass(frozen=True)
-class Ages:
+class WindowAges:
     """How long windows were seen to live, in decision points; one entry for each."""
 
     windows: tuple[str, ...]
@@ -62,7 +62,7 @@ class Wager:
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledBet:
     """A bet that was settled in the recording."""
 
     window_id: str
@@ -75,7 +75,7 @@ class Settled:
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedWindow:
     """A window that was replayed from what the world revealed."""
 
     window_id: str
@@ -84,7 +84,7 @@ class Verified:
 
 
 @dataclass(frozen=True)
-class Promised:
+class Promise:
     """Something that was once said about the game, and how to look it up in the data."""
 
     what: str
@@ -99,19 +99,19 @@ class Promised:
 class Material:
     """What a game gathered from recordings."""
 
-    ages: Ages
+    ages: WindowAges
     whole: int
     """Windows of which everything was received."""
     wagers: tuple[Wager, ...]
-    settled: tuple[Settled, ...] = ()
-    verified: tuple[Verified, ...] = ()
+    settled: tuple[SettledBet, ...] = ()
+    verified: tuple[VerifiedWindow, ...] = ()
 
 
 @dataclass(frozen=True)
-class Auditing:
+class AuditRules:
     """How a game's recordings are audited."""
 
-    from_store: Callable[[Recorded], Material]
+    from_store: Callable[[RecordedTables], Material]
     from_rows: Callable[[pl.DataFrame], Material]
     """Gather from the stored observations of a data set: window_id, step, final and the recorded features."""
     hazard: float
@@ -120,7 +120,7 @@ class Auditing:
     """By group: the published share of hits, for groups in which it is the same everywhere."""
     break_even: Mapping[str, float]
     """By group: the share of hits at which a wager earns nothing."""
-    promised: tuple[Promised, ...]
+    promised: tuple[Promise, ...]
     unit: str
     """What a decision point is called."""
     end: str

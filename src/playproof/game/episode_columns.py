@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 
 from playproof.errors import ContractError
 from playproof.events import Value
-from playproof.game.types import Episode, Game, Lack, Numbers, Outcome, Reward, Standing, Step, resolve
+from playproof.game.types import (
+    AccountSnapshot,
+    Episode,
+    Game,
+    NumericObservation,
+    Outcome,
+    RecordingGap,
+    Reward,
+    Step,
+    resolve,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +43,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EpisodeEntry:
     """What is known of one episode beside its steps."""
 
     window_id: str
@@ -43,14 +53,14 @@ class Entry:
     steps: int
     end: str
     """terminated or truncated."""
-    lack: Lack | None
+    lack: RecordingGap | None
     corrected: int
     late: int
     outcome: Mapping[str, Value] | None
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class SkippedWindow:
     """A window of a session that gave no episode, and why."""
 
     session_id: str
@@ -59,12 +69,12 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Laid:
+class EpisodeColumns:
     """One session's episodes, in the order of its recording."""
 
     session_id: str
     features: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[EpisodeEntry, ...]
     observations: NDArray[np.float32]  # (features, rows)
     missing: tuple[NDArray[np.bool_], ...]  # each (rows,), for every feature
     standings: Mapping[str, NDArray[Any]]  # each (rows,): cash, equity, opened, then the ledger's further facts
@@ -74,7 +84,7 @@ class Laid:
     age_ticks: NDArray[np.int32]  # (steps,), NEVER where the player's state was not told yet
     age_us: NDArray[np.int64]  # (steps,)
     labels: Mapping[str, NDArray[np.float64]]  # each (steps,), NaN where it is not defined
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[SkippedWindow, ...]
 
     def __post_init__(self) -> None:
         steps = sum(entry.steps for entry in self.entries)
@@ -130,18 +140,18 @@ class Laid:
         column = self.standings[name]
         return column[: len(self.substeps)] if column.strides == (0,) else column[chosen]
 
-    def steps(self) -> Iterator[tuple[Entry, tuple[Step, ...]]]:
+    def steps(self) -> Iterator[tuple[EpisodeEntry, tuple[Step, ...]]]:
         """Give each episode's steps as records, for what takes no columns."""
         step = row = 0
         for entry in self.entries:
             yield entry, self._steps(entry, step, row)
             step, row = step + entry.steps, row + entry.steps + 1
 
-    def _steps(self, entry: Entry, step: int, row: int) -> tuple[Step, ...]:
+    def _steps(self, entry: EpisodeEntry, step: int, row: int) -> tuple[Step, ...]:
         known = {name: column[row : row + entry.steps + 1].tolist() for name, column in self.standings.items()}
         cash, equity, opened = (known.pop(name) for name in ("cash", "equity", "opened"))
         held = [
-            Standing(cash[place], equity[place], opened[place], {name: of[place] for name, of in known.items()})
+            AccountSnapshot(cash[place], equity[place], opened[place], {name: of[place] for name, of in known.items()})
             for place in range(entry.steps + 1)
         ]
         last = entry.steps - 1
@@ -160,7 +170,7 @@ class Laid:
 
 
 @dataclass(frozen=True)
-class Ask:
+class BuildRequest:
     """What is to be made of a session's events."""
 
     observation: str
@@ -173,16 +183,16 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Batch:
+class ColumnarSession:
     """A game's own way to lay a whole session out at once; the same values as event by event."""
 
     columns: tuple[str, ...]
     """Columns of stored events that it reads, beside the envelope."""
     doc_types: Callable[[str], tuple[str, ...]]
     """Give the types of events that an observation set needs."""
-    lay: Callable[[Mapping[str, pa.Table], Ask], Laid]
+    lay: Callable[[Mapping[str, pa.Table], BuildRequest], EpisodeColumns]
     """Lay one session out: its events by type, each in their order."""
-    pay: Callable[[Laid, Reward], dict[str, NDArray[Any]] | None]
+    pay: Callable[[EpisodeColumns, Reward], dict[str, NDArray[Any]] | None]
     """Give what a reward's components pay for all steps at once; None if it takes only records of steps."""
     deal: Callable[[str, int, int, int], Mapping[str, pa.Table]] | None = None
     """For benches: deal one session of simulated windows as stored columns, from its id, a seed, the number of its
@@ -191,15 +201,17 @@ class Batch:
     """For benches: other ways to make the same of a file of ticks, by name; each gives the rows it wrote."""
 
 
-def lay(game: Game, session_id: str, episodes: Sequence[Episode], left_out: Sequence[LeftOut], ask: Ask) -> Laid:
+def lay(
+    game: Game, session_id: str, episodes: Sequence[Episode], left_out: Sequence[SkippedWindow], ask: BuildRequest
+) -> EpisodeColumns:
     """Lay a session's episodes out as columns."""
     kind = game.observations[ask.observation]
-    assert isinstance(kind, Numbers)
+    assert isinstance(kind, NumericObservation)
     heads = len(game.actions[ask.actions].heads)
     steps = [step for episode in episodes for step in episode.steps]
     standings = [it for episode in episodes for it in _standings(episode)]
     ages = [age for episode in episodes for age in episode.ages or [(NEVER, NEVER)] * len(episode.steps)]
-    return Laid(
+    return EpisodeColumns(
         session_id=session_id,
         features=kind.features,
         entries=tuple(map(_entry, episodes)),
@@ -222,8 +234,8 @@ def _columns(rows: Sequence[Any], width: int, dtype: Any) -> NDArray[Any]:
     return np.ascontiguousarray(np.asarray(rows, dtype).T)
 
 
-def _entry(episode: Episode) -> Entry:
-    return Entry(
+def _entry(episode: Episode) -> EpisodeEntry:
+    return EpisodeEntry(
         window_id=episode.window_id,
         player_id=episode.player_id,
         start_us=(episode.start - _EPOCH) // timedelta(microseconds=1),
@@ -236,11 +248,11 @@ def _entry(episode: Episode) -> Entry:
     )
 
 
-def _standings(episode: Episode) -> list[Standing]:
+def _standings(episode: Episode) -> list[AccountSnapshot]:
     return [*(step.before for step in episode.steps), episode.steps[-1].after]
 
 
-def _money(standings: Sequence[Standing]) -> dict[str, list[Any]]:
+def _money(standings: Sequence[AccountSnapshot]) -> dict[str, list[Any]]:
     """Give a ledger's columns: where the money stands, and the further facts that are numbers."""
     told: dict[str, list[Any]] = {
         "cash": [it.cash for it in standings],

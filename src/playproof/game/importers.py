@@ -17,7 +17,7 @@ from playproof.game.types import Fact
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ImportRow:
     """One JSON object of an old recording."""
 
     line: int
@@ -28,17 +28,17 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ImportPart:
     """The rows that one file holds of one recording, in their order."""
 
     file: str
     digest: str
     """SHA-256 of the file's bytes: orders parts without a look at their names."""
-    rows: tuple[Row, ...]
+    rows: tuple[ImportRow, ...]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class ImportProblem:
     """Something that was expected otherwise."""
 
     file: str
@@ -48,7 +48,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ImportedFact:
     """A fact, when the recorder knew it, and the raw text that it was read from."""
 
     ts: datetime
@@ -59,7 +59,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WindowCoverage:
     """How much of a window a recording holds."""
 
     window_id: str
@@ -70,13 +70,13 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ImportReading:
     """What the rows of one recording came to."""
 
-    found: tuple[Found, ...] = ()
-    seen: tuple[Seen, ...] = ()
+    found: tuple[ImportedFact, ...] = ()
+    seen: tuple[WindowCoverage, ...] = ()
     duplicates: int = 0
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ImportProblem, ...] = ()
 
 
 class Redactor(Protocol):
@@ -90,7 +90,7 @@ class Redactor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ImportSettings:
     """What a reading depends on beside the rows."""
 
     zone: tzinfo
@@ -111,7 +111,7 @@ class Importer:
     recording: Callable[[Mapping[str, Any]], str | None]
     """Give the recording that a row belongs to, in whatever file it stands, as letters, digits, - and _;
     None if that is its own file."""
-    read: Callable[[Sequence[Part], Setting], Reading]
+    read: Callable[[Sequence[ImportPart], ImportSettings], ImportReading]
     """Read one recording; the parts come in any order, and their order must not matter."""
 
 

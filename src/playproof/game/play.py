@@ -16,20 +16,20 @@ import numpy as np
 from playproof.errors import ContractError
 from playproof.events import Event
 from playproof.game.types import (
+    AccountSnapshot,
     Action,
     End,
     Episode,
     Fact,
-    Fold,
     Game,
     Ledger,
     Mask,
     Message,
-    Messages,
+    MessageObservation,
     Observation,
+    ObservationFold,
     Outcome,
     Policy,
-    Standing,
     Step,
     Terms,
     lookup,
@@ -38,7 +38,7 @@ from playproof.game.types import (
 
 
 @dataclass(frozen=True)
-class Seat:
+class PlayerConfig:
     """Where a player sits: what he sees, what he may do, and who he is."""
 
     observation: str
@@ -47,12 +47,12 @@ class Seat:
     session_id: str = "seat"
 
 
-class View:
+class PlayerView:
     """What one player knows, event by event, and what it looks like."""
 
     def __init__(self, game: Game, observation: str) -> None:
         self._set = lookup(game.observations, observation, "observation set")
-        self._fold: Fold = resolve(game.fold)
+        self._fold: ObservationFold = resolve(game.fold)
         self._observe = lookup(self._fold.observe, observation, "observation set of the fold")
         self._missing = self._fold.missing.get(observation)
         self._state: Any = self._fold.start()
@@ -63,7 +63,7 @@ class View:
 
     def look(self) -> tuple[Observation, Mask | None]:
         """Give the observation now, and what of it is unknown."""
-        if isinstance(self._set, Messages):
+        if isinstance(self._set, MessageObservation):
             messages: list[Message] = []
             self._observe(self._state, messages)
             return tuple(messages), None
@@ -76,18 +76,18 @@ class View:
 
 
 @dataclass
-class Notes:
+class EpisodeNotes:
     """An episode while it is being played; `close` makes the record."""
 
     game: Game
     window_id: str
-    seat: Seat
+    seat: PlayerConfig
     ledger: Ledger
     first: Event
     looks: list[tuple[Observation, Mask | None]] = field(default_factory=list)
     decisions: list[Event] = field(default_factory=list)
     chosen: list[tuple[Action, bool]] = field(default_factory=list)
-    before: list[Standing] = field(default_factory=list)
+    before: list[AccountSnapshot] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     substeps: list[int] = field(default_factory=list)
 
@@ -161,11 +161,13 @@ def spans(events: Iterable[Event]) -> dict[str, tuple[Event, ...]]:
 class _Table:
     """The loop of `play`, with what it carries from event to event."""
 
-    def __init__(self, game: Game, make: Callable[[str], Policy], seat: Seat, windows: dict[str, Outcome | None]):
+    def __init__(
+        self, game: Game, make: Callable[[str], Policy], seat: PlayerConfig, windows: dict[str, Outcome | None]
+    ):
         self.game, self.make, self.seat, self.windows = game, make, seat, windows
-        self.view = View(game, seat.observation)
+        self.view = PlayerView(game, seat.observation)
         self.decides = resolve(game.decides)
-        self.notes: Notes | None = None
+        self.notes: EpisodeNotes | None = None
         self.policy: Policy | None = None
         self.seq = 0
 
@@ -185,7 +187,7 @@ class _Table:
 
     def _open(self, window: str, event: Event) -> None:
         ledger = resolve(self.game.ledger)(self.seat.terms)
-        self.notes, self.policy = Notes(self.game, window, self.seat, ledger, event), self.make(window)
+        self.notes, self.policy = EpisodeNotes(self.game, window, self.seat, ledger, event), self.make(window)
 
     def _tell(self, facts: Sequence[Fact], event: Event) -> None:
         """Let the player know what the ledger told him, when the event could be known."""
@@ -205,7 +207,7 @@ def play(
     game: Game,
     make: Callable[[str], Policy],
     events: Sequence[Event],
-    seat: Seat,
+    seat: PlayerConfig,
     windows: Container[str] | None = None,
 ) -> Iterator[Episode]:
     """Play a policy through a session's windows, in their order; give one episode for each.

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from playproof.game.vector_env import Chosen, Ints, Rows
 
 
-class Predicting(Protocol):
+class PredictionTask(Protocol):
     """One label that can be predicted tick by tick, and the bet on it.
 
     Rows are those of one observation set, whose feature names come with them.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ContractError
-from playproof.game.vector_env import Chosen, Lanes, LaneTerms, Rows
+from playproof.game.vector_env import Chosen, LaneTerms, Rows, VectorGame
 
 Number: TypeAlias = int | float | None
 Values: TypeAlias = Mapping[str, Sequence[Number]]
@@ -54,7 +54,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ReplayText:
     """One text of a step: what a language agent was told, saw, thought, said or did."""
 
     kind: SaidKind
@@ -87,7 +87,7 @@ class ReplayedEpisode:
     """For each head its choices and their chances (n, choices); empty where the player has none to tell."""
     predictions: Mapping[str, Sequence[Number]] = field(default_factory=lambda: MappingProxyType({}))
     """By name: a chance at each step, (n,)."""
-    said: tuple[tuple[Said, ...], ...] = ()
+    said: tuple[tuple[ReplayText, ...], ...] = ()
     """Texts of each step, (n,); empty where nobody speaks."""
     about: str = ""
     """A sentence on where the numbers come from."""
@@ -108,7 +108,7 @@ class ReplayedEpisode:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LaneSnapshot:
     """Where each of n lanes stands, exactly."""
 
     values: Arrays
@@ -117,23 +117,23 @@ class Standing:
     """What is unknown in each row, (n, features); None: nothing."""
 
 
-class WatchedLanes(Lanes, Protocol):
+class ObservedGame(VectorGame, Protocol):
     """Lanes that also tell exactly where each player stood."""
 
-    def before(self) -> Standing:
+    def before(self) -> LaneSnapshot:
         """Tell how every lane stood when the last step began."""
 
-    def after(self) -> Standing:
+    def after(self) -> LaneSnapshot:
         """Tell how every lane stood when the last step was over; a window that ended, as it ended."""
 
 
 @dataclass(frozen=True)
-class Replaying:
+class ReplayRules:
     """What can be seen of a game's episodes."""
 
     lines: tuple[Line, ...]
     """What watched lanes tell; the first counts time."""
-    watch: Callable[[LaneTerms, int], WatchedLanes]
+    watch: Callable[[LaneTerms, int], ObservedGame]
     """Make lanes that can be watched; they play exactly as the game's own do."""
     say: Callable[[Sequence[int], str], str]
     """Put an action of an action set into words."""

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, ContractError, UnknownName
 from playproof.events import Event
-from playproof.game.types import Action, Outcome, Reward, Standing, Step, resolve
+from playproof.game.types import AccountSnapshot, Action, Outcome, Reward, Step, resolve
 
 Kind: TypeAlias = Literal["money", "terminal", "cost", "shaping", "bonus", "undeclared"]
 """What a component claims to be.
@@ -113,7 +113,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Part:
+class RewardTerm:
     """A component with its settings."""
 
     component: Component
@@ -144,10 +144,10 @@ class Components:
 
 
 @dataclass(frozen=True)
-class Composed(Reward):
+class ComposedReward(Reward):
     """A reward made of components, for recorded steps and for lanes alike."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[RewardTerm, ...] = ()
     clip: float | None = None
     """No step pays more than this, nor less than its negative."""
     lay_out: Callable[[Sequence[Step]], Facts] | None = None
@@ -212,7 +212,7 @@ def _code(component: Component) -> str:
 class _OverSteps:
     """One component over the steps of an episode."""
 
-    part: Part
+    part: RewardTerm
     lay_out: Callable[[Sequence[Step]], Facts]
 
     def __call__(self, steps: Sequence[Step], outcome: Outcome) -> list[float]:  # noqa: ARG002
@@ -242,7 +242,7 @@ class Probes:
     """Groups of plays with the same actions, each ending at a better price than the one before it."""
     cycles: Callable[[np.random.Generator], Sequence[Play]]
     """Plays that come back to where they were, over and over, in a world that stands still."""
-    state: Callable[[Standing], Hashable]
+    state: Callable[[AccountSnapshot], Hashable]
     """Give what of a standing must be the same again for a play to have come back to where it was."""
 
 
@@ -255,7 +255,7 @@ def total(paid: Mapping[str, Values]) -> Values:
     return summed
 
 
-def compose(components: Components, config: Mapping[str, Any], name: str) -> Composed:
+def compose(components: Components, config: Mapping[str, Any], name: str) -> ComposedReward:
     """Make the reward that a configuration describes; refuse what it cannot mean."""
     general = _section(config, GLOBAL)
     _refuse_unknown(GLOBAL, general, _GLOBAL)
@@ -265,11 +265,11 @@ def compose(components: Components, config: Mapping[str, Any], name: str) -> Com
     for section in (*enabled, *(key for key in config if key != GLOBAL)):
         if section not in components.table:
             raise UnknownName("reward component", str(section), components.table)
-    parts = {key: Part(it, _settings(it, _section(config, key))) for key, it in components.table.items()}
+    parts = {key: RewardTerm(it, _settings(it, _section(config, key))) for key, it in components.table.items()}
     for one, other, why in components.exclusive:
         if one in enabled and other in enabled:
             raise ConfigError(f"expected {one} or {other}, found both: {why}")
-    return Composed(
+    return ComposedReward(
         name=str(general.get("name", name)),
         version=str(general.get("version", "1")),
         doc=str(general.get("doc", "the sum of " + ", ".join(enabled))),
@@ -381,15 +381,15 @@ def _as_reward(components: Components | None, found: Any, reference: str) -> Rew
     return from_function(components, found, name)
 
 
-def from_function(components: Components, function: Callable[[Facts], Values], name: str) -> Composed:
+def from_function(components: Components, function: Callable[[Facts], Values], name: str) -> ComposedReward:
     """Make a reward of a function of facts; nothing is known of what it pays for."""
     doc = (function.__doc__ or "a function of the user's").strip().partition("\n")[0]
 
     def pay(facts: Facts, settings: Settings) -> Values:  # noqa: ARG001
         return function(facts)
 
-    part = Part(Component(name, "undeclared", doc, (), {}, _Wrapped(function, pay)), {"weight": 1.0})
-    return Composed(
+    part = RewardTerm(Component(name, "undeclared", doc, (), {}, _Wrapped(function, pay)), {"weight": 1.0})
+    return ComposedReward(
         name=name,
         version="1",
         doc=doc,

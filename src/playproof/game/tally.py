@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof._numba import compiler
-from playproof.game.vector_env import Actions, Ints, Lanes, Moved
+from playproof.game.vector_env import Actions, Ints, StepResult, VectorGame
 
 compiled = compiler(__file__)
 AT_THE_END = ("pnl", "opened", "staked", "no_effect")
@@ -64,10 +64,10 @@ def close_windows(
     return wanted, over
 
 
-class Tally:
+class WindowTally:
     """Counts by lane while windows run, and by window once they have ended."""
 
-    def __init__(self, lanes: Lanes, windows: int) -> None:
+    def __init__(self, lanes: VectorGame, windows: int) -> None:
         n, choices = lanes.count, lanes.heads[0]
         self.left = windows
         self.playing = min(n, windows)
@@ -79,7 +79,7 @@ class Tally:
         self._sums, self._sums_done = np.zeros((1, n)), np.zeros((1, windows))
         self._parts: dict[str, NDArray[np.float64]] = {}
 
-    def take(self, actions: Actions, moved: Moved) -> None:
+    def take(self, actions: Actions, moved: StepResult) -> None:
         """Count one step, and note the windows that ended in it."""
         if not moved.components.keys() <= self._parts.keys():
             self._widen(moved)
@@ -115,7 +115,7 @@ class Tally:
         self._parts = {name: self._sums[1 + place] for place, name in enumerate(self._parts)}
         return kept
 
-    def _widen(self, moved: Moved) -> None:
+    def _widen(self, moved: StepResult) -> None:
         """Make room for components of the reward that were not told before; each is a row of the sums."""
         names = [*self._parts, *(name for name in moved.components if name not in self._parts)]
         self._sums, self._sums_done = (_taller(sums, 1 + len(names)) for sums in (self._sums, self._sums_done))

@@ -24,16 +24,24 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from playproof.game.audit import Auditing
-    from playproof.game.episode_columns import Batch
+    from playproof.game.audit import AuditRules
+    from playproof.game.episode_columns import ColumnarSession
     from playproof.game.forks import MakeForks
     from playproof.game.golden import Golden
     from playproof.game.importers import Importer
-    from playproof.game.prediction import Predicting
-    from playproof.game.replay import Replaying
+    from playproof.game.prediction import PredictionTask
+    from playproof.game.replay import ReplayRules
     from playproof.game.rewards import Components, Probes
-    from playproof.game.vector_env import BatchPolicy, Foresight, Habits, MakeLanes, Rival, Tape, Target
-    from studies.validator.worlds import Studying
+    from playproof.game.vector_env import (
+        ActivityProfile,
+        BatchPolicy,
+        ControlPolicy,
+        HindsightOracle,
+        MakeLanes,
+        ReplayTape,
+        Target,
+    )
+    from studies.validator.worlds import StudyGame
 
     Row: TypeAlias = NDArray[np.float32]
     Mask: TypeAlias = NDArray[np.bool_]
@@ -180,7 +188,7 @@ class Feature:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class NumericObservation:
     """An observation set of numbers: a float32 row with one place for each feature."""
 
     features: tuple[str, ...]
@@ -190,14 +198,14 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class MessageObservation:
     """An observation set of messages, as a language model reads them."""
 
     doc: str
 
 
 @dataclass(frozen=True)
-class Fold:
+class ObservationFold:
     """What a player knows, event by event, and the observations made of it.
 
     The one place where features are computed: environment, live builder and batch builder call it.
@@ -262,7 +270,7 @@ class ActionSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AccountSnapshot:
     """Where a player's money stands, in the smallest unit."""
 
     cash: int
@@ -295,7 +303,7 @@ class Ledger(Protocol):
     def total(self) -> int:
         """Give the money of the player and of everybody he trades with; it never changes."""
 
-    def standing(self) -> Standing:
+    def standing(self) -> AccountSnapshot:
         """Give where the player stands."""
 
     def see(self, event: Event) -> tuple[Fact, ...]:
@@ -335,8 +343,8 @@ class Step:
     action: Action
     effect: bool
     """Did the action change anything?"""
-    before: Standing
-    after: Standing
+    before: AccountSnapshot
+    after: AccountSnapshot
     end: End | None
     """How the episode ended with this step, None if it went on."""
 
@@ -350,7 +358,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class RecordingGap:
     """What the recording of a window lacks."""
 
     reason: str
@@ -359,7 +367,7 @@ class Lack:
 
 
 @dataclass(frozen=True)
-class Recordings:
+class RecordingRules:
     """How a recorded player's choices find their decision points, and his ledger its money."""
 
     anchors: Callable[[Event], bool]
@@ -368,7 +376,7 @@ class Recordings:
     """Tell whether an event of the world ends the window: choices after it are no steps."""
     updates: Callable[[Event], bool]
     """Tell whether an own event tells the player's whole state."""
-    lack: Callable[[Sequence[Event]], Lack]
+    lack: Callable[[Sequence[Event]], RecordingGap]
     """Say what a window of which there is no outcome lacks."""
     terms: Callable[[Sequence[Event], Terms], Terms]
     """Give the terms on which a session's player sat down, as its events tell them."""
@@ -408,7 +416,7 @@ class Episode:
     """What the ledger told the player, in order."""
     outcome: Outcome | None
     """None if the recording does not hold the whole window."""
-    lack: Lack | None = None
+    lack: RecordingGap | None = None
     """What its recording lacks; None if nothing."""
     corrected: int = 0
     """How often the money that was told differed from the ledger's, which then took what was told."""
@@ -492,7 +500,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowRules:
     """How the game's windows are named, and how they end."""
 
     parse: Lazy[Callable[[str], Window]]
@@ -507,7 +515,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Showing:
+class DisplayConfig:
     """Which features of a game a data card draws, and what theory says of how long windows last."""
 
     clock: str
@@ -524,7 +532,7 @@ class Showing:
 
 
 @dataclass(frozen=True)
-class Validating:
+class ValidationDefaults:
     """How policies of a game are validated unless told otherwise."""
 
     stake: int = 10**8
@@ -552,14 +560,14 @@ class Game:
     """Make a decoder for one recording."""
     decides: Lazy[Callable[[Event], bool]]
     """Tell whether an event of the world is a decision point."""
-    fold: Lazy[Fold]
+    fold: Lazy[ObservationFold]
     features: tuple[Feature, ...]
-    observations: Mapping[str, Numbers | Messages]
+    observations: Mapping[str, NumericObservation | MessageObservation]
     actions: Mapping[str, ActionSet]
     ledger: Lazy[Callable[[Terms], Ledger]]
     rewards: Mapping[str, Reward]
     labels: Mapping[str, Label]
-    windows: Windows
+    windows: WindowRules
     outcomes: tuple[Column, ...]
     """The values of an outcome."""
     outcome: Lazy[Callable[[Sequence[Event]], Outcome | None]]
@@ -577,9 +585,9 @@ class Game:
     """Id of the Gymnasium environment."""
     importers: Mapping[str, Lazy[Importer]] = field(default_factory=lambda: _EMPTY)
     """Old recordings that can be imported, by the name of their kind."""
-    recordings: Lazy[Recordings] | None = None
+    recordings: Lazy[RecordingRules] | None = None
     """How recorded play is read; None: choices belong to decision points, and money is the ledger's alone."""
-    batch: Lazy[Batch] | None = None
+    batch: Lazy[ColumnarSession] | None = None
     """Lays whole sessions out at once, as data sets are built from stored parts."""
     scaling: str = "1"
     """Version of the features' scales; networks made with another are refused."""
@@ -587,30 +595,30 @@ class Game:
     """Make many players at once, each at a table of their own; None where worlds cannot be simulated."""
     forks: Lazy[MakeForks] | None = None
     """Fork a window for a player of words; None where nobody plays it in words."""
-    tape: Lazy[Callable[[Iterable[tuple[str, Sequence[Event]]]], Tape]] | None = None
+    tape: Lazy[Callable[[Iterable[tuple[str, Sequence[Event]]]], ReplayTape]] | None = None
     """Lay recorded windows, each its id and events, on a tape that lanes play again."""
     best: Lazy[Callable[[str], BatchPolicy]] | None = None
     """Give the best stationary policy of a world where theory knows one; refuses the others."""
-    rivals: Lazy[Callable[[Habits], Mapping[str, Rival]]] | None = None
+    rivals: Lazy[Callable[[ActivityProfile], Mapping[str, ControlPolicy]]] | None = None
     """Give what a policy is shown beside, made to play as much as it does; None: doing nothing alone."""
-    foresight: Lazy[Callable[[], Foresight]] | None = None
+    foresight: Lazy[Callable[[], HindsightOracle]] | None = None
     """Make what tells the profit of hindsight, which nobody can have; None: it is not shown."""
     targets: Lazy[Callable[..., tuple[Target, ...]]] | None = None
     """Measure what older plans wanted, given the policy, its options and a way to play; None: there were none."""
     reward_components: Lazy[Components] | None = None
     """What rewards can be put together from by a configuration; None: only the rewards listed."""
-    showing: Showing | None = None
+    showing: DisplayConfig | None = None
     """What a data card draws; None: only what every data set has."""
-    predicting: Lazy[Predicting] | None = None
+    predicting: Lazy[PredictionTask] | None = None
     """What predictors of a window's end learn, and the bet on it; None: nothing is predicted."""
     probes: Lazy[Probes] | None = None
     """Windows made up to try rewards on; None: the sample's are used, and what needs others is not checked."""
-    validating: Validating = field(default_factory=Validating)
-    studying: Lazy[Studying] | None = None
+    validating: ValidationDefaults = field(default_factory=ValidationDefaults)
+    studying: Lazy[StudyGame] | None = None
     """What the game brings to studies of the validator itself; None: it takes no part."""
-    auditing: Lazy[Auditing] | None = None
+    auditing: Lazy[AuditRules] | None = None
     """What recordings can be asked about the game itself; None: they cannot be audited."""
-    replaying: Lazy[Replaying] | None = None
+    replaying: Lazy[ReplayRules] | None = None
     """What can be seen of an episode step by step; None: observations, actions and rewards alone."""
     golden: Lazy[Golden] | None = None
     """Makes plays whose order is known, to try judges on; None: judges of this game cannot be checked."""

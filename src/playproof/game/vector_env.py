@@ -25,7 +25,7 @@ NARROWEST = 16
 
 
 @dataclass(frozen=True)
-class Tape:
+class ReplayTape:
     """Recorded windows that lanes can play again."""
 
     windows: tuple[str, ...]
@@ -40,7 +40,7 @@ class Tape:
 class LaneTerms:
     """On which terms lanes are made; None is the game's own default."""
 
-    source: str | Tape
+    source: str | ReplayTape
     """A world's name, or recorded windows."""
     seed: tuple[int, ...]
     """Different tuples give different windows. On a tape the windows are given and the seed draws what it lacks."""
@@ -58,7 +58,7 @@ class LaneTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinishedEpisodes:
     """The windows that ended in one step; each field has one entry for each, m in all."""
 
     lanes: Ints
@@ -76,7 +76,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class StepResult:
     """What one step of n lanes gave. A lane whose window ended stands in its next one."""
 
     rows: Rows
@@ -84,12 +84,12 @@ class Moved:
     rewards: NDArray[np.float64]
     held: Chosen
     """Was a position held while time passed?"""
-    ended: Ended
+    ended: FinishedEpisodes
     components: Mapping[str, NDArray[np.float64]] = field(default_factory=lambda: MappingProxyType({}))
     """The rewards by component, where the lanes tell them."""
 
 
-class Lanes(Protocol):
+class VectorGame(Protocol):
     """Many players at once, each at a table of their own."""
 
     @property
@@ -107,7 +107,7 @@ class Lanes(Protocol):
     def start(self) -> Rows:
         """Seat a player in the first window of every lane; give the observations."""
 
-    def step(self, actions: Actions) -> Moved:
+    def step(self, actions: Actions) -> StepResult:
         """Take an action in every lane, (n, heads)."""
 
     def masks(self) -> Chosen:
@@ -145,7 +145,7 @@ class MaskedPolicy(Protocol):
 
 
 @runtime_checkable
-class NarrowingPolicy(Protocol):
+class ShrinkablePolicy(Protocol):
     """A batch policy that can leave lanes whose windows have all been played."""
 
     @property
@@ -157,19 +157,19 @@ class NarrowingPolicy(Protocol):
 
 
 @runtime_checkable
-class NarrowingLanes(Protocol):
+class ShrinkableGame(Protocol):
     """Lanes that can leave some of themselves."""
 
     def keep(self, kept: Ints) -> None:
         """Go on with these lanes alone, in their order; each plays the windows that it would have played."""
 
 
-MakeLanes: TypeAlias = Callable[[LaneTerms, int], Lanes]
+MakeLanes: TypeAlias = Callable[[LaneTerms, int], VectorGame]
 """Make so many lanes on some terms."""
 
 
 @dataclass(frozen=True)
-class Habits:
+class ActivityProfile:
     """How a policy plays, so that others can be made to play alike."""
 
     mix: Mapping[str, float]
@@ -183,7 +183,7 @@ class Habits:
 
 
 @dataclass(frozen=True)
-class Rival:
+class ControlPolicy:
     """A policy to be shown beside another one."""
 
     doc: str
@@ -202,7 +202,7 @@ class Target:
     dummy_score: float | None
 
 
-class Foresight(BatchPolicy, Protocol):
+class HindsightOracle(BatchPolicy, Protocol):
     """A policy that waits, watches, and tells afterwards what knowing the future would have earned."""
 
     def best(self, windows: int, stake: int) -> Ints:
@@ -210,7 +210,7 @@ class Foresight(BatchPolicy, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
+class RolloutStats:
     """What came of n windows, in their order; money in the smallest unit."""
 
     pnl: Ints
@@ -229,7 +229,7 @@ class Played:
         return len(self.pnl)
 
 
-def _chooser(player: BatchPolicy, lanes: Lanes) -> Callable[[Rows, Any], Actions]:
+def _chooser(player: BatchPolicy, lanes: VectorGame) -> Callable[[Rows, Any], Actions]:
     """Give the way to ask the policy, with masks if it wants them."""
     if isinstance(player, MaskedPolicy):
         masked = player
@@ -239,17 +239,17 @@ def _chooser(player: BatchPolicy, lanes: Lanes) -> Callable[[Rows, Any], Actions
 
 def narrows(player: BatchPolicy) -> bool:
     """Tell whether a policy can leave lanes."""
-    return isinstance(player, NarrowingPolicy) and player.narrows
+    return isinstance(player, ShrinkablePolicy) and player.narrows
 
 
 def leave(player: BatchPolicy, state: Any, kept: Ints) -> None:
     """Let a policy that narrows go on with these lanes alone."""
-    assert isinstance(player, NarrowingPolicy)
+    assert isinstance(player, ShrinkablePolicy)
     player.keep(state, kept)
 
 
 def play_lanes(
-    lanes: Lanes,
+    lanes: VectorGame,
     player: BatchPolicy,
     windows: int,
     rng: Rng,
@@ -257,20 +257,20 @@ def play_lanes(
     delay: int = 0,
     wait: tuple[int, ...] = (),
     progress: Callable[[int], None] | None = None,
-) -> Played:
+) -> RolloutStats:
     """Play a policy over the first windows of some lanes; every lane plays equally many, or one more.
 
     With a delay an action is carried out so many steps after it was chosen; until the first one, and in
     place of those left over from the window before, `wait` is. `progress` is told how many windows ended.
     Lanes whose windows have all been played are left, half of them at a time, where lanes and policy can.
     """
-    from playproof.game.tally import Tally  # compiled code, which this module's other readers do without
+    from playproof.game.tally import WindowTally  # compiled code, which this module's other readers do without
 
     rows = lanes.start()
     state = player.start(lanes.count, rng)
-    tally, choose = Tally(lanes, windows), _chooser(player, lanes)
+    tally, choose = WindowTally(lanes, windows), _chooser(player, lanes)
     queue = [np.tile(np.asarray(wait, np.int64), (lanes.count, 1)) for _ in range(delay)]
-    narrowing = lanes if isinstance(lanes, NarrowingLanes) and narrows(player) else None
+    narrowing = lanes if isinstance(lanes, ShrinkableGame) and narrows(player) else None
     while tally.left:
         queue.append(np.array(choose(rows, state), np.int64))
         actions = queue.pop(0)
@@ -291,4 +291,4 @@ def play_lanes(
                 narrowing.keep(kept)
                 leave(player, state, kept)
                 rows, queue = rows[kept], [late[kept] for late in queue]
-    return Played(**tally.done)
+    return RolloutStats(**tally.done)

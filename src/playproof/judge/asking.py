@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from sqlalchemy import Engine, insert, select
 
 from playproof.errors import ConfigError, MissingExtra, PlayproofError
-from playproof.judge.ruler import Question, Refused, prompt_hash
+from playproof.judge.ruler import AnswerRefused, JudgeQuestion, prompt_hash
 from playproof.store.db import JudgeCall, writing
 
 
@@ -98,7 +98,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Told:
+class ModelAnswer:
     """What a model answered."""
 
     text: str
@@ -107,14 +107,14 @@ class Told:
     completion_tokens: int | None
 
 
-class Endpoint(Protocol):
+class JudgeEndpoint(Protocol):
     """Asks a model once; raises Refused with the reason `transport` if it does not answer."""
 
-    def __call__(self, messages: Sequence[Mapping[str, str]]) -> Told:
+    def __call__(self, messages: Sequence[Mapping[str, str]]) -> ModelAnswer:
         """Ask."""
 
 
-def openai_endpoint(settings: JudgeSettings) -> Endpoint:
+def openai_endpoint(settings: JudgeSettings) -> JudgeEndpoint:
     """Make an endpoint of the official client."""
     try:
         import openai
@@ -130,7 +130,7 @@ def openai_endpoint(settings: JudgeSettings) -> Endpoint:
     except openai.OpenAIError as error:
         raise ConfigError(f"expected a key for the judge in OPENAI_API_KEY, found: {error}") from None
 
-    def ask(messages: Sequence[Mapping[str, str]]) -> Told:
+    def ask(messages: Sequence[Mapping[str, str]]) -> ModelAnswer:
         asked: Any = [dict(it) for it in messages]
         try:
             answer = client.chat.completions.create(
@@ -141,20 +141,20 @@ def openai_endpoint(settings: JudgeSettings) -> Endpoint:
             )
             text = answer.choices[0].message.content or "" if answer.choices else ""
         except (openai.OpenAIError, OSError, ValueError, AttributeError, TypeError) as error:
-            raise Refused("transport", f"{type(error).__name__}: {str(error)[:300]}") from error
+            raise AnswerRefused("transport", f"{type(error).__name__}: {str(error)[:300]}") from error
         usage = answer.usage
         tokens = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (None, None)
-        return Told(text, answer.model, *tokens)
+        return ModelAnswer(text, answer.model, *tokens)
 
     return ask
 
 
-def bound_tokens(question: Question) -> int:
+def bound_tokens(question: JudgeQuestion) -> int:
     """Give a bound on a question's tokens."""
     return question.characters // 2 + 64
 
 
-class Purse:
+class BudgetMeter:
     """What has been spent; threads may share it."""
 
     def __init__(self, budget: Budget, settings: JudgeSettings) -> None:
@@ -177,7 +177,7 @@ class Purse:
             self.prompt_tokens += prompt
             self.completion_tokens += self.settings.max_tokens
 
-    def settle(self, prompt: int, told: Told | None) -> None:
+    def settle(self, prompt: int, told: ModelAnswer | None) -> None:
         """Put back what a call did not take; what an endpoint does not tell stays spent, a failed call is free."""
         with self._lock:
             if told is None:
@@ -190,7 +190,7 @@ class Purse:
 
 
 @dataclass(frozen=True)
-class Known:
+class CachedAnswer:
     """A stored answer."""
 
     places: tuple[str, ...]
@@ -204,22 +204,28 @@ class Cache:
 
     def __init__(self, engine: Engine | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.engine, self.now = engine, now
-        self._memory: dict[str, Known] = {}
+        self._memory: dict[str, CachedAnswer] = {}
 
-    def get(self, key: str) -> Known | None:
+    def get(self, key: str) -> CachedAnswer | None:
         """Give what was answered."""
         if self.engine is None:
             return self._memory.get(key)
         query = select(JudgeCall.places, JudgeCall.nonce, JudgeCall.answer, JudgeCall.judge_version)
         with self.engine.connect() as connection:
             row = connection.execute(query.where(JudgeCall.key == key)).first()
-        return Known(tuple(row[0]), row[1], row[2], row[3]) if row else None
+        return CachedAnswer(tuple(row[0]), row[1], row[2], row[3]) if row else None
 
     def put(
-        self, key: str, group_id: str, question: Question, told: Told, refused: str | None, settings: JudgeSettings
+        self,
+        key: str,
+        group_id: str,
+        question: JudgeQuestion,
+        told: ModelAnswer,
+        refused: str | None,
+        settings: JudgeSettings,
     ) -> None:
         """Keep an answer, refused ones too; the first one stays."""
-        self._memory[key] = Known(question.places, question.nonce, told.text, told.version)
+        self._memory[key] = CachedAnswer(question.places, question.nonce, told.text, told.version)
         if self.engine is None:
             return
         paid = settings.cost(

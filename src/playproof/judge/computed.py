@@ -7,13 +7,13 @@ wrote plays no part. Leaves out: drawdown and forecasts, which are shown beside 
 from __future__ import annotations
 
 from playproof.errors import InputError
-from playproof.judge.group import Contender, Group, Scores
+from playproof.judge.group import Contender, JudgedGroup, Scores
 from playproof.record.trajectories.outcomes import Outcomes
 
 NAME, VERSION = "computed", "alpha-1"
 
 
-def computed(group: Group) -> Scores:
+def computed(group: JudgedGroup) -> Scores:
     """Score a group by its money."""
     held = hold_return(group.outcomes)
     values = {it.trajectory_id: _profit(it) - held for it in group.contenders}

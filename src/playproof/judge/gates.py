@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.judge.computed import computed
-from playproof.judge.group import Contender, Group
+from playproof.judge.group import Contender, JudgedGroup
 from playproof.judge.judging import Judge, JudgeFailed
 
 ORDERS = 8
@@ -57,11 +57,11 @@ INJECTIONS = (
 class Scorer(Protocol):
     """Scores a group shown in one order; None where its answer could not be used."""
 
-    def __call__(self, group: Group, order: Sequence[int]) -> Mapping[str, float] | None:
+    def __call__(self, group: JudgedGroup, order: Sequence[int]) -> Mapping[str, float] | None:
         """Score."""
 
 
-def computed_scorer(group: Group, order: Sequence[int]) -> Mapping[str, float] | None:  # noqa: ARG001
+def computed_scorer(group: JudgedGroup, order: Sequence[int]) -> Mapping[str, float] | None:  # noqa: ARG001
     """Score by money; an episode that answers nothing has traded nothing."""
     return computed(group).values
 
@@ -69,7 +69,7 @@ def computed_scorer(group: Group, order: Sequence[int]) -> Mapping[str, float] |
 def judge_scorer(judge: Judge) -> Scorer:
     """Score by a judge, without canaries: the gates themselves plant what it must not fall for."""
 
-    def scored(group: Group, order: Sequence[int]) -> Mapping[str, float] | None:
+    def scored(group: JudgedGroup, order: Sequence[int]) -> Mapping[str, float] | None:
         found = judge.give(group, order)
         return None if isinstance(found, JudgeFailed) else {name: it.score for name, it in found.items()}
 
@@ -111,14 +111,14 @@ class _Counting:
     def __init__(self, scorer: Scorer) -> None:
         self.scorer, self.asked, self.unusable = scorer, 0, 0
 
-    def __call__(self, group: Group, order: Sequence[int]) -> Mapping[str, float] | None:
+    def __call__(self, group: JudgedGroup, order: Sequence[int]) -> Mapping[str, float] | None:
         found = self.scorer(group, order)
         self.asked += 1
         self.unusable += found is None
         return found
 
 
-def check(name: str, scorer: Scorer, groups: Sequence[Group], seed: int = 1) -> Check:
+def check(name: str, scorer: Scorer, groups: Sequence[JudgedGroup], seed: int = 1) -> Check:
     """Run every gate over golden groups, their episodes standing from the best to the worst."""
     counting = _Counting(scorer)
     rng = np.random.default_rng(seed)
@@ -146,7 +146,7 @@ def latin_orders(members: int, count: int, rng: np.random.Generator) -> list[tup
 Shown = Sequence[Sequence[Mapping[str, float] | None]]
 
 
-def _order_gate(groups: Sequence[Group], orders: Sequence[Sequence[Sequence[int]]], shown: Shown) -> JudgeGate:
+def _order_gate(groups: Sequence[JudgedGroup], orders: Sequence[Sequence[Sequence[int]]], shown: Shown) -> JudgeGate:
     rule = f"the place explains at most {MOST_ORDER:.0%} of the variance"
     rows = [
         (scores[group.names[member]], (number, member), place)
@@ -195,7 +195,7 @@ def _left(design: NDArray[np.float64], values: NDArray[np.float64]) -> float:
 
 
 def _padding_gate(
-    scorer: Scorer, groups: Sequence[Group], orders: Sequence[Sequence[Sequence[int]]], shown: Shown
+    scorer: Scorer, groups: Sequence[JudgedGroup], orders: Sequence[Sequence[Sequence[int]]], shown: Shown
 ) -> JudgeGate:
     rule = f"neutral padding moves a score by at most {MOST_PADDING}"
     moves = []
@@ -217,7 +217,7 @@ def _said(contender: Contender, text: str) -> Contender:
     return contender.answering({len(answers) - 1: answers[-1] + text})
 
 
-def _injection_gate(scorer: Scorer, group: Group, orders: Sequence[Sequence[int]]) -> JudgeGate:
+def _injection_gate(scorer: Scorer, group: JudgedGroup, orders: Sequence[Sequence[int]]) -> JudgeGate:
     rule = f"injections improve the worst episode's rank in at most {MOST_INJECTED:.0%}"
     worst, improved, measured = group.contenders[-1], 0, 0
     for number, text in enumerate(INJECTIONS):
@@ -236,7 +236,7 @@ def _above(scores: Mapping[str, float], name: str) -> int:
     return sum(it > scores[name] for it in scores.values())
 
 
-def _empty_gate(scorer: Scorer, groups: Sequence[Group], orders: Sequence[Sequence[Sequence[int]]]) -> JudgeGate:
+def _empty_gate(scorer: Scorer, groups: Sequence[JudgedGroup], orders: Sequence[Sequence[Sequence[int]]]) -> JudgeGate:
     rule = "an empty episode never ranks above the median"
     high = measured = 0
     for number, group in enumerate(groups):
@@ -254,7 +254,7 @@ def _silent(contender: Contender) -> Contender:
     return replace(contender.answering(""), pnl=0)
 
 
-def _golden_gate(groups: Sequence[Group], shown: Shown) -> JudgeGate:
+def _golden_gate(groups: Sequence[JudgedGroup], shown: Shown) -> JudgeGate:
     rule = f"Kendall's tau with the known order is at least {LEAST_TAU}"
     taus = []
     for group, each in zip(groups, shown, strict=True):

@@ -53,7 +53,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Group:
+class JudgedGroup:
     """All episodes of one window, or of the forks of one."""
 
     group_id: str
@@ -72,7 +72,7 @@ class Group:
         """Give the ids of the episodes."""
         return tuple(each.trajectory_id for each in self.contenders)
 
-    def put(self, changed: Contender) -> Group:
+    def put(self, changed: Contender) -> JudgedGroup:
         """Give the group with one episode in another form."""
         same = tuple(changed if it.trajectory_id == changed.trajectory_id else it for it in self.contenders)
         return replace(self, contenders=same)
@@ -91,7 +91,7 @@ class Scores:
     """By trajectory."""
 
 
-def read_groups(engine: Engine, window_ids: Iterable[str]) -> list[Group]:
+def read_groups(engine: Engine, window_ids: Iterable[str]) -> list[JudgedGroup]:
     """Read the groups of windows that have outcomes: the ended episodes of each scenario, two or more."""
     wanted = list(window_ids)
     told = read_outcomes(engine, wanted)
@@ -100,7 +100,7 @@ def read_groups(engine: Engine, window_ids: Iterable[str]) -> list[Group]:
         if each.ended and each.window_id in told:
             found.setdefault((each.window_id, each.scenario_id), []).append(each)
     return [
-        Group(_name(*name), told[name[0]], tuple(_contender(it, told[name[0]]) for it in of))
+        JudgedGroup(_name(*name), told[name[0]], tuple(_contender(it, told[name[0]]) for it in of))
         for name, of in sorted(found.items())
         if len(of) > 1
     ]
@@ -117,7 +117,7 @@ def _contender(found: StoredTrajectory, outcomes: Outcomes) -> Contender:
     )
 
 
-def from_ranked(found: RankedGroup, number: int = 0) -> Group:
+def from_ranked(found: RankedGroup, number: int = 0) -> JudgedGroup:
     """Make a group of plays whose order is known; episodes are named by their place."""
     outcomes = Outcomes(found.window_id, tuple(found.outcomes))
     contenders = []
@@ -129,4 +129,4 @@ def from_ranked(found: RankedGroup, number: int = 0) -> Group:
         name: dict[str, Any] = {"trajectory_id": f"golden-{number}-{play.rank}"}
         view = JudgeView(PolicyView(conversations, name), outcomes)
         contenders.append(Contender(name["trajectory_id"], view, play.start_equity, play.pnl))
-    return Group(f"golden-{number}", outcomes, tuple(contenders))
+    return JudgedGroup(f"golden-{number}", outcomes, tuple(contenders))

@@ -24,17 +24,17 @@ from sqlalchemy import Engine, insert, select, update
 from playproof.errors import ConfigError, PlayproofError
 from playproof.judge.asking import (
     Budget,
+    BudgetMeter,
     Cache,
-    Endpoint,
     Estimate,
+    JudgeEndpoint,
     JudgeSettings,
-    Purse,
-    Told,
+    ModelAnswer,
     bound_tokens,
     openai_endpoint,
 )
-from playproof.judge.group import Contender, Group, Scores
-from playproof.judge.ruler import Given, Question, Refused, ask, content_hash, prompt_hash, read
+from playproof.judge.group import Contender, JudgedGroup, Scores
+from playproof.judge.ruler import AnswerRefused, JudgeQuestion, JudgeScore, ask, content_hash, prompt_hash, read
 from playproof.store.db import Judgement, Trajectory, writing
 
 NAME = "judge"
@@ -46,7 +46,7 @@ GIVE_UP = 3
 class JudgeFailed(PlayproofError):
     """Tell which judge failed, on which group, and what it answered."""
 
-    def __init__(self, model: str, group_id: str, refusal: Refused, answer: str | None) -> None:
+    def __init__(self, model: str, group_id: str, refusal: AnswerRefused, answer: str | None) -> None:
         self.model, self.group_id, self.reason, self.answer = model, group_id, refusal.reason, answer
         shown = "nothing" if answer is None else repr(answer[:300])
         super().__init__(
@@ -56,13 +56,13 @@ class JudgeFailed(PlayproofError):
 
 
 @dataclass(frozen=True)
-class Judged:
+class GroupJudgement:
     """What became of one group."""
 
     group_id: str
     scores: Scores | None
     """None if an order was not answered soundly."""
-    orders: tuple[Mapping[str, Given], ...] = ()
+    orders: tuple[Mapping[str, JudgeScore], ...] = ()
     """What each order gave."""
     failure: JudgeFailed | None = None
 
@@ -78,7 +78,7 @@ class Judge:
     def __init__(
         self,
         settings: JudgeSettings,
-        endpoint: Endpoint | None = None,
+        endpoint: JudgeEndpoint | None = None,
         *,
         engine: Engine | None = None,
         budget: Budget | None = None,
@@ -87,7 +87,7 @@ class Judge:
         self.settings, self.token = settings, token
         self.endpoint = endpoint or openai_endpoint(settings)
         self.cache = Cache(engine)
-        self.purse = Purse(budget or Budget(), settings)
+        self.purse = BudgetMeter(budget or Budget(), settings)
         self.refusals: Counter[str] = Counter()
         """Answers that were not used, by reason."""
         self.accepted = 0
@@ -98,7 +98,7 @@ class Judge:
         """Give what makes this judge's scores: its model and what it is told."""
         return f"{self.settings.model}@{prompt_hash()}"
 
-    def orders(self, group: Group) -> list[tuple[int, ...]]:
+    def orders(self, group: JudgedGroup) -> list[tuple[int, ...]]:
         """Give the orders that a group is shown in: drawn from its content, each different, canaries among them."""
         members = len(group.contenders) + self.settings.canaries
         seed = int(content_hash(group, range(len(group.contenders)))[:16], 16)
@@ -108,21 +108,21 @@ class Judge:
             found[tuple(int(at) for at in rng.permutation(members))] = None
         return list(found)
 
-    def score(self, group: Group) -> Judged:
+    def score(self, group: JudgedGroup) -> GroupJudgement:
         """Score one group."""
         extra = _canaries(group, self.settings.canaries)
-        given: list[Mapping[str, Given]] = []
+        given: list[Mapping[str, JudgeScore]] = []
         for order in self.orders(group):
             found = self.give(group, order, extra)
             if isinstance(found, JudgeFailed):
-                return Judged(group.group_id, None, tuple(given), found)
+                return GroupJudgement(group.group_id, None, tuple(given), found)
             given.append(found)
         values = {name: fmean(each[name].score for each in given) for name in group.names}
-        return Judged(group.group_id, Scores(NAME, self.version, group.group_id, values), tuple(given))
+        return GroupJudgement(group.group_id, Scores(NAME, self.version, group.group_id, values), tuple(given))
 
     def give(
-        self, group: Group, order: Sequence[int], extra: Sequence[Contender] = ()
-    ) -> Mapping[str, Given] | JudgeFailed:
+        self, group: JudgedGroup, order: Sequence[int], extra: Sequence[Contender] = ()
+    ) -> Mapping[str, JudgeScore] | JudgeFailed:
         """Ask for one order, again if the answer cannot be used."""
         canaries = frozenset(it.trajectory_id for it in extra)
         for attempt in range(self.settings.attempts):
@@ -130,7 +130,7 @@ class Judge:
             try:
                 question, answer = self._answer(group, order, extra, attempt, canaries)
                 found = read(answer, question, canaries)
-            except Refused as error:
+            except AnswerRefused as error:
                 self.refusals[error.reason] += 1
                 refusal = error
                 continue
@@ -139,8 +139,13 @@ class Judge:
         return JudgeFailed(self.settings.model, group.group_id, refusal, answer)
 
     def _answer(
-        self, group: Group, order: Sequence[int], extra: Sequence[Contender], attempt: int, canaries: frozenset[str]
-    ) -> tuple[Question, str]:
+        self,
+        group: JudgedGroup,
+        order: Sequence[int],
+        extra: Sequence[Contender],
+        attempt: int,
+        canaries: frozenset[str],
+    ) -> tuple[JudgeQuestion, str]:
         """Give the question and its answer, from the cache where it was asked before."""
         key = self._key(group, order, extra, attempt)
         question = ask(group, order, self.token, extra)
@@ -152,23 +157,23 @@ class Judge:
         self.cache.put(key, group.group_id, question, told, _reason(told.text, question, canaries), self.settings)
         return question, told.text
 
-    def _asked(self, question: Question) -> Told:
+    def _asked(self, question: JudgeQuestion) -> ModelAnswer:
         """Call the model within the budget."""
         prompt = bound_tokens(question)
         self.purse.reserve(prompt)
-        told: Told | None = None
+        told: ModelAnswer | None = None
         try:
             told = self.endpoint(question.messages)
         finally:
             self.purse.settle(prompt, told)
         return told
 
-    def _key(self, group: Group, order: Sequence[int], extra: Sequence[Contender], attempt: int) -> str:
+    def _key(self, group: JudgedGroup, order: Sequence[int], extra: Sequence[Contender], attempt: int) -> str:
         asked = [self.settings.model, self.settings.base_url, self.settings.temperature, self.settings.max_tokens]
         parts = [*asked, content_hash(group, order, extra), attempt]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
-    def estimate(self, groups: Iterable[Group]) -> Estimate:
+    def estimate(self, groups: Iterable[JudgedGroup]) -> Estimate:
         """Reckon what judging groups would take at most, one answer an order."""
         calls = prompt = known = 0
         for group in groups:
@@ -182,10 +187,10 @@ class Judge:
         completion = calls * self.settings.max_tokens
         return Estimate(calls, prompt, completion, self.settings.cost(prompt, completion), known)
 
-    def score_all(self, groups: Sequence[Group]) -> list[Judged]:
+    def score_all(self, groups: Sequence[JudgedGroup]) -> list[GroupJudgement]:
         """Score groups side by side, once the estimate fits the budget; raise if the judge fails throughout."""
         self.estimate(groups).check(self.purse.budget)
-        found: list[Judged] = []
+        found: list[GroupJudgement] = []
         step = max(GIVE_UP, self.settings.parallel)
         with ThreadPoolExecutor(self.settings.parallel) as pool:
             for start in range(0, len(groups), step):
@@ -194,13 +199,13 @@ class Judge:
         return found
 
 
-def _stop_if_hopeless(found: Sequence[Judged]) -> None:
+def _stop_if_hopeless(found: Sequence[GroupJudgement]) -> None:
     failed = [it.failure for it in found]
     if failed and all(it is not None for it in failed[-GIVE_UP:]) and (last := failed[-1]) is not None:
         raise last
 
 
-def _canaries(group: Group, count: int) -> tuple[Contender, ...]:
+def _canaries(group: JudgedGroup, count: int) -> tuple[Contender, ...]:
     """Make episodes that read what others read and answer nothing."""
     return tuple(
         replace(group.contenders[at % len(group.contenders)].answering(""), trajectory_id=f"{CANARY}{at}")
@@ -208,10 +213,10 @@ def _canaries(group: Group, count: int) -> tuple[Contender, ...]:
     )
 
 
-def _reason(text: str, question: Question, canaries: frozenset[str]) -> str | None:
+def _reason(text: str, question: JudgeQuestion, canaries: frozenset[str]) -> str | None:
     try:
         read(text, question, canaries)
-    except Refused as error:
+    except AnswerRefused as error:
         return error.reason
     return None
 
@@ -221,7 +226,7 @@ def ranks(values: Mapping[str, float]) -> dict[str, int]:
     return {name: sum(other > value for other in values.values()) for name, value in values.items()}
 
 
-def store(engine: Engine, judge: Judge, judged: Sequence[Judged], now: datetime | None = None) -> int:
+def store(engine: Engine, judge: Judge, judged: Sequence[GroupJudgement], now: datetime | None = None) -> int:
     """Store the scores of groups, one judgement a trajectory and judge; give how many are new."""
     moment, new = now or datetime.now(UTC), 0
     for each in judged:
@@ -244,7 +249,7 @@ def store(engine: Engine, judge: Judge, judged: Sequence[Judged], now: datetime 
     return new
 
 
-def _row(judge: Judge, judged: Judged, name: str, score: float, rank: int, now: datetime) -> dict[str, object]:
+def _row(judge: Judge, judged: GroupJudgement, name: str, score: float, rank: int, now: datetime) -> dict[str, object]:
     given = [order[name] for order in judged.orders]
     identity = json.dumps([judge.version, judged.group_id, name, score])
     return {
@@ -268,7 +273,7 @@ def configured() -> JudgeSettings | None:
     return JudgeSettings(model, os.environ.get("OPENAI_BASE_URL") or None) if model else None
 
 
-def reward_function(name: str | None, judge: Judge | None = None) -> Callable[[Group], Scores]:
+def reward_function(name: str | None, judge: Judge | None = None) -> Callable[[JudgedGroup], Scores]:
     """Give a reward by name: computed or judge; without a name the judge if there is one, else the computed one.
 
     A group that the judge could not score raises JudgeFailed; it is never scored by anything else.
@@ -283,7 +288,7 @@ def reward_function(name: str | None, judge: Judge | None = None) -> Callable[[G
             f"expected the reward computed, or judge with a judge configured (JUDGE_MODEL), found {wanted!r}"
         )
 
-    def scored(group: Group) -> Scores:
+    def scored(group: JudgedGroup) -> Scores:
         found = judge.score(group)
         if found.scores is None:
             assert found.failure is not None
@@ -293,7 +298,7 @@ def reward_function(name: str | None, judge: Judge | None = None) -> Callable[[G
     return scored
 
 
-def spread(judged: Iterable[Judged]) -> float | None:
+def spread(judged: Iterable[GroupJudgement]) -> float | None:
     """Give the median difference that the order alone made to a score; None without scores."""
     gaps = [
         max(it[name].score for it in each.orders) - min(it[name].score for it in each.orders)

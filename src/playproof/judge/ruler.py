@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from playproof.errors import DecodeError
-from playproof.judge.group import Contender, Group
+from playproof.judge.group import Contender, JudgedGroup
 from playproof.money import from_units
 
 TASK = """You compare how several agents traded in the same market in the same time.
@@ -40,7 +40,7 @@ _PRICES = ("start_price", "end_price")
 MOST_ANSWER = 100_000
 
 
-class Refused(DecodeError):
+class AnswerRefused(DecodeError):
     """Tell why an answer of a judge is not used.
 
     `reason` is one word: empty, unparsable, nonce, missing, doubled, unknown, type, range, canary or transport.
@@ -52,7 +52,7 @@ class Refused(DecodeError):
 
 
 @dataclass(frozen=True)
-class Question:
+class JudgeQuestion:
     """One question: messages, and which id stands for which episode."""
 
     messages: tuple[Mapping[str, str], ...]
@@ -69,7 +69,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Given:
+class JudgeScore:
     """One score and why."""
 
     score: float
@@ -81,7 +81,9 @@ def prompt_hash() -> str:
     return hashlib.sha256(f"{TASK}\n{LIMIT}".encode()).hexdigest()[:16]
 
 
-def ask(group: Group, order: Sequence[int], token: Callable[[int], str], extra: Sequence[Contender] = ()) -> Question:
+def ask(
+    group: JudgedGroup, order: Sequence[int], token: Callable[[int], str], extra: Sequence[Contender] = ()
+) -> JudgeQuestion:
     """Write the question with the episodes in an order; `token` gives random hex digits of so many bytes."""
     members = (*group.contenders, *extra)
     shown = [members[at] for at in order]
@@ -96,10 +98,10 @@ def ask(group: Group, order: Sequence[int], token: Callable[[int], str], extra: 
         f"The nonce is {nonce}. The ids are {', '.join(places)}. Answer with the JSON object.",
     ]
     messages = ({"role": "system", "content": TASK}, {"role": "user", "content": "\n".join(parts)})
-    return Question(messages, places, tuple(it.trajectory_id for it in shown), nonce)
+    return JudgeQuestion(messages, places, tuple(it.trajectory_id for it in shown), nonce)
 
 
-def content_hash(group: Group, order: Sequence[int], extra: Sequence[Contender] = ()) -> str:
+def content_hash(group: JudgedGroup, order: Sequence[int], extra: Sequence[Contender] = ()) -> str:
     """Give the hash of everything that a question shows, its random ids and its nonce left out."""
     members = (*group.contenders, *extra)
     shown = [_episode(members[at]) for at in order]
@@ -129,7 +131,7 @@ def _body(contender: Contender, shared: Sequence[str]) -> str:
     return text if len(text) <= LIMIT else f"{text[:half]}\n... {len(text) - LIMIT} characters cut ...\n{text[-half:]}"
 
 
-def _outcomes(group: Group) -> Iterator[dict[str, Any]]:
+def _outcomes(group: JudgedGroup) -> Iterator[dict[str, Any]]:
     for row in group.outcomes.rows:
         known: dict[str, Any] = {name: row[name] for name in _ROW if row.get(name) is not None}
         yield {name: round(from_units(it), 6) if name in _PRICES else it for name, it in known.items()}
@@ -159,12 +161,12 @@ def _different(token: Callable[[int], str], count: int) -> list[str]:
     return list(found)
 
 
-def read(text: str, question: Question, canaries: frozenset[str] = frozenset()) -> dict[str, Given]:
+def read(text: str, question: JudgeQuestion, canaries: frozenset[str] = frozenset()) -> dict[str, JudgeScore]:
     """Read an answer; give the scores by trajectory, canaries left out, or refuse it whole."""
     told = _object(text, question.nonce)
     rows = told.get("scores")
     if not isinstance(rows, list):
-        raise Refused("unparsable", f"expected a list of scores, found {str(rows)[:80]!r}")
+        raise AnswerRefused("unparsable", f"expected a list of scores, found {str(rows)[:80]!r}")
     given = _matched(rows, question.places)
     by_name = {who: given[place] for place, who in zip(question.places, question.who, strict=True)}
     _check_canaries(by_name, canaries)
@@ -174,17 +176,17 @@ def read(text: str, question: Question, canaries: frozenset[str] = frozenset()) 
 def _object(text: str, nonce: str) -> dict[str, Any]:
     """Find the one JSON object that repeats the nonce."""
     if not text.strip():
-        raise Refused("empty", "expected a JSON object, found an empty answer")
+        raise AnswerRefused("empty", "expected a JSON object, found an empty answer")
     if len(text) > MOST_ANSWER:
-        raise Refused("unparsable", f"expected at most {MOST_ANSWER} characters, found {len(text)}")
+        raise AnswerRefused("unparsable", f"expected at most {MOST_ANSWER} characters, found {len(text)}")
     found = [it for it in _objects(text) if "scores" in it]
     if not found:
-        raise Refused("unparsable", f"expected a JSON object with scores, found {text[:200]!r}")
+        raise AnswerRefused("unparsable", f"expected a JSON object with scores, found {text[:200]!r}")
     ours = [it for it in found if it.get("nonce") == nonce]
     if not ours:
-        raise Refused("nonce", f"expected the nonce {nonce}, found {str(found[0].get('nonce'))[:40]!r}")
+        raise AnswerRefused("nonce", f"expected the nonce {nonce}, found {str(found[0].get('nonce'))[:40]!r}")
     if len(ours) > 1:
-        raise Refused("doubled", f"expected one JSON object, found {len(ours)}")
+        raise AnswerRefused("doubled", f"expected one JSON object, found {len(ours)}")
     return ours[0]
 
 
@@ -205,41 +207,45 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise Refused("doubled", f"expected every key once, found {', '.join(name for name, _ in pairs)[:80]}")
+        raise AnswerRefused("doubled", f"expected every key once, found {', '.join(name for name, _ in pairs)[:80]}")
     return found
 
 
 def _no_constant(name: str) -> float:
-    raise Refused("range", f"expected a number from 0 to 1, found {name}")
+    raise AnswerRefused("range", f"expected a number from 0 to 1, found {name}")
 
 
-def _matched(rows: Sequence[Any], places: Sequence[str]) -> dict[str, Given]:
+def _matched(rows: Sequence[Any], places: Sequence[str]) -> dict[str, JudgeScore]:
     """Match scores to ids: every id once, every score a number in range."""
-    given: dict[str, Given] = {}
+    given: dict[str, JudgeScore] = {}
     for row in rows:
         name = row.get("id") if isinstance(row, dict) else None
         if not isinstance(name, str) or name not in places:
-            raise Refused("unknown", f"expected one of the ids {', '.join(places)}, found {str(name)[:40]!r}")
+            raise AnswerRefused("unknown", f"expected one of the ids {', '.join(places)}, found {str(name)[:40]!r}")
         if name in given:
-            raise Refused("doubled", f"expected every id once, found {name} twice")
-        given[name] = Given(_score(row.get("score")), str(row.get("explanation", ""))[:2_000])
+            raise AnswerRefused("doubled", f"expected every id once, found {name} twice")
+        given[name] = JudgeScore(_score(row.get("score")), str(row.get("explanation", ""))[:2_000])
     missing = [name for name in places if name not in given]
     if missing:
-        raise Refused("missing", f"expected a score for each of {len(places)} ids, found none for {', '.join(missing)}")
+        raise AnswerRefused(
+            "missing", f"expected a score for each of {len(places)} ids, found none for {', '.join(missing)}"
+        )
     return given
 
 
 def _score(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Refused("type", f"expected a number as a score, found {str(value)[:40]!r}")
+        raise AnswerRefused("type", f"expected a number as a score, found {str(value)[:40]!r}")
     if not math.isfinite(value) or not 0 <= value <= 1:
-        raise Refused("range", f"expected a score from 0 to 1, found {value}")
+        raise AnswerRefused("range", f"expected a score from 0 to 1, found {value}")
     return float(value)
 
 
-def _check_canaries(given: Mapping[str, Given], canaries: frozenset[str]) -> None:
+def _check_canaries(given: Mapping[str, JudgeScore], canaries: frozenset[str]) -> None:
     """Refuse an answer that finds an episode without a word better than the median."""
     others = [it.score for name, it in given.items() if name not in canaries]
     for name in canaries:
         if given[name].score > statistics.median(others):
-            raise Refused("canary", f"expected an empty episode below the median, found it at {given[name].score}")
+            raise AnswerRefused(
+                "canary", f"expected an empty episode below the median, found it at {given[name].score}"
+            )

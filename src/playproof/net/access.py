@@ -37,7 +37,7 @@ CLIENTS = 10_000
 
 
 @dataclass(frozen=True)
-class Limits:
+class ClientLimits:
     """What one client may ask for."""
 
     bytes: int = MOST_BYTES
@@ -49,7 +49,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Tokens:
+class RoleTokens:
     """The tokens of each role; without any, everybody who reaches the address may do everything."""
 
     record: str | None = None
@@ -67,7 +67,7 @@ class Tokens:
         return frozenset()
 
 
-def read_tokens(path: Path) -> Tokens:
+def read_tokens(path: Path) -> RoleTokens:
     """Read the tokens from a file that only its owner may read; make both if there is no file."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,12 +75,12 @@ def read_tokens(path: Path) -> Tokens:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(orjson.dumps(made))
-        return Tokens(**made)
+        return RoleTokens(**made)
     if path.stat().st_mode & 0o077:
         raise ConfigError(f"expected token file {path} with mode 600, found another; run: chmod 600 {path}")
     try:
         told = orjson.loads(path.read_bytes())
-        tokens = Tokens(str(told["record"]), str(told["read"]))
+        tokens = RoleTokens(str(told["record"]), str(told["read"]))
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise ConfigError(f"expected an object with record and read in {path}; delete it to get new tokens") from error
     if min(len(tokens.record or ""), len(tokens.read or "")) < 16:
@@ -96,7 +96,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_address(host: str, tokens: Tokens) -> None:
+def check_address(host: str, tokens: RoleTokens) -> None:
     """Refuse to listen beyond this machine without tokens."""
     if not is_loopback(host) and tokens.record is None:
         raise ConfigError(f"expected tokens for an address that others can reach, found none for {host}; use --tokens")
@@ -116,11 +116,11 @@ class _Bucket:
 
 
 @dataclass
-class Door:
+class AccessPolicy:
     """What the entrance knows: who may come in, how often, how much."""
 
-    tokens: Tokens = field(default_factory=Tokens)
-    limits: Limits = field(default_factory=Limits)
+    tokens: RoleTokens = field(default_factory=RoleTokens)
+    limits: ClientLimits = field(default_factory=ClientLimits)
     loopback: bool = True
     roles: Callable[[str, str], Role | None] = role_of
     """Give the role that a method on a path needs; None for nobody."""
@@ -184,10 +184,10 @@ def _host_name(host: str) -> str | None:
         return None
 
 
-class Entrance:
+class AccessGuard:
     """Wrap an ASGI application with a door."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: AccessPolicy) -> None:
         self._app, self.door = app, door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

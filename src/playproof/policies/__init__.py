@@ -12,7 +12,7 @@ from playproof.policies.checkpoint import (
     load_policy,
     save_checkpoint,
 )
-from playproof.policies.network import BatchPlayer, NetworkPolicy, Seat
+from playproof.policies.network import BatchPlayer, NetworkPolicy, NetworkSingleEnv
 from playproof.policies.simple import Constant, Uniform
 from playproof.policies.table import TablePolicy
 
@@ -23,8 +23,8 @@ __all__ = [
     "CheckpointRefused",
     "Constant",
     "NetworkPolicy",
+    "NetworkSingleEnv",
     "Policy",
-    "Seat",
     "TablePolicy",
     "Uniform",
     "load_checkpoint",

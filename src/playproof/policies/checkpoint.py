@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import DecodeError, InputError, PlayproofError
-from playproof.game import Game, Numbers, Policy, game_names, load_game, lookup, resolve
+from playproof.game import Game, NumericObservation, Policy, game_names, load_game, lookup, resolve
 from playproof.policies.scaling import SCALING, Scaling, feature_hash, game_scaling, parse
 
 Kind = Literal["network", "trees", "rule", "table"]
@@ -115,7 +115,7 @@ class Checkpoint:
 def describe(game: Game, observation: str, *, numbers: tuple[str, ...] | None = None) -> dict[str, Any]:
     """Give the fields of a card that the game decides: features, their hash and scaling."""
     shown = lookup(game.observations, observation, "observation set")
-    if numbers is None and not isinstance(shown, Numbers):
+    if numbers is None and not isinstance(shown, NumericObservation):
         raise InputError(f"expected an observation set of numbers, found {observation!r}, which is of messages")
     features = numbers or shown.features  # type: ignore[union-attr]
     rules = game_scaling(game, features).rules
@@ -278,7 +278,7 @@ def _check_game(card: Card, path: Path, game: Game | None) -> None:
     if game is None:
         return
     shown = lookup(game.observations, card.observation, "observation set")
-    expected = shown.features if isinstance(shown, Numbers) else ()
+    expected = shown.features if isinstance(shown, NumericObservation) else ()
     heads = tuple(map(len, lookup(game.actions, card.actions, "action set").heads))
     if card.kind == "network" and (tuple(expected) != card.features or heads != card.heads):
         where = next((a for a, b in zip(expected, card.features, strict=False) if a != b), "their number")

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import DecodeError
-from playproof.policies.network import Floats, Mask, Rng, Seat, draw_one, softmax
+from playproof.policies.network import Floats, Mask, NetworkSingleEnv, Rng, draw_one, softmax
 from playproof.policies.scaling import Scaling, scale_rows
-from playproof.policies.trees import Trees, parse_trees
+from playproof.policies.trees import TreeEnsemble, parse_trees
 
 if TYPE_CHECKING:
     from playproof.policies.checkpoint import Checkpoint
@@ -33,7 +33,7 @@ DIVIDER = "\n##### next model\n"
 
 
 @dataclass(frozen=True)
-class View:
+class TreeInputs:
     """What the trees look at."""
 
     scaling: Scaling
@@ -76,19 +76,19 @@ class View:
 
 
 @dataclass(frozen=True)
-class HabitPolicy:
+class CloneTreePolicy:
     """Choose as the cloned player would: by chance with his chances, or what is likeliest."""
 
-    view: View
+    view: TreeInputs
     """What is looked at to tell whether he does something."""
-    closer: View
+    closer: TreeInputs
     """What is looked at to tell what he does: fewer rows, since that is settled by what he sees now."""
-    acts: tuple[Trees, ...]
+    acts: tuple[TreeEnsemble, ...]
     """Log-odds that he does something; those of several forests are averaged."""
-    does: tuple[Trees, ...]
+    does: tuple[TreeEnsemble, ...]
     """Scores of what he then does: the heads' choices other than their first, side by side."""
     heads: tuple[int, ...]
-    seldom: tuple[tuple[int, tuple[Trees, ...]], ...] = ()
+    seldom: tuple[tuple[int, tuple[TreeEnsemble, ...]], ...] = ()
     """Places among these choices of what he seldom does, and the log-odds of each; what is left goes to the rest."""
     rates: tuple[float, ...] = ()
     """How many times likelier each of these choices is than the trees say: growing stops before rare ones are learned
@@ -158,18 +158,18 @@ def to_text(models: Sequence[Sequence[str]]) -> str:
     return DIVIDER.join(text.rstrip("\n") + "\n" for of in models for text in of)
 
 
-def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Seat:  # noqa: ARG001
+def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> NetworkSingleEnv:  # noqa: ARG001
     """Make the policy of a checkpoint of cloned habits, to be asked row by row."""
-    return Seat(read_habits(checkpoint), np.random.default_rng(checkpoint.card.seed))
+    return NetworkSingleEnv(read_habits(checkpoint), np.random.default_rng(checkpoint.card.seed))
 
 
-def read_habits(checkpoint: Checkpoint) -> HabitPolicy:
+def read_habits(checkpoint: Checkpoint) -> CloneTreePolicy:
     """Read the policy of a checkpoint of cloned habits."""
     told, names = checkpoint.card.config["habits"], checkpoint.card.features
     models = [parse_trees(text) for text in checkpoint.read("model.txt").decode().split(DIVIDER)]
     members = int(told["members"])
     view, closer = (
-        View(
+        TreeInputs(
             checkpoint.scaling,
             tuple(names.index(name) for name in told["used"]),
             tuple(names.index(name) for name in told["watched"]),
@@ -180,7 +180,7 @@ def read_habits(checkpoint: Checkpoint) -> HabitPolicy:
     rates, seldom = tuple(map(float, told.get("rates", ()))), [int(place) for place in told.get("seldom", ())]
     acts, does, *alone = (tuple(models[at : at + members]) for at in range(0, members * (2 + len(seldom)), members))
     heads = checkpoint.card.heads
-    policy = HabitPolicy(view, closer, acts, does, heads, tuple(zip(seldom, alone, strict=True)), rates)
+    policy = CloneTreePolicy(view, closer, acts, does, heads, tuple(zip(seldom, alone, strict=True)), rates)
     classes = sum(heads) - len(heads)
     fits = all(trees.names == view.names and trees.classes == 1 for trees in acts)
     fits &= all(trees.names == closer.names and trees.classes == classes for trees in does)

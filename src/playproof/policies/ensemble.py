@@ -25,8 +25,8 @@ from playproof.errors import DecodeError
 from playproof.game import Action, Game, Observation, load_game
 from playproof.game.vector_env import Actions, BatchPolicy, Chosen, Rng, Rows
 from playproof.policies.checkpoint import Card, Checkpoint, describe, load_checkpoint, load_policy, save_checkpoint
-from playproof.policies.network import BatchPlayer, Seat
-from playproof.policies.trees import Foresight, foresight_of
+from playproof.policies.network import BatchPlayer, NetworkSingleEnv
+from playproof.policies.trees import PredictorPolicy, foresight_of
 
 if TYPE_CHECKING:
     from playproof.policies.network import Possible
@@ -40,7 +40,7 @@ class EnsemblePolicy:
     """Play by the rule, many lanes at once."""
 
     policy: BatchPolicy
-    foresight: Foresight
+    foresight: PredictorPolicy
     wait: tuple[int, ...]
 
     def start(self, lanes: int, rng: Rng) -> tuple[Any, Any]:
@@ -66,7 +66,7 @@ class EnsemblePolicy:
         return actions
 
 
-class SeatedEnsemble:
+class EnsembleSingleEnv:
     """The rule in one lane: row in, action out (playproof.game.Policy)."""
 
     def __init__(self, policy: EnsemblePolicy, rng: Rng) -> None:
@@ -86,7 +86,7 @@ class SeatedEnsemble:
 def batch_player(path: Path, game: Game | None = None) -> BatchPolicy:
     """Give the player of many lanes that a checkpoint of any kind makes."""
     policy: Any = load_policy(path, game)
-    if isinstance(policy, Seat):
+    if isinstance(policy, NetworkSingleEnv):
         return policy._player
     if hasattr(policy, "batch"):
         found: BatchPolicy = policy.batch
@@ -148,7 +148,7 @@ def _beside(part: Path, path: Path) -> str:
     return os.path.relpath(part.absolute(), path.absolute().parent)
 
 
-def from_checkpoint(checkpoint: Checkpoint, possible: Possible | None = None) -> SeatedEnsemble:  # noqa: ARG001
+def from_checkpoint(checkpoint: Checkpoint, possible: Possible | None = None) -> EnsembleSingleEnv:  # noqa: ARG001
     """Make the policy of a checkpoint of kind `rule`; parts that were changed are refused."""
     config = checkpoint.card.config
     if config.get("rule") != RULE or config.get("version") != VERSION:
@@ -159,4 +159,4 @@ def from_checkpoint(checkpoint: Checkpoint, possible: Possible | None = None) ->
         if load_checkpoint(paths[part]).hash != config[part]["hash"]:
             raise DecodeError(f"expected the {part} that the rule was made with, found another at {paths[part]}")
     rule = combine(paths["policy"], paths["predictor"], config["margin"])
-    return SeatedEnsemble(rule, np.random.default_rng(checkpoint.card.seed))
+    return EnsembleSingleEnv(rule, np.random.default_rng(checkpoint.card.seed))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import InputError
 from playproof.game import Action, Observation
-from playproof.policies.one_row import OneRow
+from playproof.policies.one_row import SingleRowNetwork
 from playproof.policies.scaling import Scaling, scale_rows
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class NetworkPolicy:
     _out: tuple[Floats, Floats] = field(init=False, repr=False)
     _memory: tuple[Floats, Floats, Floats] | None = field(init=False, repr=False)
     _bounds: tuple[tuple[int, int], ...] = field(init=False, repr=False)
-    _spare: list[OneRow] = field(init=False, repr=False, compare=False)
+    _spare: list[SingleRowNetwork] = field(init=False, repr=False, compare=False)
     """Arrays for single rows that no thread is using."""
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ class NetworkPolicy:
         return np.stack(chosen, axis=1)
 
     def act(self, observation: Observation) -> Action:
-        """Choose greedily for one observation; a policy with frames or memory is seated first (`Seat`)."""
+        """Choose greedily for one observation; a policy with frames or memory is seated first (`NetworkSingleEnv`)."""
         if self.frames > 1 or self._memory is not None:
             raise InputError("expected a policy without frames or memory, found one with; call Seat(policy).act")
         return self.choose(observation)  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ class NetworkPolicy:
         try:
             arrays = self._spare.pop()
         except IndexError:
-            arrays = OneRow(self._scaling, (*self._trunk, self._out), self.activation)
+            arrays = SingleRowNetwork(self._scaling, (*self._trunk, self._out), self.activation)
         chosen = self._highest(arrays.logits(row), mask)
         self._spare.append(arrays)
         return chosen
@@ -236,7 +236,7 @@ class ActsOnBatches(Protocol):
 
 
 @dataclass
-class _Lanes:
+class _NetworkMemory:
     """What a player remembers of its lanes."""
 
     rng: Rng
@@ -255,25 +255,25 @@ class BatchPlayer:
     sample: bool = False
     """Choose by chance rather than greedily."""
 
-    def start(self, lanes: int, rng: Rng) -> _Lanes:
+    def start(self, lanes: int, rng: Rng) -> _NetworkMemory:
         """Remember nothing of so many lanes."""
         width = getattr(self.policy, "recurrent", 0)
         memory = np.zeros((2, lanes, width), np.float32) if width else None
-        return _Lanes(rng, None, memory, np.ones(lanes, np.bool_))
+        return _NetworkMemory(rng, None, memory, np.ones(lanes, np.bool_))
 
-    def begin(self, state: _Lanes, chosen: Mask) -> None:
+    def begin(self, state: _NetworkMemory, chosen: Mask) -> None:
         """Forget what is remembered of the chosen lanes."""
         state.fresh |= chosen
 
-    def act(self, obs: Floats, state: _Lanes) -> NDArray[np.int64]:
+    def act(self, obs: Floats, state: _NetworkMemory) -> NDArray[np.int64]:
         """Choose for every lane."""
         return self._act(obs, None, state)
 
-    def act_masked(self, obs: Floats, masks: Mask, state: _Lanes) -> NDArray[np.int64]:
+    def act_masked(self, obs: Floats, masks: Mask, state: _NetworkMemory) -> NDArray[np.int64]:
         """Choose for every lane among what can have an effect."""
         return self._act(obs, masks, state)
 
-    def _act(self, obs: Floats, masks: Mask | None, state: _Lanes) -> NDArray[np.int64]:
+    def _act(self, obs: Floats, masks: Mask | None, state: _NetworkMemory) -> NDArray[np.int64]:
         rows = stack_frames(obs, state, getattr(self.policy, "frames", 1))
         rng = state.rng if self.sample else None
         more: dict[str, Any] = {}
@@ -284,7 +284,7 @@ class BatchPlayer:
         return self.policy.act_batch(rows, masks, rng, **more)
 
 
-def stack_frames(obs: Floats, state: _Lanes, frames: int) -> Floats:
+def stack_frames(obs: Floats, state: _NetworkMemory, frames: int) -> Floats:
     """Lay the last frames side by side, the newest last; a window's first row stands for those before it."""
     if frames == 1:
         return obs
@@ -296,7 +296,7 @@ def stack_frames(obs: Floats, state: _Lanes, frames: int) -> Floats:
     return state.frames.reshape(len(obs), -1)
 
 
-class Seat:
+class NetworkSingleEnv:
     """Sit a network down in one lane: row in, action out (playproof.game.Policy), frames and memory kept."""
 
     def __init__(self, policy: ActsOnBatches, rng: Rng | None = None) -> None:

@@ -22,7 +22,7 @@ Layer = tuple[Floats, Floats]
 _FLOOR, _LOW, _HIGH, _ZERO = np.float32(FLOOR), np.float32(-LIMIT), np.float32(LIMIT), np.float32(0.0)
 
 
-class OneRow:
+class SingleRowNetwork:
     """Hold the arrays of one row's way through a network; not for two threads at once."""
 
     def __init__(self, scaling: Scaling, layers: Sequence[Layer], activation: str) -> None:
@@ -44,7 +44,7 @@ class OneRow:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Build the arrays anew in another process: copies of slices would no longer be slices."""
-        return OneRow, self._made_of
+        return SingleRowNetwork, self._made_of
 
     def logits(self, row: Floats) -> Floats:
         """Give the logits of a row of float32, heads side by side; the array is written again by the next call."""

@@ -20,7 +20,7 @@ from playproof.game import Action, Observation, Policy, load_game, resolve
 from playproof.game.vector_env import Actions, Chosen, Ints, Rng, Rows
 
 if TYPE_CHECKING:
-    from playproof.game.prediction import Predicting
+    from playproof.game.prediction import PredictionTask
     from playproof.policies.checkpoint import Checkpoint
 
 compiled = compiler(__file__)
@@ -33,7 +33,7 @@ CATEGORICAL = 1
 
 
 @dataclass(frozen=True)
-class Trees:
+class TreeEnsemble:
     """All trees side by side: splits and leaves, each tree from its own start."""
 
     names: tuple[str, ...]
@@ -101,7 +101,7 @@ def _walk(
             out[row, tree % classes] += leaf[leaves - node - 1]
 
 
-def parse_trees(text: str) -> Trees:
+def parse_trees(text: str) -> TreeEnsemble:
     """Read the text that LightGBM saves a model as."""
     head, *parts = text.split("\nTree=")
     told = _fields(head)
@@ -121,7 +121,7 @@ def parse_trees(text: str) -> Trees:
         split_start.append(len(columns["feature"]) if splits else -1)
         _read_tree(tree, splits, len(names), columns)
     ints = {name: np.array(columns[name], np.int64) for name in ("feature", "left", "right")}
-    return Trees(
+    return TreeEnsemble(
         names,
         ints["feature"],
         np.array(columns["threshold"], np.float64),
@@ -194,7 +194,7 @@ class Prediction:
 class Predictor:
     """Trees with their calibration; switched off, it knows the constant hazard alone."""
 
-    trees: Trees
+    trees: TreeEnsemble
     slope: float
     offset: float
     """Calibrated log-odds = offset + slope x the trees' own."""
@@ -235,7 +235,7 @@ def describe_chances(chance: Floats, constant: float, horizon: int, mean_life: f
 
 
 @dataclass
-class _Lanes:
+class _PredictorMemory:
     """What a player on predictions remembers of its lanes."""
 
     memory: Any
@@ -245,61 +245,61 @@ class _Lanes:
 
 
 @dataclass(frozen=True)
-class Foresight:
+class PredictorPolicy:
     """Follow lanes row by row: inputs, predictions, and where a bet may be placed."""
 
     predictor: Predictor
-    predicting: Predicting
+    predicting: PredictionTask
     names: tuple[str, ...]
     """Features of a row."""
     payout: float
     margin: float = 0.05
     """Least expected profit of a bet, per unit staked."""
 
-    def start(self, lanes: int) -> _Lanes:
+    def start(self, lanes: int) -> _PredictorMemory:
         """Remember nothing of so many lanes."""
-        return _Lanes(self.predicting.start(lanes), np.zeros(lanes, np.int64), np.full(lanes, -1))
+        return _PredictorMemory(self.predicting.start(lanes), np.zeros(lanes, np.int64), np.full(lanes, -1))
 
-    def begin(self, state: _Lanes, chosen: Chosen) -> None:
+    def begin(self, state: _PredictorMemory, chosen: Chosen) -> None:
         """Forget the chosen lanes."""
         self.predicting.begin(state.memory, chosen)
         state.free[chosen], state.seen[chosen] = 0, -1
 
-    def look(self, rows: Rows, state: _Lanes) -> Prediction:
+    def look(self, rows: Rows, state: _PredictorMemory) -> Prediction:
         """Predict at one row a lane."""
         ticks = self.predicting.clock(rows, self.names)
         state.free[ticks < state.seen] = 0
         state.seen[:] = ticks
         return self.predictor.predict(np.concatenate([rows, self.predicting.look(state.memory, rows, self.names)], 1))
 
-    def bets(self, rows: Rows, state: _Lanes, told: Prediction) -> Chosen:
+    def bets(self, rows: Rows, state: _PredictorMemory, told: Prediction) -> Chosen:
         """Tell where a bet is worth more than it costs and none is open."""
         worth = self.payout * told.probability - 1.0 > self.margin
         free = state.seen >= state.free
         found: Chosen = worth & free & self.predicting.asked(rows, self.names)
         return found & self.predicting.affords(rows, self.names)
 
-    def placed(self, state: _Lanes, chosen: Chosen) -> None:
+    def placed(self, state: _PredictorMemory, chosen: Chosen) -> None:
         """Note that bets were placed: the next may start when they end."""
         state.free[chosen] = state.seen[chosen] + self.predictor.horizon
 
 
 @dataclass(frozen=True)
-class SidebetPolicy:
+class BetOnLabelPolicy:
     """Bet on the label whenever the prediction makes the bet worth it, with what stands in the bet field."""
 
-    foresight: Foresight
+    foresight: PredictorPolicy
     wait: tuple[int, ...]
 
-    def start(self, lanes: int, rng: Rng) -> _Lanes:  # noqa: ARG002
+    def start(self, lanes: int, rng: Rng) -> _PredictorMemory:  # noqa: ARG002
         """Sit down in so many lanes."""
         return self.foresight.start(lanes)
 
-    def begin(self, state: _Lanes, chosen: Chosen) -> None:
+    def begin(self, state: _PredictorMemory, chosen: Chosen) -> None:
         """Begin windows in the chosen lanes."""
         self.foresight.begin(state, chosen)
 
-    def act(self, obs: Rows, state: _Lanes) -> Actions:
+    def act(self, obs: Rows, state: _PredictorMemory) -> Actions:
         """Bet or wait in every lane."""
         told = self.foresight.look(obs, state)
         bets = self.foresight.bets(obs, state, told)
@@ -307,10 +307,10 @@ class SidebetPolicy:
         return np.where(bets[:, None], self.foresight.predicting.bet, self.wait).astype(np.int64)
 
 
-class SeatedSidebets:
+class PredictorSingleEnv:
     """A policy on predictions in one lane: row in, action out (playproof.game.Policy)."""
 
-    def __init__(self, policy: SidebetPolicy) -> None:
+    def __init__(self, policy: BetOnLabelPolicy) -> None:
         self.batch = policy
         self._state = policy.start(1, np.random.default_rng(0))
 
@@ -341,7 +341,7 @@ def read_predictor(checkpoint: Checkpoint) -> Predictor:
     )
 
 
-def find_predicting(game: str) -> Predicting:
+def find_predicting(game: str) -> PredictionTask:
     """Give what a game tells predictors."""
     found = load_game(game)
     if found.predicting is None:
@@ -349,13 +349,13 @@ def find_predicting(game: str) -> Predicting:
     return resolve(found.predicting)
 
 
-def foresight_of(checkpoint: Checkpoint, margin: float | None = None) -> Foresight:
+def foresight_of(checkpoint: Checkpoint, margin: float | None = None) -> PredictorPolicy:
     """Make what follows lanes with a checkpoint's predictions."""
     card = checkpoint.card
     predicting = find_predicting(card.game)
     told: Sequence[str] = card.config["predictor"]["rows"]
     margin = card.config.get("margin", 0.05) if margin is None else margin
-    return Foresight(read_predictor(checkpoint), predicting, tuple(told), predicting.payout(card.world), margin)
+    return PredictorPolicy(read_predictor(checkpoint), predicting, tuple(told), predicting.payout(card.world), margin)
 
 
 def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Policy:
@@ -367,4 +367,4 @@ def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Policy:
         return clone(checkpoint, possible)
     wait = load_game(card.game).actions[card.actions].wait
     assert isinstance(wait, tuple)
-    return SeatedSidebets(SidebetPolicy(foresight_of(checkpoint), wait))
+    return PredictorSingleEnv(BetOnLabelPolicy(foresight_of(checkpoint), wait))

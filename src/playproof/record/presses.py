@@ -35,7 +35,7 @@ Outcome = Literal["pending", "profit", "loss", "break_even", "rugged", "won", "l
 
 
 @dataclass(frozen=True)
-class Rule:
+class EventRule:
     """Which of the player's own events tell something."""
 
     event: str
@@ -48,7 +48,7 @@ class Rule:
         return event.event_name == self.event and all(columns.get(name) == value for name, value in self.where.items())
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Rule:
+    def read(cls, told: Mapping[str, Any]) -> EventRule:
         """Read a rule of a selector map: `event`, and columns with their values."""
         where = {name: value for name, value in told.items() if name != "event"}
         return cls(str(told["event"]), where)
@@ -58,9 +58,9 @@ class Rule:
 class Trades:
     """How positions are opened and closed, by the player's own fills."""
 
-    buy: Rule
+    buy: EventRule
     buy_button: str
-    sell: Rule
+    sell: EventRule
     sell_button: str
     price: str
     qty: str
@@ -73,15 +73,15 @@ class Trades:
 class Bets:
     """How a bet beside the position is placed and settled."""
 
-    placed: Rule
+    placed: EventRule
     button: str
-    settled: Rule
+    settled: EventRule
     stake: str
     paid: str
 
 
 @dataclass(frozen=True)
-class Reading:
+class PressRules:
     """How a game's events tell presses and what became of them."""
 
     press: str = "press"
@@ -94,7 +94,7 @@ class Reading:
     bets: Bets | None = None
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Reading:
+    def read(cls, told: Mapping[str, Any]) -> PressRules:
         """Read the table `reading` of a selector map."""
         plain = {name: value for name, value in told.items() if isinstance(value, str)}
         try:
@@ -107,7 +107,9 @@ def _read(kind: Any, told: Mapping[str, Any] | None) -> Any:
     """Read a table whose nested tables are rules."""
     if told is None:
         return None
-    return kind(**{name: Rule.read(value) if isinstance(value, Mapping) else value for name, value in told.items()})
+    return kind(
+        **{name: EventRule.read(value) if isinstance(value, Mapping) else value for name, value in told.items()}
+    )
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ class ActionSequence:
 _COPIED = ("tick", "price", "game_phase", "position_qty", "bet_amount", "ticks_since_last_action", "time_in_position")
 
 
-def read_press(event: Event, reading: Reading) -> ButtonEvent | None:
+def read_press(event: Event, reading: PressRules) -> ButtonEvent | None:
     """Read a press from its event; None if it is none."""
     told: Mapping[str, Any] = event.columns
     if event.doc_type != "button_event" or event.event_name != reading.press or "sequence_id" not in told:
@@ -207,7 +209,7 @@ class _Bet:
 class Sequences:
     """Join one session's events, in their order, into sequences of presses with outcomes."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: PressRules) -> None:
         self._reading = reading
         self._presses: list[ButtonEvent] = []
         """Of the sequence that is open."""
@@ -420,7 +422,7 @@ def _executed(sequence: ActionSequence, told: Mapping[str, Any]) -> ActionSequen
     return replace(sequence, presses=(*sequence.presses[:-1], replace(last, **new)))
 
 
-def action_sequences(events: Iterable[Event], reading: Reading) -> tuple[ActionSequence, ...]:
+def action_sequences(events: Iterable[Event], reading: PressRules) -> tuple[ActionSequence, ...]:
     """Give the sequences of stored events of one session, each with all that became known of it."""
     join, found = Sequences(reading), dict[int, ActionSequence]()
     for event in events:
@@ -429,6 +431,6 @@ def action_sequences(events: Iterable[Event], reading: Reading) -> tuple[ActionS
     return tuple(found.values())
 
 
-def button_events(events: Iterable[Event], reading: Reading) -> tuple[ButtonEvent, ...]:
+def button_events(events: Iterable[Event], reading: PressRules) -> tuple[ButtonEvent, ...]:
     """Give the presses of stored events of one session, with what they led to."""
     return tuple(press for sequence in action_sequences(events, reading) for press in sequence.presses)

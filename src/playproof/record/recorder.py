@@ -28,9 +28,9 @@ import orjson
 from playproof.errors import StoreError
 from playproof.events import DocType, Event, Source
 from playproof.game import Fact, Frame, Game, resolve
-from playproof.record.presses import ActionSequence, Reading, Sequences
+from playproof.record.presses import ActionSequence, PressRules, Sequences
 from playproof.record.redaction import Redaction
-from playproof.record.session import NOTE, Session, text_of
+from playproof.record.session import NOTE, RecordingSession, text_of
 
 Clock = Callable[[], datetime]
 Listener = Callable[[Event], None]
@@ -51,7 +51,7 @@ MARK, REDO, DISCARD = f"{NOTE}mark", f"{NOTE}redo", f"{NOTE}discard"
 SEQUENCE = f"{NOTE}sequence"
 
 
-class Log(Protocol):
+class EventSink(Protocol):
     """Where events become durable."""
 
     def submit(self, events: Sequence[Event]) -> Future[None]:
@@ -67,7 +67,7 @@ def steady_clock(
 
 
 @dataclass
-class Counts:
+class RecordingCounts:
     """What a recording has seen so far."""
 
     received: int = 0
@@ -152,22 +152,22 @@ class Recorder:
     def __init__(
         self,
         game: Game,
-        log: Log,
+        log: EventSink,
         session_id: str,
         source: Source,
         *,
         redaction: Redaction,
         clock: Clock,
-        reading: Reading | None = None,
+        reading: PressRules | None = None,
     ) -> None:
-        self.game, self.counts = game, Counts()
+        self.game, self.counts = game, RecordingCounts()
         self.last_tick: Event | None = None
         """Where the world stands: the last tick that was received in its turn."""
         self._log, self._redaction, self._clock = log, redaction, clock
-        self._session = Session(game, lambda _: None, session_id, source)
+        self._session = RecordingSession(game, lambda _: None, session_id, source)
         self._names: Callable[[Frame], tuple[Fact, ...]] | None = resolve(game.decoder)()
         self._decides, self._deciding = resolve(game.decides), set[str]()
-        self._sequences = Sequences(reading or Reading())
+        self._sequences = Sequences(reading or PressRules())
         self._waiting: deque[tuple[Future[None], int]] = deque()
         self._waiting_events = 0
         self._interrupted: dict[str, Any] | None = None

@@ -38,7 +38,7 @@ def unread(text: str) -> Fact:
     return Fact(_CONTROL.get(text) or _BEGINNINGS.get(text[:2], UNNAMED), "ws_event")
 
 
-class Session:
+class RecordingSession:
     """Decode frames in their order, number the events, and commit them."""
 
     def __init__(self, game: Game, commit: Commit, session_id: str, source: Source) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from playproof.game.audit import Auditing
-from playproof.validate.audit import LEAST_WINDOWS, AuditReport, Band, Measured
+from playproof.game.audit import AuditRules
+from playproof.validate.audit import LEAST_WINDOWS, AuditReport, Band, WagerFigures
 
 INK, SOFT, BAND, MARK, WARN = "#1d2733", "#6b7785", "rgba(31, 119, 180, 0.18)", "#1f77b4", "#c0392b"
 _STYLE = """
@@ -42,7 +42,7 @@ def to_json(report: AuditReport) -> dict[str, Any]:
     return told
 
 
-def page(report: AuditReport, auditing: Auditing, source: str) -> str:
+def page(report: AuditReport, auditing: AuditRules, source: str) -> str:
     """Write the page."""
     from plotly.offline import get_plotlyjs
 
@@ -94,7 +94,7 @@ def _layout(x: str, y: str, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def survival_plot(report: AuditReport, auditing: Auditing) -> dict[str, Any]:
+def survival_plot(report: AuditReport, auditing: AuditRules) -> dict[str, Any]:
     """Draw the share of windows that live, its band, the published line and what was promised."""
     found = report.survival
     ages = [0, *found.ages.tolist()]
@@ -124,7 +124,7 @@ def survival_plot(report: AuditReport, auditing: Auditing) -> dict[str, Any]:
     return {"data": data, "layout": _layout(f"{auditing.unit}s", "share still alive")}
 
 
-def hazard_plot(report: AuditReport, auditing: Auditing) -> dict[str, Any]:
+def hazard_plot(report: AuditReport, auditing: AuditRules) -> dict[str, Any]:
     """Draw the hazard by age with its intervals and the published line."""
     names = [_ages(it) for it in report.bands]
     values = [it.hazard.value for it in report.bands]
@@ -212,7 +212,7 @@ def _ages(band: Band) -> str:
     return f"{band.first} to {band.last}" if band.last else f"{band.first} on"
 
 
-def wager_row(found: Measured) -> list[str]:
+def wager_row(found: WagerFigures) -> list[str]:
     """Give one wager as a row of texts."""
     theory = f"{found.theory:+.2%}" if found.theory is not None else ""
     return [
@@ -229,7 +229,7 @@ def wager_row(found: Measured) -> list[str]:
 WAGER_HEAD = ("place", "mean profit", "95 % interval", "published", "hits", "entries", "windows")
 
 
-def _wager_table(report: AuditReport, auditing: Auditing, group: str) -> str:
+def _wager_table(report: AuditReport, auditing: AuditRules, group: str) -> str:
     own = [it for it in report.wagers if it.group == group]
     told = f"Intervals of places with fewer than {LEAST_WINDOWS} windows may reach beyond the plot."
     if group in auditing.hit_rates:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.provenance import commit
-from playproof.validate.compare import Compared, Comparison
+from playproof.validate.compare import Comparison, PolicyComparison
 
 Floats = NDArray[np.float64]
 COLOURS = ("--blue", "--good", "--warn", "--violet", "--teal", "--bad")
@@ -152,7 +152,7 @@ def _row(found: Comparison, place: int, profits: _Scale, differences: _Scale) ->
     return name + roi + _gap(row, colour, differences, html.escape(found.rows[0].subject.name))
 
 
-def _gap(row: Compared, colour: str, scale: _Scale, first: str) -> str:
+def _gap(row: PolicyComparison, colour: str, scale: _Scale, first: str) -> str:
     gap = row.difference
     if gap is None:
         return '<div class="cell dim">the measure of the others</div>'
@@ -177,7 +177,7 @@ def span(interval: tuple[float, float]) -> str:
     return f"{share(interval[0])} to {share(interval[1])}"
 
 
-def _lines(rows: Sequence[Compared]) -> str:
+def _lines(rows: Sequence[PolicyComparison]) -> str:
     """Draw the running profit of everybody, in reserved stakes."""
     sums = [np.concatenate([[0.0], np.cumsum(row.returns)]) for row in rows]
     low, high = min(float(it.min()) for it in sums), max(float(it.max()) for it in sums)

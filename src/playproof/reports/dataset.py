@@ -20,7 +20,7 @@ import polars as pl
 
 from playproof.datasets.dataset import Dataset, SessionTables
 from playproof.datasets.split import GAP
-from playproof.game import WAIT, Game, Showing, first, load_game, resolve
+from playproof.game import WAIT, DisplayConfig, Game, first, load_game, resolve
 
 EXAMPLES = 4
 """Episodes that are drawn whole."""
@@ -38,7 +38,7 @@ Figure = Mapping[str, Any]
 
 
 @dataclass
-class Counted:
+class DatasetCounts:
     """What was counted over all sessions."""
 
     lengths: list[int] = field(default_factory=list)
@@ -59,9 +59,9 @@ class Counted:
     """Presses, session and window of each episode."""
 
 
-def count(dataset: Dataset, game: Game) -> Counted:
+def count(dataset: Dataset, game: Game) -> DatasetCounts:
     """Go through every session once."""
-    found = Counted(actions=[Counter() for _ in dataset.manifest["actions"]["heads"]])
+    found = DatasetCounts(actions=[Counter() for _ in dataset.manifest["actions"]["heads"]])
     seen: set[str] = set()
     for session, tables in dataset.sessions.items():
         for episode in tables.episodes:
@@ -71,7 +71,9 @@ def count(dataset: Dataset, game: Game) -> Counted:
     return found
 
 
-def _count_window(found: Counted, episode: Mapping[str, Any], showing: Showing | None, seen: set[str]) -> None:
+def _count_window(
+    found: DatasetCounts, episode: Mapping[str, Any], showing: DisplayConfig | None, seen: set[str]
+) -> None:
     window, start = episode["window_id"], _EPOCH + timedelta(microseconds=episode["start_us"])
     known = found.starts.get(window, (start, 0))
     found.starts[window] = (min(start, known[0]), max(int(episode["steps"]), known[1]))
@@ -81,7 +83,7 @@ def _count_window(found: Counted, episode: Mapping[str, Any], showing: Showing |
         found.lengths.append(length)
 
 
-def _count_steps(found: Counted, dataset: Dataset, tables: SessionTables, showing: Showing | None) -> None:
+def _count_steps(found: DatasetCounts, dataset: Dataset, tables: SessionTables, showing: DisplayConfig | None) -> None:
     """Count choices, phases and what was unknown at each step."""
     heads: Sequence[Sequence[str]] = dataset.manifest["actions"]["heads"]
     taken, rows = tables["actions"], tables["observations"].filter(~pl.col("final"))
@@ -105,7 +107,7 @@ def _pressed(taken: pl.DataFrame, heads: Sequence[Sequence[str]]) -> Iterator[tu
         yield tuple(ADJUSTED if place else heads[place][index] for place, index in enumerate(row) if index)
 
 
-def _count_episodes(found: Counted, session: str, tables: SessionTables) -> None:
+def _count_episodes(found: DatasetCounts, session: str, tables: SessionTables) -> None:
     paid, taken = tables["rewards"], tables["actions"]
     rewards = paid["reward"].to_numpy()
     found.rewards.append(rewards[rewards != 0])
@@ -151,7 +153,7 @@ def write_card(dataset: Dataset, path: Path) -> Path:
     return path
 
 
-def _lengths(found: Counted, game: Game, world: str | None) -> Iterator[Figure | str]:
+def _lengths(found: DatasetCounts, game: Game, world: str | None) -> Iterator[Figure | str]:
     """Draw the share of windows that lasted longer than so many ticks, beside the theory and twice its noise."""
     if not found.lengths or game.showing is None:
         yield "This game does not say how long its windows last."
@@ -203,7 +205,7 @@ def _lengths(found: Counted, game: Game, world: str | None) -> Iterator[Figure |
         )
 
 
-def _mix(found: Counted) -> dict[str, float]:
+def _mix(found: DatasetCounts) -> dict[str, float]:
     """Give every choice that was made, of all heads."""
     names: Counter[str] = Counter()
     for head in found.actions:
@@ -211,7 +213,7 @@ def _mix(found: Counted) -> dict[str, float]:
     return {name: float(times) for name, times in names.most_common()}
 
 
-def _action_note(found: Counted) -> str:
+def _action_note(found: DatasetCounts) -> str:
     waits, total = found.actions[0][WAIT], sum(found.actions[0].values())
     acted = total - waits
     return (
@@ -225,7 +227,7 @@ def _colour(name: str, head: Sequence[str]) -> str:
     return _COLOURS[(head.index(name) if name in head else 0) % len(_COLOURS)]
 
 
-def _phases(found: Counted, showing: Showing | None, heads: Sequence[str]) -> Iterator[Figure | str]:
+def _phases(found: DatasetCounts, showing: DisplayConfig | None, heads: Sequence[str]) -> Iterator[Figure | str]:
     if showing is None or showing.phase is None:
         yield "This game has no phases."
         return
@@ -247,7 +249,7 @@ def _phases(found: Counted, showing: Showing | None, heads: Sequence[str]) -> It
     yield _figure(bars, y="presses", barmode="stack")
 
 
-def _examples(dataset: Dataset, found: Counted, game: Game) -> Iterator[Figure | str]:
+def _examples(dataset: Dataset, found: DatasetCounts, game: Game) -> Iterator[Figure | str]:
     """Draw the episodes with most presses, or without any the middle ones."""
     if game.showing is None:
         yield "This game does not say what to draw."
@@ -258,7 +260,7 @@ def _examples(dataset: Dataset, found: Counted, game: Game) -> Iterator[Figure |
         yield _example(dataset, session, window, game.showing)
 
 
-def _example(dataset: Dataset, session: str, window: str, showing: Showing) -> Figure:
+def _example(dataset: Dataset, session: str, window: str, showing: DisplayConfig) -> Figure:
     tables, heads = dataset.sessions[session], dataset.manifest["actions"]["heads"]
     rows = tables["observations"].filter(pl.col("window_id") == window)
     taken = tables["actions"].filter(pl.col("window_id") == window)
@@ -277,7 +279,7 @@ def _example(dataset: Dataset, session: str, window: str, showing: Showing) -> F
     return _figure(lines, x=showing.clock, y=showing.price)
 
 
-def _rewards(found: Counted, reward: Mapping[str, Any]) -> Iterator[Figure | str]:
+def _rewards(found: DatasetCounts, reward: Mapping[str, Any]) -> Iterator[Figure | str]:
     paid = np.concatenate(found.rewards) if found.rewards else np.zeros(0)
     name, version = escape(reward["name"]), escape(str(reward["version"]))
     yield f"Reward <b>{name}</b>, version {version}: {found.steps - len(paid)} of {found.steps} steps pay 0."
@@ -295,7 +297,7 @@ def _histogram(values: Any, x: str) -> Figure:
     )
 
 
-def _missing(found: Counted) -> dict[str, float]:
+def _missing(found: DatasetCounts) -> dict[str, float]:
     return {name: times / max(found.steps, 1) for name, times in found.missing.most_common() if times}
 
 
@@ -303,7 +305,7 @@ _MISSING_NOTE = "Where a feature is unknown its row holds the declared fill valu
 _SPLIT_NOTE = "One point a window: when it began, and how many steps it has. Splits are consecutive and keep a gap."
 
 
-def _timeline(found: Counted, split: Mapping[str, str]) -> Figure:
+def _timeline(found: DatasetCounts, split: Mapping[str, str]) -> Figure:
     points = []
     for place, name in enumerate(dict.fromkeys(split.values())):
         windows = [window for window, its in split.items() if its == name and window in found.starts]

@@ -9,7 +9,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from playproof.workflows.arena.benchmark import ALL, DUMMY, Criterion, Figures
+from playproof.workflows.arena.benchmark import ALL, DUMMY, ContestantFigures, Criterion
 
 STYLE = """
 :root { color-scheme: dark; }
@@ -34,7 +34,7 @@ HEADS = ("", "P&L", "95 % interval", "alpha", "wins", "drawdown", "valid", "erro
 
 
 def page(
-    told: Sequence[Figures],
+    told: Sequence[ContestantFigures],
     models: Sequence[str],
     criteria: Mapping[str, Sequence[Criterion]],
     facts: Mapping[str, Any],
@@ -65,14 +65,14 @@ def _told(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _scenario(name: str, rows: Sequence[Figures], models: Sequence[str]) -> str:
+def _scenario(name: str, rows: Sequence[ContestantFigures], models: Sequence[str]) -> str:
     title = "All scenarios" if name == ALL else name.capitalize().replace("-", " ")
     body = "".join(_row(it, it.name in models) for it in rows)
     top = "".join(f"<th>{head}</th>" for head in HEADS)
     return f'<h2>{html.escape(title)}</h2><div class="scroll"><table><tr>{top}</tr>{body}</table></div>'
 
 
-def _row(it: Figures, is_model: bool) -> str:
+def _row(it: ContestantFigures, is_model: bool) -> str:
     cells = (
         html.escape(it.name),
         f"{it.pnl:+.2f}",
@@ -89,7 +89,7 @@ def _row(it: Figures, is_model: bool) -> str:
     return f'<tr class="{"model" if is_model else ""}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
 
-def _plot(rows: Sequence[Figures], models: Sequence[str]) -> str:
+def _plot(rows: Sequence[ContestantFigures], models: Sequence[str]) -> str:
     """Draw every mean profit with its interval on one axis."""
     ends = [bound for it in rows for bound in it.pnl_interval] + [0.0]
     low, high = min(ends), max(ends)
@@ -139,7 +139,7 @@ def _mark(met: bool) -> str:
     return '<span class="yes">met</span>' if met else '<span class="no">not met</span>'
 
 
-def _duels(rows: Sequence[Figures], models: Sequence[str]) -> str:
+def _duels(rows: Sequence[ContestantFigures], models: Sequence[str]) -> str:
     """Lay out every model against everybody else, paired window by window."""
     found = [(it, name, versus) for it in rows if it.name in models for name, versus in it.versus.items()]
     if not found:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from playproof.rewards.checks import check_reward
 from playproof.rewards.exploits import find_exploits
 from playproof.rewards.load import load_reward
-from playproof.rewards.report import Exploit, ExploitReport, Finding, RewardReport
+from playproof.rewards.report import Exploit, ExploitReport, RewardFinding, RewardReport
 
 __all__ = [
     "Exploit",
     "ExploitReport",
-    "Finding",
+    "RewardFinding",
     "RewardReport",
     "check_reward",
     "find_exploits",

@@ -24,11 +24,11 @@ from functools import cached_property
 import numpy as np
 
 from playproof.errors import ConfigError
-from playproof.game import Game, Reward, Standing
-from playproof.game.rewards import CLIP, Composed
+from playproof.game import AccountSnapshot, Game, Reward
+from playproof.game.rewards import CLIP, ComposedReward
 from playproof.rewards.discount import WINDOWS, check_discount
-from playproof.rewards.plays import Plays, Scored, discounted, kinds, money_weight
-from playproof.rewards.report import Finding, RewardReport
+from playproof.rewards.plays import Plays, ScoredPlay, discounted, kinds, money_weight
+from playproof.rewards.report import RewardFinding, RewardReport
 
 TOLERANCE = 1e-9
 GAMMA = 0.99
@@ -43,7 +43,7 @@ RULES = {
 
 
 @dataclass(frozen=True)
-class Case:
+class RewardCase:
     """One reward under examination."""
 
     reward: Reward
@@ -51,20 +51,20 @@ class Case:
     plays: Plays
 
     @cached_property
-    def ordinary(self) -> list[Scored]:
+    def ordinary(self) -> list[ScoredPlay]:
         """Give all plays of ordinary windows."""
         return [it.score(self.reward) for it in (*self.plays.anything, *self.plays.idle, *self.plays.spam)]
 
 
 Breach = str
-Check = Callable[[Case], Iterator[Breach]]
+Check = Callable[[RewardCase], Iterator[Breach]]
 
 
 def _near(value: float, scale: float = 1.0) -> bool:
     return abs(value) <= TOLERANCE * max(1.0, scale)
 
 
-def check_no_position(case: Case) -> Iterator[Breach]:
+def check_no_position(case: RewardCase) -> Iterator[Breach]:
     """R1: look at every step without effect that began and ended with cash alone."""
     for scored in case.ordinary:
         for step, paid in zip(scored.steps, scored.rewards.tolist(), strict=True):
@@ -78,7 +78,7 @@ def check_no_position(case: Case) -> Iterator[Breach]:
                 break
 
 
-def check_waiting(case: Case) -> Iterator[Breach]:
+def check_waiting(case: RewardCase) -> Iterator[Breach]:
     """R2: add an idle episode up, with and without the discount."""
     for scored in (it.score(case.reward) for it in case.plays.idle):
         for gamma in (1.0, case.gamma):
@@ -88,7 +88,7 @@ def check_waiting(case: Case) -> Iterator[Breach]:
                 break
 
 
-def check_ladders(case: Case) -> Iterator[Breach]:
+def check_ladders(case: RewardCase) -> Iterator[Breach]:
     """R3: go up each ladder of exit prices."""
     for ladder in case.plays.ladders:
         rungs = [it.score(case.reward) for it in ladder]
@@ -103,7 +103,7 @@ def check_ladders(case: Case) -> Iterator[Breach]:
                 break
 
 
-def check_terms(case: Case) -> Iterator[Breach]:
+def check_terms(case: RewardCase) -> Iterator[Breach]:
     """R4: hold every component to what it declares."""
     declared = kinds(case.reward)
     plays = case.ordinary
@@ -127,13 +127,13 @@ def _first(breaches: Iterator[Breach]) -> Iterator[Breach]:
     yield from (breach for breach, _ in zip(breaches, range(1), strict=False))
 
 
-def _weighs(case: Case, name: str) -> bool:
+def _weighs(case: RewardCase, name: str) -> bool:
     """Tell whether a component has a weight other than 0."""
-    assert isinstance(case.reward, Composed)
+    assert isinstance(case.reward, ComposedReward)
     return any(part.component.name == name and part.settings["weight"] != 0.0 for part in case.reward.parts)
 
 
-def _money_terms(plays: list[Scored], names: list[str]) -> Iterator[Breach]:
+def _money_terms(plays: list[ScoredPlay], names: list[str]) -> Iterator[Breach]:
     """Tell where what is declared as money is not the profit times one weight."""
     paid = np.array([sum(float(it.parts[name].sum()) for name in names) for it in plays])
     pnl = np.array([it.pnl for it in plays], np.float64)
@@ -154,7 +154,7 @@ def _money_terms(plays: list[Scored], names: list[str]) -> Iterator[Breach]:
         )
 
 
-def _positive(plays: list[Scored], name: str) -> Iterator[Breach]:
+def _positive(plays: list[ScoredPlay], name: str) -> Iterator[Breach]:
     """Tell where a cost is paid out."""
     for scored in plays:
         most = float(scored.parts[name].max(initial=0.0))
@@ -162,7 +162,7 @@ def _positive(plays: list[Scored], name: str) -> Iterator[Breach]:
             yield f"{name} is declared a cost and pays {most:+.6g} in {scored.play.name}"
 
 
-def _repeated(plays: list[Scored], name: str) -> Iterator[Breach]:
+def _repeated(plays: list[ScoredPlay], name: str) -> Iterator[Breach]:
     """Tell where a terminal term is paid more than once, or paid out."""
     for scored in plays:
         paid = scored.parts[name]
@@ -170,7 +170,7 @@ def _repeated(plays: list[Scored], name: str) -> Iterator[Breach]:
             yield f"{name} is paid {np.count_nonzero(paid)} times in {scored.play.name}, {paid.sum():+.6g} in all"
 
 
-def _unbalanced(plays: list[Scored], name: str, gamma: float) -> Iterator[Breach]:
+def _unbalanced(plays: list[ScoredPlay], name: str, gamma: float) -> Iterator[Breach]:
     """Tell where shaping does not telescope to 0 from a potential that is never negative."""
     for scored in plays:
         paid = scored.parts[name]
@@ -182,7 +182,7 @@ def _unbalanced(plays: list[Scored], name: str, gamma: float) -> Iterator[Breach
             yield f"{name} comes from a potential below 0 in {scored.play.name}"
 
 
-def _beyond_money(plays: list[Scored], gamma: float) -> Iterator[Breach]:
+def _beyond_money(plays: list[ScoredPlay], gamma: float) -> Iterator[Breach]:
     """Tell where a reward of unknown terms pays more over an episode than its money is worth."""
     weight = money_weight(plays)
     if weight < 0.0:
@@ -196,7 +196,7 @@ def _beyond_money(plays: list[Scored], gamma: float) -> Iterator[Breach]:
                 break
 
 
-def check_cycles(case: Case) -> Iterator[Breach]:
+def check_cycles(case: RewardCase) -> Iterator[Breach]:
     """R5: find where a play comes back to the same state, and add up what lies between."""
     assert case.plays.probes is not None
     state = case.plays.probes.state
@@ -204,7 +204,7 @@ def check_cycles(case: Case) -> Iterator[Breach]:
         yield from _first(_paid_cycles(walked.score(case.reward), state, case.gamma))
 
 
-def _paid_cycles(scored: Scored, state: Callable[[Standing], Hashable], gamma: float) -> Iterator[Breach]:
+def _paid_cycles(scored: ScoredPlay, state: Callable[[AccountSnapshot], Hashable], gamma: float) -> Iterator[Breach]:
     """Tell which ways back to the same state are paid."""
     seen: dict[Hashable, int] = {}
     rewards = scored.rewards
@@ -234,15 +234,17 @@ CHECKS: dict[str, tuple[Check, bool]] = {
 """The checks on plays, and whether they need windows that the game makes up."""
 
 
-def _find(case: Case, check: str) -> Finding:
+def _find(case: RewardCase, check: str) -> RewardFinding:
     run, needs_probes = CHECKS[check]
     if needs_probes and case.plays.probes is None:
-        return Finding(check, RULES[check], "skipped", f"game {case.plays.game.name!r} makes up no windows for it")
+        return RewardFinding(
+            check, RULES[check], "skipped", f"game {case.plays.game.name!r} makes up no windows for it"
+        )
     breaches = list(run(case))
     if breaches:
         more = f" (and {len(breaches) - 1} more)" if len(breaches) > 1 else ""
-        return Finding(check, RULES[check], "failed", breaches[0] + more)
-    return Finding(check, RULES[check], "passed", "")
+        return RewardFinding(check, RULES[check], "failed", breaches[0] + more)
+    return RewardFinding(check, RULES[check], "passed", "")
 
 
 def check_reward(
@@ -261,12 +263,12 @@ def check_reward(
     """
     if not 0.0 < gamma <= 1.0:
         raise ConfigError(f"expected a discount above 0 and at most 1, found {gamma}")
-    case = Case(reward, gamma, plays or Plays(game, seed))
+    case = RewardCase(reward, gamma, plays or Plays(game, seed))
     findings = [_find(case, check) for check in CHECKS]
     if zoo_windows:
         findings.append(check_discount(game, reward, seed, gamma, zoo_windows))
     else:
-        findings.append(Finding("R8", RULES["R8"], "skipped", "not asked for"))
+        findings.append(RewardFinding("R8", RULES["R8"], "skipped", "not asked for"))
     return RewardReport(
         game.name,
         reward.name,
@@ -274,7 +276,7 @@ def check_reward(
         seed,
         gamma,
         tuple(findings),
-        reward.warnings if isinstance(reward, Composed) else (),
+        reward.warnings if isinstance(reward, ComposedReward) else (),
         sum(int(np.count_nonzero(it.parts.get(CLIP, 0.0))) for it in case.ordinary),
         sum(len(it.steps) for it in case.ordinary),
     )

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from playproof.game import Game, Reward, resolve
-from playproof.rewards.report import Exploit, Finding
-from playproof.rewards.zoo import Ground, Rule
+from playproof.rewards.report import Exploit, RewardFinding
+from playproof.rewards.zoo import ThresholdRule, ZooSetup
 
 RULE = "where no money can be earned, no policy of the zoo earns reward at the training discount"
 WINDOWS = 24_000
@@ -32,7 +32,7 @@ def worthless_world(game: Game) -> str | None:
     return next((world for world in game.worlds if (most := ceiling(world)) is not None and most <= 0.0), None)
 
 
-def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows: int = WINDOWS) -> Finding:
+def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows: int = WINDOWS) -> RewardFinding:
     """Play the zoo in three heats, each in fresh windows: all of it, the best of it, the very best.
 
     Only the last heat counts: the best of many look better than they are.
@@ -40,9 +40,9 @@ def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows:
     world = worthless_world(game)
     if game.lanes is None or world is None:
         why = "has no lanes" if game.lanes is None else "has no world in which nothing can be earned"
-        return Finding("R8", RULE, "skipped", f"game {game.name!r} {why}")
+        return RewardFinding("R8", RULE, "skipped", f"game {game.name!r} {why}")
     windows = round(windows * game.validating.effort)
-    ground = Ground(game, reward, world, seed, gamma, 0.0)
+    ground = ZooSetup(game, reward, world, seed, gamma, 0.0)
     zoo = left = ground.zoo()
     tried: list[Exploit] = []
     for number, (best, share) in enumerate(HEATS):
@@ -52,17 +52,17 @@ def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows:
         tried = ground.try_rules(left, max(16, windows // share), 2, number)
     for it in tried if left else ():
         if it.discounted > max(SIGMAS * it.discounted_se, 1e-12):
-            return Finding(
+            return RewardFinding(
                 "R8",
                 RULE,
                 "failed",
                 f"{it.name} earns {it.discounted:+.4g} (± {1.96 * it.discounted_se:.2g}) a window at discount {gamma} "
                 f"in world {world}, where its money is {it.pnl:+.3g} a window (ROI {it.roi:+.1%})",
             )
-    return Finding("R8", RULE, "passed", f"{len(zoo)} policies in world {world}")
+    return RewardFinding("R8", RULE, "passed", f"{len(zoo)} policies in world {world}")
 
 
-def _best(rules: Sequence[Rule], tried: Sequence[Exploit], count: int, luck: float) -> list[Rule]:
+def _best(rules: Sequence[ThresholdRule], tried: Sequence[Exploit], count: int, luck: float) -> list[ThresholdRule]:
     """Give the rules that earned most for sure, of those that earned anything to speak of."""
     surest = sorted(zip(tried, rules, strict=True), key=lambda it: -it[0].discounted / (it[0].discounted_se or 1e-300))
     return [rule for it, rule in surest if it.discounted > max(1e-12, luck * it.discounted_se)][:count]

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError
 from playproof.events import Event
-from playproof.game import Action, ActionSet, Game, Outcome, Reward, Standing, Step, Terms, resolve
+from playproof.game import AccountSnapshot, Action, ActionSet, Game, Outcome, Reward, Step, Terms, resolve
 from playproof.game.play import spans
-from playproof.game.rewards import Composed, Kind, Play, Probes
+from playproof.game.rewards import ComposedReward, Kind, Play, Probes
 
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredPlay:
     """A play with what it paid."""
 
     play: Play
@@ -61,7 +61,7 @@ def walk(game: Game, play: Play, actions: str) -> tuple[Step, ...]:
     """Carry a script out in its window; give the steps."""
     ledger, decides = resolve(game.ledger)(Terms(actions)), resolve(game.decides)
     wait = game.actions[actions].wait
-    taken: list[tuple[Action, bool, Standing]] = []
+    taken: list[tuple[Action, bool, AccountSnapshot]] = []
     for event in play.events:
         ledger.see(event)
         if decides(event):
@@ -77,7 +77,7 @@ def walk(game: Game, play: Play, actions: str) -> tuple[Step, ...]:
 
 
 @dataclass(frozen=True)
-class Walked:
+class ReplayedPlay:
     """A play that was carried out; it is the same for every reward."""
 
     play: Play
@@ -85,14 +85,14 @@ class Walked:
     outcome: Outcome
     wait: Action
 
-    def score(self, reward: Reward) -> Scored:
+    def score(self, reward: Reward) -> ScoredPlay:
         """Compute a reward over it."""
         parts = {
             name: np.asarray(values, np.float64)
             for name, values in reward.compute(self.steps, self.outcome).items()
             if name != reward.benchmark
         }
-        return Scored(self.play, self.steps, parts, self.wait)
+        return ScoredPlay(self.play, self.steps, parts, self.wait)
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class Plays:
         """Give the random numbers of one kind of plays."""
         return np.random.default_rng([self.seed, *what.encode()])
 
-    def _walk(self, play: Play, actions: str) -> Walked:
+    def _walk(self, play: Play, actions: str) -> ReplayedPlay:
         outcome = resolve(self.game.outcome)(play.events) or Outcome(play.events[0].window_id or "", {})
-        return Walked(play, walk(self.game, play, actions), outcome, self.game.actions[actions].wait)
+        return ReplayedPlay(play, walk(self.game, play, actions), outcome, self.game.actions[actions].wait)
 
     @property
     def probes(self) -> Probes | None:
@@ -118,7 +118,7 @@ class Plays:
         return None if self.game.probes is None else resolve(self.game.probes)
 
     @cached_property
-    def spam(self) -> list[Walked]:
+    def spam(self) -> list[ReplayedPlay]:
         """Play windows with nothing but one action each."""
         dealt = deal(self.game, self.rng("spam"), 4)
         return [
@@ -129,13 +129,13 @@ class Plays:
         ]
 
     @cached_property
-    def idle(self) -> list[Walked]:
+    def idle(self) -> list[ReplayedPlay]:
         """Play windows with nothing but WAIT."""
         dealt = deal(self.game, self.rng("idle"), 6)
         return [self._walk(Play("WAIT", events, ()), actions) for actions in number_sets(self.game) for events in dealt]
 
     @cached_property
-    def anything(self) -> list[Walked]:
+    def anything(self) -> list[ReplayedPlay]:
         """Play windows with scripts that do anything."""
         rng, sets, walked = self.rng("anything"), number_sets(self.game), []
         for number, events in enumerate(deal(self.game, rng, self.windows)):
@@ -145,13 +145,13 @@ class Plays:
         return walked
 
     @cached_property
-    def ladders(self) -> list[list[Walked]]:
+    def ladders(self) -> list[list[ReplayedPlay]]:
         """Play the same actions at better and better exit prices."""
         made = () if self.probes is None else self.probes.ladders(self.rng("ladders"))
         return [[self._walk(play, self._probed) for play in ladder] for ladder in made]
 
     @cached_property
-    def cycles(self) -> list[Walked]:
+    def cycles(self) -> list[ReplayedPlay]:
         """Play in circles."""
         made = () if self.probes is None else self.probes.cycles(self.rng("cycles"))
         return [self._walk(play, self._probed) for play in made]
@@ -217,12 +217,12 @@ def any_script(actions: ActionSet, rng: np.random.Generator, length: int) -> tup
 
 def kinds(reward: Reward) -> dict[str, Kind]:
     """Tell what each component declares itself to be."""
-    if not isinstance(reward, Composed):
+    if not isinstance(reward, ComposedReward):
         return dict.fromkeys(reward.components, "undeclared")
     return {part.component.name: part.component.kind for part in reward.parts}
 
 
-def money_weight(scored: Sequence[Scored]) -> float:
+def money_weight(scored: Sequence[ScoredPlay]) -> float:
     """Estimate what one of the smallest unit is worth in reward: the median over steps in which money changed."""
     rewards, money = (np.concatenate([getattr(it, name) for it in scored]) for name in ("rewards", "money"))
     changed = money != 0.0

@@ -12,7 +12,7 @@ Status = Literal["passed", "failed", "skipped"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class RewardFinding:
     """What one check said."""
 
     check: str
@@ -33,7 +33,7 @@ class RewardReport:
     seed: int
     gamma: float
     """The discount that the agent is trained with."""
-    findings: tuple[Finding, ...]
+    findings: tuple[RewardFinding, ...]
     warnings: tuple[str, ...]
     clipped: int
     """Steps of the checks' own plays whose reward was clipped."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.game import WAIT, ActionSet, Game, Reward, first, resolve
-from playproof.game.vector_env import Actions, Ints, Lanes, LaneTerms, Moved, Rows
+from playproof.game.vector_env import Actions, Ints, LaneTerms, Rows, StepResult, VectorGame
 from playproof.money import UNIT
 from playproof.rewards.report import Exploit
 
@@ -30,7 +30,7 @@ WINDOWS_A_LANE = 10
 
 
 @dataclass(frozen=True)
-class Rule:
+class ThresholdRule:
     """Do `above` where a feature is above the cut, or on every `period`-th step; else `below`."""
 
     name: str
@@ -45,7 +45,7 @@ class Rule:
     """Draw every choice instead."""
 
 
-class Group(Protocol):
+class PolicyGroup(Protocol):
     """Some policies, each playing as many lanes; lane i belongs to policy i // (lanes a policy)."""
 
     def act(self, rows: Rows, ages: Ints, rng: np.random.Generator) -> Actions:
@@ -55,7 +55,7 @@ class Group(Protocol):
 class Zoo:
     """Rules played side by side."""
 
-    def __init__(self, rules: Sequence[Rule], lanes_each: int, heads: tuple[int, ...]) -> None:
+    def __init__(self, rules: Sequence[ThresholdRule], lanes_each: int, heads: tuple[int, ...]) -> None:
         owner = np.repeat(np.arange(len(rules)), lanes_each)
         self._above = np.array([rule.above for rule in rules], np.int64)[owner]
         self._below = np.array([rule.below for rule in rules], np.int64)[owner]
@@ -87,7 +87,7 @@ def choice_name(actions: ActionSet, action: tuple[int, ...]) -> str:
     return " + ".join([actions.heads[0][action[0]], *rest])
 
 
-def rules(actions: ActionSet, features: Sequence[str], rows: Rows, rng: np.random.Generator) -> list[Rule]:
+def rules(actions: ActionSet, features: Sequence[str], rows: Rows, rng: np.random.Generator) -> list[ThresholdRule]:
     """Make the zoo of an action set; `rows` (n, features) are rows that occur, from which cuts are drawn."""
     wait = actions.wait
     assert isinstance(wait, tuple)
@@ -101,7 +101,7 @@ def rules(actions: ActionSet, features: Sequence[str], rows: Rows, rng: np.rando
     ]
     rng.shuffle(pairs)
     made = [_constant(actions, action, wait) for action in (mains + pairs)[:MOST_CONSTANTS]]
-    made.append(Rule("random", "chooses anything at random", wait, wait, random=True))
+    made.append(ThresholdRule("random", "chooses anything at random", wait, wait, random=True))
     for one in mains:
         for other in mains:
             if one != other:
@@ -109,12 +109,14 @@ def rules(actions: ActionSet, features: Sequence[str], rows: Rows, rng: np.rando
     return made + _thresholds(actions, features, rows, mains, rng)
 
 
-def _alternating(actions: ActionSet, one: tuple[int, ...], other: tuple[int, ...]) -> list[Rule]:
+def _alternating(actions: ActionSet, one: tuple[int, ...], other: tuple[int, ...]) -> list[ThresholdRule]:
     """Make rules that do one thing on every second or tenth step and another in between."""
     first_name, second_name = choice_name(actions, one), choice_name(actions, other)
     return [
-        Rule(f"{first_name}/{second_name}", f"does {first_name} and {second_name} in turn", one, other, period=2),
-        Rule(
+        ThresholdRule(
+            f"{first_name}/{second_name}", f"does {first_name} and {second_name} in turn", one, other, period=2
+        ),
+        ThresholdRule(
             f"{first_name} every 10, else {second_name}",
             f"does {first_name} on every tenth step, else {second_name}",
             one,
@@ -124,15 +126,15 @@ def _alternating(actions: ActionSet, one: tuple[int, ...], other: tuple[int, ...
     ]
 
 
-def _constant(actions: ActionSet, action: tuple[int, ...], wait: tuple[int, ...]) -> Rule:
+def _constant(actions: ActionSet, action: tuple[int, ...], wait: tuple[int, ...]) -> ThresholdRule:
     name = choice_name(actions, action)
     does = "does nothing" if action == wait else f"does {name} at every step"
-    return Rule(name, does, action, action)
+    return ThresholdRule(name, does, action, action)
 
 
 def _thresholds(
     actions: ActionSet, features: Sequence[str], rows: Rows, mains: list[tuple[int, ...]], rng: np.random.Generator
-) -> list[Rule]:
+) -> list[ThresholdRule]:
     """Draw rules that do one thing above a cut and another below; features that never vary are left out."""
     varied = np.flatnonzero(rows.max(axis=0) > rows.min(axis=0))
     made = []
@@ -142,14 +144,14 @@ def _thresholds(
         one, other = (mains[int(place)] for place in rng.choice(len(mains), size=2, replace=False))
         high, low = choice_name(actions, one), choice_name(actions, other)
         name = f"{high} if {features[feature]} > {cut:.4g}, else {low}"
-        made.append(Rule(name, f"does {name}", one, other, feature, cut))
+        made.append(ThresholdRule(name, f"does {name}", one, other, feature, cut))
     return made
 
 
 _MONEY = ("pnl", "staked", "opened", "no_effect")
 
 
-class Tally:
+class ZooTally:
     """What came of the first windows of each lane, (lanes, windows) each."""
 
     def __init__(self, lanes: int, windows: int, choices: int) -> None:
@@ -161,7 +163,7 @@ class Tally:
         """How often each choice of the first head was taken, (lanes, choices)."""
         self.of: dict[str, Values] = {name: np.zeros((lanes, windows)) for name in ("reward", "discounted", *_MONEY)}
 
-    def take(self, actions: Actions, moved: Moved, gamma: float, paid: Values) -> None:
+    def take(self, actions: Actions, moved: StepResult, gamma: float, paid: Values) -> None:
         """Count one step, and note the windows that ended in it."""
         playing = self.done < self.windows
         self._running += [paid, self._gammas * paid]
@@ -181,14 +183,19 @@ class Tally:
 
 
 def play_group(
-    lanes: Lanes, group: Group, rng: np.random.Generator, gamma: float, windows: int, benchmark: str | None = None
-) -> Tally:
+    lanes: VectorGame,
+    group: PolicyGroup,
+    rng: np.random.Generator,
+    gamma: float,
+    windows: int,
+    benchmark: str | None = None,
+) -> ZooTally:
     """Play so many whole windows in every lane.
 
     Lanes that are done play on uncounted; many windows in few lanes are cheaper than few in many, as seating a
     player costs more than playing. The benchmark is a component that nobody's play changes, and is not counted.
     """
-    tally, rows = Tally(lanes.count, windows, lanes.heads[0]), lanes.start()
+    tally, rows = ZooTally(lanes.count, windows, lanes.heads[0]), lanes.start()
     while tally.done.min() < windows:
         actions = group.act(rows, tally.ages, rng)
         moved = lanes.step(actions)
@@ -199,7 +206,7 @@ def play_group(
 
 
 def to_exploits(
-    tally: Tally, named: Sequence[tuple[str, str]], origin: str, heads: Sequence[str], weight: float
+    tally: ZooTally, named: Sequence[tuple[str, str]], origin: str, heads: Sequence[str], weight: float
 ) -> list[Exploit]:
     """Sum each policy's lanes up; `weight` is what a unit of money is worth in reward."""
     each = len(tally.done) // len(named)
@@ -243,7 +250,7 @@ def _error(values: Values) -> float:
 
 
 @dataclass(frozen=True)
-class Ground:
+class ZooSetup:
     """Where policies are tried: a game's lanes in one world, with one reward."""
 
     game: Game
@@ -259,7 +266,7 @@ class Ground:
         """Give the action set of the lanes, the game's default."""
         return self.game.actions[first(self.game.actions)]
 
-    def lanes(self, count: int, *stream: int) -> Lanes:
+    def lanes(self, count: int, *stream: int) -> VectorGame:
         """Make so many lanes; each stream has windows of its own."""
         assert self.game.lanes is not None
         terms = LaneTerms(self.world, (STREAM, self.seed, *stream), reward=self.reward)
@@ -278,12 +285,12 @@ class Ground:
             seen.append(lanes.step(drawn).rows.copy())
         return lanes.features, np.concatenate(seen)
 
-    def zoo(self) -> list[Rule]:
+    def zoo(self) -> list[ThresholdRule]:
         """Make the zoo."""
         features, rows = self.rows()
         return rules(self.actions, features, rows, self.rng(1))
 
-    def try_rules(self, chosen: Sequence[Rule], windows: int, *stream: int) -> list[Exploit]:
+    def try_rules(self, chosen: Sequence[ThresholdRule], windows: int, *stream: int) -> list[Exploit]:
         """Play every rule over so many windows, or a few more."""
         in_lane = max(1, min(WINDOWS_A_LANE, windows // 4))
         lanes_each = math.ceil(windows / in_lane)

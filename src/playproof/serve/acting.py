@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from playproof.errors import InputError, PlayproofError
 from playproof.policies.checkpoint import Checkpoint, find_game, load_checkpoint, load_policy
-from playproof.policies.network import Seat
+from playproof.policies.network import NetworkSingleEnv
 from playproof.serve.chat import problem
 
 MOST_ROWS = 4_096
@@ -50,7 +50,7 @@ class Actor:
         self._heads = game.actions[self.checkpoint.card.actions].heads if game is not None else None
         fills = game.fills(self.checkpoint.card.features) if game is not None else ()
         self._fills = np.asarray(fills, np.float32) if fills else None
-        self._seats: OrderedDict[str, Seat] = OrderedDict()
+        self._seats: OrderedDict[str, NetworkSingleEnv] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -73,7 +73,7 @@ class Actor:
     def _seated(self, session: str, begin: bool, rows: np.ndarray[Any, Any]) -> list[tuple[int, ...]]:
         seat = self._seats.get(session)
         if seat is None:
-            seat = self._seats[session] = Seat(self.policy)
+            seat = self._seats[session] = NetworkSingleEnv(self.policy)
             begin = True
         self._seats.move_to_end(session)
         while len(self._seats) > SESSIONS:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from playproof.errors import PlayproofError
-from playproof.policies.language.batched import BatchedModel, Chat, Piece
+from playproof.policies.language.batched import BatchedModel, Chat, TokenPiece
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class ServeLimits:
     """Longest time from a question to its last token."""
 
 
-class Busy(PlayproofError):
+class ServerBusy(PlayproofError):
     """Tell that too many chats wait already."""
 
 
-class Broken(PlayproofError):
+class ModelFailed(PlayproofError):
     """Tell that the model failed while a chat was in it."""
 
 
@@ -45,22 +45,22 @@ class Ticket:
 
     chat: Chat
     loop: asyncio.AbstractEventLoop
-    queue: asyncio.Queue[Piece | str] = field(default_factory=asyncio.Queue)
+    queue: asyncio.Queue[TokenPiece | str] = field(default_factory=asyncio.Queue)
     cancelled: bool = False
     told: int = 0
     """Pieces that have been handed over."""
 
-    async def pieces(self) -> AsyncIterator[Piece]:
+    async def pieces(self) -> AsyncIterator[TokenPiece]:
         """Give the tokens as they come."""
         while True:
             piece = await self.queue.get()
             if isinstance(piece, str):
-                raise Broken(piece)
+                raise ModelFailed(piece)
             yield piece
             if piece.finish is not None:
                 return
 
-    def tell(self, said: Piece | str) -> None:
+    def tell(self, said: TokenPiece | str) -> None:
         """Hand something over from the computing thread; a loop that has closed no longer listens."""
         try:
             self.loop.call_soon_threadsafe(self.queue.put_nowait, said)
@@ -88,7 +88,9 @@ class Worker:
         ticket = Ticket(chat, loop)
         with self._news:
             if len(self._waiting) >= self.limits.waiting:
-                raise Busy(f"expected at most {self.limits.waiting} waiting chats, found as many; ask again later")
+                raise ServerBusy(
+                    f"expected at most {self.limits.waiting} waiting chats, found as many; ask again later"
+                )
             self._waiting.append(ticket)
             self._news.notify()
         return ticket

@@ -22,9 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from playproof.errors import ConfigError, PlayproofError
-from playproof.policies.language.batched import BatchedModel, Chat, Piece
+from playproof.policies.language.batched import BatchedModel, Chat, TokenPiece
 from playproof.policies.language.local import Sampling
-from playproof.serve.batching import Broken, Busy, Ticket, Worker
+from playproof.serve.batching import ModelFailed, ServerBusy, Ticket, Worker
 
 ANY_NAME = ("", "default")
 """Names that stand for whatever model is served."""
@@ -125,7 +125,7 @@ def create_app(worker: Worker) -> FastAPI:
         if asked.model not in (model.name, *ANY_NAME):
             return _unknown(model, asked.model)
         tickets = _submit(worker, asked)
-        told = _Told(model, asked, tickets)
+        told = _ResponseParts(model, asked, tickets)
         if asked.stream:
             return StreamingResponse(_stream(worker, told), media_type="text/event-stream")
         await _whole(worker, told, request)
@@ -147,9 +147,9 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(PlayproofError)
     def failed(_: Request, error: PlayproofError) -> JSONResponse:
-        if isinstance(error, Busy):
+        if isinstance(error, ServerBusy):
             return problem(429, str(error), "rate_limit_error", "busy")
-        if isinstance(error, Broken):
+        if isinstance(error, ModelFailed):
             return problem(503, str(error), "server_error", "model_failed")
         return problem(400, str(error), "invalid_request_error")
 
@@ -174,14 +174,14 @@ def _submit(worker: Worker, asked: ChatRequest) -> list[Ticket]:
     try:
         for chat in chats:
             tickets.append(worker.submit(chat, loop))
-    except Busy:
+    except ServerBusy:
         for ticket in tickets:
             worker.cancel(ticket)
         raise
     return tickets
 
 
-async def _whole(worker: Worker, told: _Told, request: Request) -> None:
+async def _whole(worker: Worker, told: _ResponseParts, request: Request) -> None:
     """Wait for whole answers; give them up if the client goes away or it takes too long."""
     waiting = asyncio.gather(*(_drain(ticket) for ticket in told.tickets))
     end = time.monotonic() + worker.limits.seconds
@@ -189,7 +189,9 @@ async def _whole(worker: Worker, told: _Told, request: Request) -> None:
         while not waiting.done():
             await asyncio.wait([waiting], timeout=POLL_SECONDS)
             if not waiting.done() and (time.monotonic() > end or await request.is_disconnected()):
-                raise Broken(f"expected an answer within {worker.limits.seconds:g} s and a client that waits for it")
+                raise ModelFailed(
+                    f"expected an answer within {worker.limits.seconds:g} s and a client that waits for it"
+                )
         await waiting
     finally:
         waiting.cancel()
@@ -202,7 +204,7 @@ async def _drain(ticket: Ticket) -> None:
         pass
 
 
-async def _stream(worker: Worker, told: _Told) -> AsyncIterator[bytes]:
+async def _stream(worker: Worker, told: _ResponseParts) -> AsyncIterator[bytes]:
     """Write the pieces of all answers as they come; a client that goes away ends them."""
     try:
         for number in range(len(told.tickets)):
@@ -212,16 +214,16 @@ async def _stream(worker: Worker, told: _Told) -> AsyncIterator[bytes]:
         if told.asked.stream_options is not None and told.asked.stream_options.include_usage:
             yield _event(told.head("chat.completion.chunk") | {"choices": [], "usage": told.usage()})
         yield b"data: [DONE]\n\n"
-    except Broken as error:
+    except ModelFailed as error:
         yield _event({"error": {"message": str(error), "type": "server_error", "param": None, "code": "model_failed"}})
     finally:
         for ticket in told.tickets:
             worker.cancel(ticket)
 
 
-async def _merged(tickets: list[Ticket], seconds: float) -> AsyncIterator[tuple[int, Piece]]:
+async def _merged(tickets: list[Ticket], seconds: float) -> AsyncIterator[tuple[int, TokenPiece]]:
     """Give the pieces of several answers in the order in which they come."""
-    left: dict[int, AsyncIterator[Piece]] = {at: ticket.pieces() for at, ticket in enumerate(tickets)}
+    left: dict[int, AsyncIterator[TokenPiece]] = {at: ticket.pieces() for at, ticket in enumerate(tickets)}
     async with asyncio.timeout(seconds):
         while left:
             for number, pieces in list(left.items()):
@@ -236,7 +238,7 @@ def _event(told: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
 
 
-class _Told:
+class _ResponseParts:
     """What is written of the answers to one request."""
 
     def __init__(self, model: BatchedModel, asked: ChatRequest, tickets: list[Ticket]) -> None:
@@ -276,7 +278,7 @@ class _Told:
             choice["token_ids"] = list(chat.token_ids)
         return choice
 
-    def _logprobs(self, pieces: list[Piece]) -> dict[str, Any] | None:
+    def _logprobs(self, pieces: list[TokenPiece]) -> dict[str, Any] | None:
         if not self.asked.logprobs:
             return None
         rows = [
@@ -295,7 +297,7 @@ class _Told:
         choice: dict[str, Any] = {"index": number, "delta": delta, "finish_reason": finish, "logprobs": None}
         return self.head("chat.completion.chunk") | {"choices": [choice]}
 
-    def next_chunk(self, number: int, piece: Piece) -> dict[str, Any]:
+    def next_chunk(self, number: int, piece: TokenPiece) -> dict[str, Any]:
         """Give the message of one more token: what can be shown of it, and its log-probability."""
         self._sent[number] += 1
         pieces = self.tickets[number].chat.pieces[: self._sent[number]]
@@ -310,7 +312,7 @@ class _Told:
                 told["prompt_token_ids"] = list(self.tickets[number].chat.prompt)
         return told
 
-    def _showable(self, number: int, pieces: list[Piece], last: bool) -> str:
+    def _showable(self, number: int, pieces: list[TokenPiece], last: bool) -> str:
         """Give the text that will not change any more: no half characters, no beginning of a stop text."""
         chat = self.tickets[number].chat
         text = self.model.text(Chat(chat.prompt, chat.sampling, pieces=pieces))

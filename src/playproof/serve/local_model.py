@@ -24,18 +24,18 @@ from playproof.policies.language.local import PACKAGED, Answer, ChatModel, Sampl
 READY_SECONDS = 20.0
 
 
-class ChatMessage(BaseModel):
+class LocalChatMessage(BaseModel):
     """One message of a chat."""
 
     role: Literal["system", "user", "assistant"]
     content: str = Field(max_length=100_000)
 
 
-class ChatRequest(BaseModel):
+class LocalChatRequest(BaseModel):
     """What a client asks; other fields of the interface are read over."""
 
     model: str = ""
-    messages: list[ChatMessage] = Field(min_length=1, max_length=100)
+    messages: list[LocalChatMessage] = Field(min_length=1, max_length=100)
     max_tokens: int | None = Field(default=None, ge=1, le=2_048)
     max_completion_tokens: int | None = Field(default=None, ge=1, le=2_048)
     temperature: float = Field(default=1.0, ge=0, le=2)
@@ -73,7 +73,7 @@ def create_app(model: ChatModel) -> FastAPI:
         return {"status": "ok"}
 
     @app.post("/v1/chat/completions")
-    def complete(asked: ChatRequest) -> dict[str, Any]:
+    def complete(asked: LocalChatRequest) -> dict[str, Any]:
         with one_at_a_time:
             answer = model.answer([it.model_dump() for it in asked.messages], asked.sampling())
         return _completion(model.name, asked, answer)
@@ -81,7 +81,7 @@ def create_app(model: ChatModel) -> FastAPI:
     return app
 
 
-def _completion(name: str, asked: ChatRequest, answer: Answer) -> dict[str, Any]:
+def _completion(name: str, asked: LocalChatRequest, answer: Answer) -> dict[str, Any]:
     """Write an answer as the interface has it."""
     choice: dict[str, Any] = {
         "index": 0,

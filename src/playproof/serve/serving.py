@@ -16,7 +16,7 @@ from pathlib import Path
 from starlette.types import ASGIApp
 
 from playproof.errors import ConfigError
-from playproof.net.access import Door, Entrance, Limits, Tokens, check_address, is_loopback
+from playproof.net.access import AccessGuard, AccessPolicy, ClientLimits, RoleTokens, check_address, is_loopback
 from playproof.net.listening import bind
 from playproof.policies.checkpoint import CARD
 from playproof.serve.batching import ServeLimits, Worker
@@ -25,7 +25,7 @@ READY_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedApp:
     """An application that is ready to listen."""
 
     name: str
@@ -35,13 +35,13 @@ class Served:
     close: Callable[[], None] = field(default=lambda: None)
 
 
-def prepare(checkpoint: str, limits: ServeLimits | None = None, name: str = "") -> Served:
+def prepare(checkpoint: str, limits: ServeLimits | None = None, name: str = "") -> ServedApp:
     """Load a checkpoint's folder, a model's folder or a model by name, and make its application."""
     card = Path(checkpoint) / CARD
     if card.exists() and _kind(card) != "language":
         from playproof.serve.acting import create_app
 
-        return Served(Path(checkpoint).name, "act", create_app(Path(checkpoint)))
+        return ServedApp(Path(checkpoint).name, "act", create_app(Path(checkpoint)))
     return _chats(checkpoint, limits or ServeLimits(), name)
 
 
@@ -52,7 +52,7 @@ def _kind(card: Path) -> str:
         raise ConfigError(f"expected the card of a checkpoint at {card}, found: {error}") from None
 
 
-def _chats(checkpoint: str, limits: ServeLimits, name: str) -> Served:
+def _chats(checkpoint: str, limits: ServeLimits, name: str) -> ServedApp:
     from playproof.policies.language.batched import BatchedModel
     from playproof.serve.chat import create_app
     from playproof.train.language.model import load_language_model
@@ -60,19 +60,19 @@ def _chats(checkpoint: str, limits: ServeLimits, name: str) -> Served:
     found = load_language_model(checkpoint)
     named = name or (found.version if found.card is not None else Path(found.name).name)
     worker = Worker(BatchedModel(named, found.model, found.tokenizer, found.ends), limits)
-    return Served(named, "chat", create_app(worker), worker.close)
+    return ServedApp(named, "chat", create_app(worker), worker.close)
 
 
 def behind_door(app: ASGIApp, host: str, key: str | None) -> ASGIApp:
     """Put an application behind a door that asks for the key; refuse an address that others reach without one."""
-    tokens = Tokens(record=key)
+    tokens = RoleTokens(record=key)
     check_address(host, tokens)
-    limits = Limits(bytes=4 << 20, rate=500.0, burst=1_000.0)
-    return Entrance(app, Door(tokens, limits, is_loopback(host), lambda _method, _path: "record"))
+    limits = ClientLimits(bytes=4 << 20, rate=500.0, burst=1_000.0)
+    return AccessGuard(app, AccessPolicy(tokens, limits, is_loopback(host), lambda _method, _path: "record"))
 
 
 @contextmanager
-def serving(served: Served, host: str = "127.0.0.1", port: int = 0, key: str | None = None) -> Iterator[str]:
+def serving(served: ServedApp, host: str = "127.0.0.1", port: int = 0, key: str | None = None) -> Iterator[str]:
     """Serve in a thread; give the address, and stop on the way out."""
     import uvicorn
 

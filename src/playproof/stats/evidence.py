@@ -233,7 +233,7 @@ def ratio_errors(above: Floats, below: Floats) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class Joint:
+class JointTest:
     """Several measured ratios against what each was expected to be, all at once."""
 
     statistic: float
@@ -246,7 +246,7 @@ class Joint:
 
 def joint_test(
     numerators: Floats, denominators: Floats, expected: Floats, rng: np.random.Generator, draws: int = DRAWS
-) -> Joint:
+) -> JointTest:
     """Test whether any of several ratios of sums (clusters, k) differs from its expectation (k,).
 
     The distribution of the largest distance is that of resampled clusters around the measured ratios, so that
@@ -254,13 +254,13 @@ def joint_test(
     """
     estimate, error = ratio_errors(numerators, denominators)
     if not len(estimate) or not (error > 0).any():
-        return Joint(0.0, 1.0, math.inf)
+        return JointTest(0.0, 1.0, math.inf)
     distance = _distances(numerators, denominators, rng, draws)
     largest = np.nanmax(np.abs(np.where(error > 0, distance, 0.0)), axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = float(np.nanmax(np.where(error > 0, np.abs(estimate - expected) / error, 0.0)))
     p = (1 + np.count_nonzero(largest >= statistic)) / (1 + len(largest))
-    return Joint(statistic, float(p), float(np.quantile(largest, 0.95)))
+    return JointTest(statistic, float(p), float(np.quantile(largest, 0.95)))
 
 
 def windows_needed(returns: Floats) -> int | None:
@@ -285,7 +285,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Needed:
+class RequiredWindows:
     """How many windows would show a claim, if windows stay as they were."""
 
     windows: int | None
@@ -298,7 +298,7 @@ class Needed:
 
 def sample_needed(
     claim: Claim, rng: np.random.Generator, power: float = 0.9, draws: int = 400, limit: int = 1_000_000
-) -> Needed:
+) -> RequiredWindows:
     """Give the smallest number of windows at which all parts together pass with the wanted probability.
 
     Samples are simulated from the windows seen, weighted anew for each sample (Bayesian bootstrap): what is
@@ -306,7 +306,7 @@ def sample_needed(
     """
     columns, parts = _columns(claim)
     if not len(columns):
-        return Needed(None, 0.0, dict.fromkeys(parts, 0.0))
+        return RequiredWindows(None, 0.0, dict.fromkeys(parts, 0.0))
     weights = rng.dirichlet(np.ones(len(columns)), size=draws)
     seed = int(rng.integers(2**63))
     order = np.argsort(-claim.returns)
@@ -320,7 +320,7 @@ def sample_needed(
         return {name: float(np.mean(check)) for name, check in checks.items()}
 
     if (most := passing(limit))["all"] < power:
-        return Needed(None, most["all"], _parts_of(most))
+        return RequiredWindows(None, most["all"], _parts_of(most))
     low, high, found = 1, _guess(claim.returns, limit), most
     while (at := passing(high))["all"] < power:
         low, high = high, min(limit, 2 * high)
@@ -334,7 +334,7 @@ def sample_needed(
             break
         at = passing(middle)
         low, high, found = (low, middle, at) if at["all"] >= power else (middle, high, found)
-    return Needed(high, found["all"], _parts_of(found))
+    return RequiredWindows(high, found["all"], _parts_of(found))
 
 
 def _guess(returns: Floats, limit: int) -> int:

@@ -24,7 +24,7 @@ _NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
-class Superior:
+class SuperiorityTest:
     """What the test for superior predictive ability found."""
 
     p: float
@@ -37,7 +37,7 @@ class Superior:
 
 def superior_ability(
     returns: Floats, seed: int, benchmark: Floats | None = None, draws: int = 1000, block: int = 1
-) -> Superior:
+) -> SuperiorityTest:
     """Test whether the best of some policies beats a benchmark; `returns` is (windows, policies).
 
     The benchmark is doing nothing unless returns of its own are given. Blocks of one window suit windows
@@ -47,7 +47,7 @@ def superior_ability(
     base = np.zeros(windows) if benchmark is None else benchmark
     different = returns[:, np.ptp(returns - base[:, None], axis=0) > 0] if windows else returns[:, :0]
     if windows < 2 or not different.shape[1]:
-        return Superior(1.0, 1.0, 1.0, returns.shape[1], windows)
+        return SuperiorityTest(1.0, 1.0, 1.0, returns.shape[1], windows)
     try:
         from arch.bootstrap import SPA
     except ModuleNotFoundError as error:
@@ -55,11 +55,13 @@ def superior_ability(
     test = SPA(-base, -different, block_size=block, reps=draws, bootstrap="stationary", seed=seed)
     test.compute()
     found = test.pvalues
-    return Superior(float(found["consistent"]), float(found["lower"]), float(found["upper"]), returns.shape[1], windows)
+    return SuperiorityTest(
+        float(found["consistent"]), float(found["lower"]), float(found["upper"]), returns.shape[1], windows
+    )
 
 
 @dataclass(frozen=True)
-class Deflated:
+class DeflatedSharpe:
     """A Sharpe ratio a window, and what luck among many trials would have given."""
 
     sharpe: float
@@ -88,7 +90,7 @@ def sharpe_probability(sharpe: float, bar: float, windows: int, skew: float, kur
     return _NORMAL.cdf((sharpe - bar) * math.sqrt(windows - 1) / error)
 
 
-def deflated_sharpe(returns: Floats, sharpes: Floats, luck: float = math.inf) -> Deflated:
+def deflated_sharpe(returns: Floats, sharpes: Floats, luck: float = math.inf) -> DeflatedSharpe:
     """Deflate a policy's Sharpe ratio by the Sharpe ratios of all trials, its own among them.
 
     Where fewer than two trials are known the variance of their Sharpe ratios is unknown, and there is nothing
@@ -99,15 +101,15 @@ def deflated_sharpe(returns: Floats, sharpes: Floats, luck: float = math.inf) ->
     bar = lucky_sharpe(trials, min(luck, float(np.var(sharpes, ddof=1))) if trials > 1 else 0.0)
     spread = float(returns.std()) if len(returns) else 0.0
     if spread == 0:
-        return Deflated(0.0, bar, 0.0, trials)
+        return DeflatedSharpe(0.0, bar, 0.0, trials)
     scaled = (returns - returns.mean()) / spread
     sharpe = float(returns.mean()) / float(returns.std(ddof=1)) if len(returns) > 1 else 0.0
     skew, kurtosis = float((scaled**3).mean()), float((scaled**4).mean())
-    return Deflated(sharpe, bar, sharpe_probability(sharpe, bar, len(returns), skew, kurtosis), trials)
+    return DeflatedSharpe(sharpe, bar, sharpe_probability(sharpe, bar, len(returns), skew, kurtosis), trials)
 
 
 @dataclass(frozen=True)
-class Overfit:
+class OverfitProbability:
     """How well the best in one half of the windows does in the other."""
 
     probability: float
@@ -118,7 +120,7 @@ class Overfit:
     """The slope of the best's Sharpe ratio in the other half on that in its own."""
 
 
-def overfit_probability(returns: Floats, blocks: int = 16) -> Overfit:
+def overfit_probability(returns: Floats, blocks: int = 16) -> OverfitProbability:
     """Compute PBO by combinatorially symmetric cross-validation; `returns` is (windows, policies), in time order."""
     windows, policies = returns.shape
     if blocks % 2 or blocks < 2 or windows < 2 * blocks or policies < 2:
@@ -141,7 +143,9 @@ def overfit_probability(returns: Floats, blocks: int = 16) -> Overfit:
     logits = np.log(share / (1 - share))
     spread = inside[rows, best] - inside[rows, best].mean()
     squares = float(spread @ spread)
-    return Overfit(float(np.mean(logits <= 0)), logits, float(spread @ taken) / squares if squares > 0 else 0.0)
+    return OverfitProbability(
+        float(np.mean(logits <= 0)), logits, float(spread @ taken) / squares if squares > 0 else 0.0
+    )
 
 
 def _sharpes(sums: Floats) -> Floats:

@@ -22,7 +22,7 @@ _STEPS, _NEWTON = 200, 50
 
 
 @dataclass(frozen=True)
-class Lives:
+class Lifetimes:
     """How long some windows lived, in ticks."""
 
     entered: NDArray[np.int64]
@@ -54,10 +54,10 @@ class Lives:
         return int(deaths.sum()), int(np.maximum(risk, 0).sum())
 
 
-def lives(ends: NDArray[np.int64]) -> Lives:
+def lives(ends: NDArray[np.int64]) -> Lifetimes:
     """Give lives that were all seen from their beginning to their end."""
     ends = np.asarray(ends, np.int64)
-    return Lives(np.zeros_like(ends), ends, np.ones(len(ends), np.bool_))
+    return Lifetimes(np.zeros_like(ends), ends, np.ones(len(ends), np.bool_))
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Hazard:
     exposure: int
 
 
-def constant_hazard(found: Lives, level: float = 0.95) -> Hazard:
+def constant_hazard(found: Lifetimes, level: float = 0.95) -> Hazard:
     """Estimate one hazard for all ages, with the interval of the likelihood ratio."""
     return hazard_of(found.deaths, found.exposure, level)
 
@@ -119,7 +119,7 @@ class HazardTest:
     """Weibull: the shape, 1 if constant; piecewise: the hazard of each band."""
 
 
-def weibull_test(found: Lives) -> HazardTest:
+def weibull_test(found: Lifetimes) -> HazardTest:
     """Test a constant hazard against S(t) = exp(-rate t^shape), by likelihood ratio."""
     constant = _binomial(found.deaths / max(found.exposure, 1), found.deaths, found.exposure)
     if found.deaths < 2:
@@ -129,7 +129,7 @@ def weibull_test(found: Lives) -> HazardTest:
     return HazardTest("weibull", statistic, 1, survival_chi2(statistic, 1), (math.exp(shape),))
 
 
-def _weibull(found: Lives, shape: float) -> float:
+def _weibull(found: Lifetimes, shape: float) -> float:
     """Give the log likelihood of a shape at its best rate, found by Newton's method; it is concave in the log rate."""
     entered, end, died = found.entered.astype(np.float64), found.end.astype(np.float64), found.ended
     lasted = np.where(died, end - 1, end) ** shape - entered**shape
@@ -167,7 +167,7 @@ def _highest(value: Callable[[float], float], low: float, high: float) -> float:
     return (low + high) / 2
 
 
-def piecewise_test(found: Lives, edges: Sequence[int]) -> HazardTest:
+def piecewise_test(found: Lifetimes, edges: Sequence[int]) -> HazardTest:
     """Test a constant hazard against one of its own in each band of ages, by likelihood ratio.
 
     Edges are inner ones: (50, 100) makes the bands 1 to 50, 51 to 100 and above.
@@ -181,7 +181,7 @@ def piecewise_test(found: Lives, edges: Sequence[int]) -> HazardTest:
     return HazardTest("piecewise", statistic, freedom, p, tuple(band.value for band in bands))
 
 
-def hazard_bands(found: Lives, edges: Sequence[int], level: float = 0.95) -> tuple[Hazard, ...]:
+def hazard_bands(found: Lifetimes, edges: Sequence[int], level: float = 0.95) -> tuple[Hazard, ...]:
     """Estimate the hazard in each band of ages."""
     limits = [0, *edges, math.inf]
     if any(high <= low for low, high in pairwise(limits)):
@@ -189,7 +189,7 @@ def hazard_bands(found: Lives, edges: Sequence[int], level: float = 0.95) -> tup
     return tuple(hazard_of(*found.between(int(low), high), level) for low, high in pairwise(limits))
 
 
-def quantile_bands(found: Lives, bands: int = 6) -> tuple[int, ...]:
+def quantile_bands(found: Lifetimes, bands: int = 6) -> tuple[int, ...]:
     """Give inner edges that cut the deaths into bands of about equal number."""
     ends = np.sort(found.end[found.ended])
     if not len(ends):
@@ -215,7 +215,7 @@ class Survival:
         return float(self.alive[place]), float(self.low[place]), float(self.high[place])
 
 
-def kaplan_meier(found: Lives, level: float = 0.95) -> Survival:
+def kaplan_meier(found: Lifetimes, level: float = 0.95) -> Survival:
     """Estimate the share that lives longer than an age; intervals on the log-minus-log scale (Greenwood)."""
     from statistics import NormalDist
 

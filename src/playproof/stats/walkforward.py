@@ -13,7 +13,7 @@ from playproof.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Fold:
+class WalkForwardFold:
     """One step of the walk; windows in time order."""
 
     train: tuple[str, ...]
@@ -22,7 +22,7 @@ class Fold:
 
 def walk_forward(
     windows: Sequence[str], folds: int, *, purge: int = 1, embargo: int = 1, first: float = 0.5
-) -> tuple[Fold, ...]:
+) -> tuple[WalkForwardFold, ...]:
     """Cut windows, given in time order, into consecutive tests, each behind the training that it follows.
 
     `first` is the share before the first test. `purge` windows right before a test are left out of its training,
@@ -44,6 +44,6 @@ def walk_forward(
     found = []
     for begin, end in pairwise(edges):
         train = tuple(windows[place] for place in range(begin - purge) if place not in banned)
-        found.append(Fold(train, tuple(windows[begin:end])))
+        found.append(WalkForwardFold(train, tuple(windows[begin:end])))
         banned |= set(range(end, min(end + embargo, len(windows))))
     return tuple(found)

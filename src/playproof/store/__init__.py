@@ -9,7 +9,7 @@ from __future__ import annotations
 from playproof.store.log.compaction import compact
 from playproof.store.log.parts import PartFiles
 from playproof.store.log.read import EventStore
-from playproof.store.log.verification import Finding, Verification, verify
+from playproof.store.log.verification import Damage, Verification, verify
 from playproof.store.log.writer import EventLog, log_names
 
-__all__ = ["EventLog", "EventStore", "Finding", "PartFiles", "Verification", "compact", "log_names", "verify"]
+__all__ = ["Damage", "EventLog", "EventStore", "PartFiles", "Verification", "compact", "log_names", "verify"]

@@ -27,24 +27,24 @@ from playproof.errors import DecodeError, UnknownName
 from playproof.events import Direction, DocType, Event, Value
 from playproof.game import (
     WAIT,
+    AccountSnapshot,
     Action,
     ActionSet,
     Baseline,
     Column,
     Fact,
     Feature,
-    Fold,
     Frame,
     Game,
     Label,
-    Numbers,
+    NumericObservation,
+    ObservationFold,
     Outcome,
     Reward,
-    Standing,
     Step,
     Terms,
     Window,
-    Windows,
+    WindowRules,
 )
 from playproof.money import UNIT, from_units
 from playproof.policies import Constant, Uniform
@@ -133,7 +133,7 @@ def decides(event: Event) -> bool:
 
 
 @dataclass
-class Known:
+class CoinState:
     """What a player knows; None is unknown."""
 
     hint: int | None = None
@@ -143,7 +143,7 @@ class Known:
     cash: int | None = None
 
 
-def apply(known: Known, event: Event) -> None:
+def apply(known: CoinState, event: Event) -> None:
     """Take one event into what is known."""
     told: Mapping[str, Any] = event.columns
     if event.event_name == "open":
@@ -158,7 +158,7 @@ def apply(known: Known, event: Event) -> None:
         known.cash = told["cash"]
 
 
-def observe(known: Known, out: NDArray[np.float32]) -> None:
+def observe(known: CoinState, out: NDArray[np.float32]) -> None:
     """Write the features of the set `table`."""
     out[0] = 0.0 if known.hint is None else 2 * known.hint - 1
     out[1] = 0.0 if known.last is None else 2 * known.last - 1
@@ -167,7 +167,7 @@ def observe(known: Known, out: NDArray[np.float32]) -> None:
     out[4] = 1.0 if known.cash is None else from_units(known.cash)
 
 
-def missing(known: Known, out: NDArray[np.bool_]) -> None:
+def missing(known: CoinState, out: NDArray[np.bool_]) -> None:
     """Write what of the set `table` is unknown."""
     out[:] = [known.hint is None, known.last is None, known.last is None, known.left is None, known.cash is None]
 
@@ -190,9 +190,9 @@ class CoinLedger:
         """Give all money: the player's and the house's."""
         return self.cash + self.house
 
-    def standing(self) -> Standing:
+    def standing(self) -> AccountSnapshot:
         """Give where the player stands; an open bet counts 0 until it is settled."""
-        return Standing(self.cash, self.cash, self.opened)
+        return AccountSnapshot(self.cash, self.cash, self.opened)
 
     def see(self, event: Event) -> tuple[Fact, ...]:
         """Take what the table did, and settle the bet at the flip."""
@@ -274,7 +274,7 @@ Chooser = Callable[[], str]
 Said = tuple[dict[str, Value], Direction]
 
 
-class Table:
+class CoinTable:
     """The server's side of the game for one player, whose money goes on from window to window."""
 
     def __init__(self, world: str, choose: Chooser) -> None:
@@ -316,7 +316,7 @@ def _told(fact: Fact) -> Said:
 
 def deal(world: str, seed: int, windows: int, choose: Chooser, start: datetime = START) -> Iterator[tuple[Frame, ...]]:
     """Run a table for one player; give the frames of one window after the other, a frame every 100 ms."""
-    table = Table(world, choose)
+    table = CoinTable(world, choose)
     for number in range(windows):
         said = list(table.window(f"coin-{number:06d}", np.random.default_rng([STREAM, seed, number])))
         yield tuple(Frame(start + BEAT * place, json.dumps(it), way) for place, (it, way) in enumerate(said))
@@ -344,14 +344,16 @@ def game() -> Game:
         columns=COLUMNS,
         decoder=lambda: decode,
         decides=decides,
-        fold=Fold(Known, apply, {"table": observe}, {"table": missing}),
+        fold=ObservationFold(CoinState, apply, {"table": observe}, {"table": missing}),
         features=FEATURES,
-        observations={"table": Numbers(tuple(feature.name for feature in FEATURES), doc="all that is known")},
+        observations={
+            "table": NumericObservation(tuple(feature.name for feature in FEATURES), doc="all that is known")
+        },
         actions={"bets": ActionSet((CHOICES,), (0,), recorded_choice)},
         ledger=CoinLedger,
         rewards={"profit": Reward("profit", "1", "change in equity, in coins", {"profit": profit})},
         labels={"heads": Label("heads", 1, "the hinted flip falls heads", falls_heads)},
-        windows=Windows(parse_window, "terminated", ("coin-000000", "coin-999999")),
+        windows=WindowRules(parse_window, "terminated", ("coin-000000", "coin-999999")),
         outcomes=(
             Column("sides", "text", "sides", "all sides of the window, H or T"),
             Column("heads", "int", "flips", "how many fell heads"),

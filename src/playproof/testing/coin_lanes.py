@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, UnknownName
-from playproof.game.vector_env import Actions, Chosen, Ended, LaneTerms, Moved, Rows
+from playproof.game.vector_env import Actions, Chosen, FinishedEpisodes, LaneTerms, Rows, StepResult
 from playproof.money import UNIT
 from playproof.testing.coin import CHOICES, FEATURES, FLIPS, SIDES, STAKE, STREAM, WORLDS
 
 WAITS, HEADS, TAILS = range(len(CHOICES))
 
 
-class CoinLanes:
+class CoinVectorGame:
     """Many players of the CoinGame."""
 
     def __init__(self, terms: LaneTerms, count: int) -> None:
@@ -71,7 +71,7 @@ class CoinLanes:
         lost = np.maximum(0, self._balance - self._cash)
         return (self._cash >= STAKE) & (lost + STAKE <= self._stake)
 
-    def step(self, actions: Actions) -> Moved:
+    def step(self, actions: Actions) -> StepResult:
         """Place the bets, flip, and open new windows where the last flip has fallen."""
         choice = np.asarray(actions)[:, 0]
         side = self._sides[np.arange(self.count), self._flip]
@@ -89,12 +89,14 @@ class CoinLanes:
         told = self._ended(ended)
         self._open(ended)
         rewards = gained / UNIT
-        return Moved(self._rows(), rewards, np.zeros(self.count, np.bool_), told, {"profit": rewards})
+        return StepResult(self._rows(), rewards, np.zeros(self.count, np.bool_), told, {"profit": rewards})
 
-    def _ended(self, lanes: NDArray[np.int64]) -> Ended:
+    def _ended(self, lanes: NDArray[np.int64]) -> FinishedEpisodes:
         opened, staked, refused = self._counts[:, lanes]
         pnl = self._cash[lanes] - self._balance
-        return Ended(lanes, self._rows()[lanes], np.zeros(len(lanes), np.bool_), pnl, opened, staked, refused)
+        return FinishedEpisodes(
+            lanes, self._rows()[lanes], np.zeros(len(lanes), np.bool_), pnl, opened, staked, refused
+        )
 
     def masks(self) -> Chosen:
         """Tell which choices can have an effect now."""
@@ -111,6 +113,6 @@ class CoinLanes:
         return {name: getattr(self, f"_{name}") for name in names}
 
 
-def make_lanes(terms: LaneTerms, count: int) -> CoinLanes:
+def make_lanes(terms: LaneTerms, count: int) -> CoinVectorGame:
     """Make the lanes of the Game record."""
-    return CoinLanes(terms, count)
+    return CoinVectorGame(terms, count)

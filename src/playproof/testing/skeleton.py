@@ -18,12 +18,12 @@ import numpy as np
 
 from playproof.datasets import DatasetConfig, build, open_dataset
 from playproof.evaluate import Score, play_windows
-from playproof.evaluate.score import Player
+from playproof.evaluate.score import PolicyPlayer
 from playproof.events import Event
 from playproof.game import Game, resolve
 from playproof.home import folder
 from playproof.policies import TablePolicy
-from playproof.record.session import Session
+from playproof.record.session import RecordingSession
 from playproof.store import EventLog, EventStore
 from playproof.testing import coin
 from playproof.testing.tabular import TableConfig, learn
@@ -82,7 +82,7 @@ def record(game: Game, home: Path, world: str, seed: int, windows: int) -> tuple
     frames = [frame for window in coin.deal(world, seed, windows, chooser) for frame in window]
     groups = range(0, len(frames), GROUP)
     with EventLog.open(home, game.columns) as log:
-        session = Session(game, log.append, f"skeleton-{world}", "public_ws")
+        session = RecordingSession(game, log.append, f"skeleton-{world}", "public_ws")
         return tuple(event for start in groups for event in session.take(frames[start : start + GROUP]))
 
 
@@ -90,9 +90,9 @@ def evaluate(
     game: Game, policy: TablePolicy, events: Sequence[Event], windows: Sequence[str], seed: int
 ) -> tuple[Score, tuple[Score, ...]]:
     """Score the policy and every baseline on the same unseen windows and the same stake."""
-    players = [Player("table", lambda _: policy, policy.observation, policy.actions)]
+    players = [PolicyPlayer("table", lambda _: policy, policy.observation, policy.actions)]
     players += [
-        Player(name, resolve(baseline.make), baseline.observation, baseline.actions)
+        PolicyPlayer(name, resolve(baseline.make), baseline.observation, baseline.actions)
         for name, baseline in game.baselines.items()
     ]
     score, *baselines = [

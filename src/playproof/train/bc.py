@@ -29,9 +29,9 @@ from playproof.policies.checkpoint import Card, describe
 from playproof.policies.network import NetworkPolicy, Possible
 from playproof.policies.scaling import Scaling, game_scaling, scale_rows
 from playproof.train.demonstrations import first_windows, stacked, starts, take
-from playproof.train.imitation_metrics import HeadLikeness, likeness, prior_of
+from playproof.train.imitation_metrics import HeadMetrics, likeness, prior_of
 from playproof.train.network import ACTIVATIONS
-from playproof.train.offline_loop import Losses, Pace, learn, one_cycle
+from playproof.train.offline_loop import Losses, TrainingPace, learn, one_cycle
 
 if TYPE_CHECKING:
     from playproof.train.run import Run
@@ -84,9 +84,9 @@ class BcConfig:
             raise ConfigError("expected frames of at least 2 and knots to watch changes, found fewer")
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> TrainingPace:
         """Give how long to learn."""
-        return Pace(self.epochs, self.batch, self.seed)
+        return TrainingPace(self.epochs, self.batch, self.seed)
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Member(nn.Module):
         return [head(x) for head in self.heads]
 
 
-class Cloning:
+class CloningLearner:
     """Members in training, each by the log likelihood of the same batches."""
 
     def __init__(self, inputs: Floats, actions: NDArray[np.int16], heads: Sequence[int], config: BcConfig) -> None:
@@ -317,7 +317,7 @@ class Clone:
         return likeness(self.chances(steps), steps.actions, demonstrated.actions, names)
 
 
-Likenesses = tuple[HeadLikeness, ...]
+Likenesses = tuple[HeadMetrics, ...]
 
 
 def clone(
@@ -342,8 +342,8 @@ def clone(
     inputs = pieces.encode(scaled) if pieces is not None else _only(scaled, used, config.frames, len(names))
     possible: Possible | None = resolve(of.possible) if config.masked and of.possible is not None else None
 
-    def make() -> Cloning:
-        cloning = Cloning(inputs, steps.actions, sizes, config)
+    def make() -> CloningLearner:
+        cloning = CloningLearner(inputs, steps.actions, sizes, config)
         if possible is not None:
             masks = np.split(possible(steps.observations, names), np.cumsum(sizes)[:-1], axis=1)
             cloning.masks = [torch.from_numpy(np.ascontiguousarray(mask)) for mask in masks]

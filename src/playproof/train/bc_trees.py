@@ -23,12 +23,12 @@ from playproof.datasets import Transitions
 from playproof.errors import ConfigError, InputError, UnknownName
 from playproof.game import Game, lookup
 from playproof.policies.checkpoint import TREES, Card, describe, save_checkpoint
-from playproof.policies.clone_trees import HabitPolicy, View, to_text
+from playproof.policies.clone_trees import CloneTreePolicy, TreeInputs, to_text
 from playproof.policies.scaling import Scaling, game_scaling
 from playproof.policies.trees import parse_trees
 from playproof.train.bc import telling
 from playproof.train.demonstrations import stacked, starts, take
-from playproof.train.imitation_metrics import HeadLikeness, Tilt, find_tilts, likeness
+from playproof.train.imitation_metrics import HeadMetrics, PriorCorrection, find_tilts, likeness
 
 Ints = NDArray[np.int64]
 Rows = NDArray[np.float32]
@@ -39,7 +39,7 @@ FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Forest:
+class ForestConfig:
     """How one of the two models is grown."""
 
     leaves: int = 16
@@ -69,9 +69,11 @@ class TreesConfig:
     """Rows that are seen to tell what he does."""
     watched: tuple[str, ...] = ()
     """Features whose changes from row to row are looked at; none: all that move within windows."""
-    acts: Forest = Forest(leaves=16, least=50, inputs=0.5, rows=0.7)
-    does: Forest = Forest(leaves=8, least=10, inputs=0.7, rows=0.7, eager=0.7)
-    seldom: Forest = Forest(leaves=4, learning_rate=0.1, trees=40, least=10, inputs=0.7, rows=0.7, eager=None)
+    acts: ForestConfig = ForestConfig(leaves=16, least=50, inputs=0.5, rows=0.7)
+    does: ForestConfig = ForestConfig(leaves=8, least=10, inputs=0.7, rows=0.7, eager=0.7)
+    seldom: ForestConfig = ForestConfig(
+        leaves=4, learning_rate=0.1, trees=40, least=10, inputs=0.7, rows=0.7, eager=None
+    )
     rare: float = 0.05
     """A choice that is less than this share of all that he does by its head has a model of its own."""
     enough: int = 20
@@ -89,16 +91,16 @@ class TreesConfig:
 
 
 @dataclass(frozen=True)
-class Habits:
+class CloneTrees:
     """A cloned player."""
 
-    policy: HabitPolicy
+    policy: CloneTreePolicy
     text: str
     """All models, as the checkpoint holds them."""
     config: TreesConfig
     rounds: tuple[int, ...]
     """Trees of each model, for each class."""
-    tilts: tuple[Tilt, ...]
+    tilts: tuple[PriorCorrection, ...]
     """By head: how balanced predictions correct the chances."""
 
     def chances(self, steps: Transitions) -> tuple[NDArray[np.float64], ...]:
@@ -107,7 +109,7 @@ class Habits:
 
     def likeness(
         self, steps: Transitions, demonstrated: Transitions, names: Sequence[Sequence[str]]
-    ) -> tuple[HeadLikeness, ...]:
+    ) -> tuple[HeadMetrics, ...]:
         """Score the clone on steps of windows that it has not seen."""
         return likeness(self.chances(steps), steps.actions, demonstrated.actions, names, tilts=self.tilts)
 
@@ -119,7 +121,7 @@ def clone_habits(
     *,
     observation: str = "policy",
     actions: str | None = None,
-) -> Habits:
+) -> CloneTrees:
     """Clone the player of some steps; windows stand together, in their order."""
     scaling = game_scaling(game, describe(game, observation)["features"])
     heads = tuple(map(len, lookup(game.actions, actions or next(iter(game.actions)), "action set").heads))
@@ -140,10 +142,10 @@ def clone_habits(
     texts = [[[of[number][0]] for of in tried] for number in range(FOLDS)]
     unseen = _unseen(steps, fold, [_policy(view, config, of, heads, seldom) for of in texts])
     tilts = find_tilts(unseen, steps.actions, steps.actions, by_head(seldom, heads))
-    return Habits(policy, to_text(final), config, tuple(counts), tuple(tilts))
+    return CloneTrees(policy, to_text(final), config, tuple(counts), tuple(tilts))
 
 
-def _unseen(steps: Transitions, fold: Ints, policies: Sequence[HabitPolicy]) -> list[NDArray[np.float64]]:
+def _unseen(steps: Transitions, fold: Ints, policies: Sequence[CloneTreePolicy]) -> list[NDArray[np.float64]]:
     """Give the chances of every step by the policy that was grown without its fold, one array a head."""
     found: list[NDArray[np.float64]] = [np.empty((len(fold), size)) for size in policies[0].heads]
     for number, policy in enumerate(policies):
@@ -155,11 +157,11 @@ def _unseen(steps: Transitions, fold: Ints, policies: Sequence[HabitPolicy]) -> 
 
 
 def _policy(
-    view: View, config: TreesConfig, texts: Sequence[Sequence[str]], heads: tuple[int, ...], seldom: Sequence[int]
-) -> HabitPolicy:
+    view: TreeInputs, config: TreesConfig, texts: Sequence[Sequence[str]], heads: tuple[int, ...], seldom: Sequence[int]
+) -> CloneTreePolicy:
     acts, does, *alone = (tuple(parse_trees(text) for text in of) for of in texts)
     closer = replace(view, frames=config.close_frames)
-    return HabitPolicy(view, closer, acts, does, heads, tuple(zip(seldom, alone, strict=True)))
+    return CloneTreePolicy(view, closer, acts, does, heads, tuple(zip(seldom, alone, strict=True)))
 
 
 def find_seldom(actions: NDArray[np.int16], heads: tuple[int, ...], config: TreesConfig) -> list[int]:
@@ -176,7 +178,7 @@ def by_head(places: Sequence[int], heads: tuple[int, ...]) -> list[list[int]]:
     return [[place - low + 1 for place in places if low <= place < high] for low, high in pairwise(begins)]
 
 
-def with_rates(policy: HabitPolicy, steps: Transitions) -> HabitPolicy:
+def with_rates(policy: CloneTreePolicy, steps: Transitions) -> CloneTreePolicy:
     """Set how often each choice is made to how often it was shown, on the steps that were learned from."""
     chances = policy.probabilities(stacked(steps, policy.frames))
     said = np.concatenate([of[:, 1:].sum(axis=0) for of in chances])
@@ -186,7 +188,7 @@ def with_rates(policy: HabitPolicy, steps: Transitions) -> HabitPolicy:
 
 
 @dataclass(frozen=True)
-class Lessons:
+class TreeSamples:
     """What one model learns from."""
 
     inputs: Rows
@@ -195,12 +197,12 @@ class Lessons:
     """Which of all steps these are."""
     classes: int
     names: tuple[str, ...]
-    forest: Forest
+    forest: ForestConfig
 
 
 def _lessons(
-    view: View, steps: Transitions, heads: tuple[int, ...], config: TreesConfig, seldom: Sequence[int]
-) -> list[Lessons]:
+    view: TreeInputs, steps: Transitions, heads: tuple[int, ...], config: TreesConfig, seldom: Sequence[int]
+) -> list[TreeSamples]:
     """Give what the models learn from: every step, those in which he acts, and every step for each rare choice."""
     chosen = to_choices(steps.actions, heads)
     does, every = chosen > 0, np.ones(len(chosen), np.bool_)
@@ -209,23 +211,23 @@ def _lessons(
     close = closer.look(stacked(steps, closer.frames))
     classes = sum(heads) - len(heads)
     return [
-        Lessons(seen, does.astype(np.float64), every, 1, view.names, config.acts),
-        Lessons(close[does], (chosen[does] - 1).astype(np.float64), does, classes, closer.names, config.does),
+        TreeSamples(seen, does.astype(np.float64), every, 1, view.names, config.acts),
+        TreeSamples(close[does], (chosen[does] - 1).astype(np.float64), does, classes, closer.names, config.does),
         *(
-            Lessons(close, (chosen == place + 1).astype(np.float64), every, 1, closer.names, config.seldom)
+            TreeSamples(close, (chosen == place + 1).astype(np.float64), every, 1, closer.names, config.seldom)
             for place in seldom
         ),
     ]
 
 
-def lay_view(scaling: Scaling, steps: Transitions, config: TreesConfig) -> View:
+def lay_view(scaling: Scaling, steps: Transitions, config: TreesConfig) -> TreeInputs:
     """Decide what the trees look at."""
     for name in config.watched:
         if name not in scaling.names:
             raise UnknownName("feature", name, scaling.names)
     used = telling(steps, np.random.default_rng([STREAM, config.seed])) if config.screen else range(len(scaling.names))
     watched = [scaling.names.index(name) for name in config.watched] or moving(steps)
-    return View(scaling, tuple(used), tuple(watched), config.frames)
+    return TreeInputs(scaling, tuple(used), tuple(watched), config.frames)
 
 
 def moving(steps: Transitions) -> list[int]:
@@ -246,13 +248,13 @@ def to_choices(actions: NDArray[np.int16], heads: Sequence[int]) -> Ints:
     return found
 
 
-def _table(lessons: Lessons, rows: NDArray[np.bool_] | slice = slice(None)) -> Any:
+def _table(lessons: TreeSamples, rows: NDArray[np.bool_] | slice = slice(None)) -> Any:
     import lightgbm
 
     return lightgbm.Dataset(lessons.inputs[rows], lessons.target[rows], feature_name=list(lessons.names))
 
 
-def _try(lessons: Lessons, fold: Ints, config: TreesConfig) -> list[tuple[str, int]]:
+def _try(lessons: TreeSamples, fold: Ints, config: TreesConfig) -> list[tuple[str, int]]:
     """Grow a forest without each fold, as large as is best for that fold; give its text and how many trees it has."""
     import lightgbm
 
@@ -271,7 +273,7 @@ def _try(lessons: Lessons, fold: Ints, config: TreesConfig) -> list[tuple[str, i
     return tried
 
 
-def _grow(lessons: Lessons, count: int, seed: int) -> str:
+def _grow(lessons: TreeSamples, count: int, seed: int) -> str:
     """Grow so many trees on all windows."""
     import lightgbm
 
@@ -280,7 +282,7 @@ def _grow(lessons: Lessons, count: int, seed: int) -> str:
     return text
 
 
-def _settings(forest: Forest, classes: int, seed: int) -> dict[str, Any]:
+def _settings(forest: ForestConfig, classes: int, seed: int) -> dict[str, Any]:
     objective = {"objective": "binary"} if classes == 1 else {"objective": "multiclass", "num_class": classes}
     return objective | {
         "num_leaves": forest.leaves,
@@ -302,7 +304,7 @@ def _settings(forest: Forest, classes: int, seed: int) -> dict[str, Any]:
 def save_habits(
     path: Path,
     game: Game,
-    made: Habits,
+    made: CloneTrees,
     *,
     observation: str,
     actions: str,

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn.functional import huber_loss, mse_loss
 
 from playproof.datasets import Transitions
-from playproof.train.data import Heads, Learned, Steps, Table, best_of, learned, to_steps, value_of
-from playproof.train.offline_loop import Losses, Pace, falling, learn
+from playproof.train.data import Heads, OfflinePolicy, OfflineSetup, Steps, best_of, learned, to_steps, value_of
+from playproof.train.offline_loop import Losses, TrainingPace, falling, learn
 
 if TYPE_CHECKING:
     from playproof.train.run import Run
@@ -51,9 +51,9 @@ class CqlConfig:
     seed: int = 0
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> TrainingPace:
         """Give how long to learn."""
-        return Pace(self.epochs, self.batch, self.seed)
+        return TrainingPace(self.epochs, self.batch, self.seed)
 
 
 class Cql:
@@ -98,13 +98,13 @@ class Cql:
 
 
 def train_cql(
-    table: Table,
+    table: OfflineSetup,
     steps: Transitions,
     config: CqlConfig,
     run: Run | None = None,
     notify: Callable[[int, Losses], None] | None = None,
-    look: Callable[[int, Learned], None] | None = None,
-) -> Learned:
+    look: Callable[[int, OfflinePolicy], None] | None = None,
+) -> OfflinePolicy:
     """Learn a policy from recorded steps; `look` sees what was learned after each epoch."""
     laid = to_steps(table, steps, config.reward_scale, config.masked)
 

@@ -29,7 +29,7 @@ NEVER = -1e9
 
 
 @dataclass(frozen=True)
-class Table:
+class OfflineSetup:
     """The game as an offline method sees it."""
 
     game: Game
@@ -39,7 +39,7 @@ class Table:
     heads: tuple[int, ...]
 
     @classmethod
-    def lay(cls, game: Game, observation: str | None = None, actions: str | None = None) -> Table:
+    def lay(cls, game: Game, observation: str | None = None, actions: str | None = None) -> OfflineSetup:
         """Look names up; None is the game's default."""
         observation, actions = observation or first(game.observations), actions or first(game.actions)
         features = describe(game, observation)["features"]
@@ -70,7 +70,7 @@ class Steps:
         return len(self.rewards)
 
 
-def to_steps(table: Table, steps: Transitions, reward_scale: float, masked: bool) -> Steps:
+def to_steps(table: OfflineSetup, steps: Transitions, reward_scale: float, masked: bool) -> Steps:
     """Lay transitions out as tensors."""
     possible = torch.from_numpy(table.possible(steps.next_observations)) if masked else None
     return Steps(
@@ -121,7 +121,7 @@ def best_of(values: Sequence[Tensor], possible: Tensor | None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Learned:
+class OfflinePolicy:
     """A policy learned offline."""
 
     policy: NetworkPolicy
@@ -130,16 +130,16 @@ class Learned:
     """Losses of each epoch."""
 
 
-def learned(table: Table, net: Heads, curve: Sequence[Losses], activation: str, masked: bool) -> Learned:
+def learned(table: OfflineSetup, net: Heads, curve: Sequence[Losses], activation: str, masked: bool) -> OfflinePolicy:
     """Give the policy that a network makes."""
     of, weights = table.game.actions[table.actions].possible, net.weights()
     possible = resolve(of) if masked and of is not None else None
     policy = NetworkPolicy(table.scaling, table.heads, weights, activation, 1, possible)
-    return Learned(policy, weights, tuple(curve))
+    return OfflinePolicy(policy, weights, tuple(curve))
 
 
 def card_of(
-    table: Table,
+    table: OfflineSetup,
     method: str,
     config: Mapping[str, Any],
     *,

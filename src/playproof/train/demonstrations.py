@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from playproof.datasets import Transitions
 from playproof.evaluate.rollout import make_lanes
 from playproof.game import Game
-from playproof.game.vector_env import Actions, BatchPolicy, Chosen, Lanes, LaneTerms, Rng, Rows
+from playproof.game.vector_env import Actions, BatchPolicy, Chosen, LaneTerms, Rng, Rows, VectorGame
 
 STREAM = int.from_bytes(b"demonstr")
 """Keeps demonstrated windows apart from those of rollouts and training with the same seed."""
@@ -25,7 +25,7 @@ LANES = 512
 
 
 @dataclass(frozen=True)
-class Asked:
+class DemonstrationConfig:
     """How demonstrations are played; None is the game's own default."""
 
     observation: str | None = None
@@ -83,7 +83,7 @@ class Noisy:
 
 
 @dataclass
-class _Kept:
+class _StepBuffer:
     """Steps as they come, lane by lane."""
 
     parts: list[tuple[NDArray[Any], ...]] = field(default_factory=list)
@@ -98,7 +98,7 @@ def demonstrate(
     source: str,
     rounds: int,
     seed: int,
-    asked: Asked = Asked(),  # noqa: B008  (frozen)
+    asked: DemonstrationConfig = DemonstrationConfig(),  # noqa: B008  (frozen)
     progress: Callable[[int], None] | None = None,
 ) -> Transitions:
     """Play so many windows of a world and give every step, window after window."""
@@ -118,12 +118,12 @@ def demonstrate(
 
 
 def _play(
-    lanes: Lanes, player: BatchPolicy, rounds: int, rng: Rng, progress: Callable[[int], None] | None
+    lanes: VectorGame, player: BatchPolicy, rounds: int, rng: Rng, progress: Callable[[int], None] | None
 ) -> list[NDArray[Any]]:
     """Play; give window, row, action, reward, next row, terminated and truncated of every step."""
     count = lanes.count
     quota = np.full(count, rounds // count) + (np.arange(count) < rounds % count)
-    number, kept = np.zeros(count, np.int64), _Kept()
+    number, kept = np.zeros(count, np.int64), _StepBuffer()
     rows, state = lanes.start().copy(), player.start(count, rng)
     while (number < quota).any():
         actions = np.array(player.act(rows, state), np.int64)

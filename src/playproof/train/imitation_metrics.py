@@ -29,7 +29,7 @@ FLOOR = 1e-12
 
 
 @dataclass(frozen=True)
-class Tilt:
+class PriorCorrection:
     """How learned chances are corrected in balanced predictions; found on windows held out of the demonstrations."""
 
     wait: float = 1.0
@@ -41,13 +41,13 @@ class Tilt:
     """Places of these choices in the head."""
 
 
-EVEN = Tilt()
+EVEN = PriorCorrection()
 WAITS = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2.0)
 STRETCHES = (1.0, 1.5, 2.0, 2.5)
 
 
 @dataclass(frozen=True)
-class HeadLikeness:
+class HeadMetrics:
     """How one head's choices are met on unseen steps."""
 
     choices: tuple[str, ...]
@@ -81,7 +81,7 @@ def prior_of(actions: Ints, sizes: Sequence[int]) -> tuple[NDArray[np.float64], 
     return tuple(np.bincount(actions[:, head], minlength=size) / len(actions) for head, size in enumerate(sizes))
 
 
-def balanced_choice(chances: Floats, prior: Floats, allowed: NDArray[np.bool_], tilt: Tilt = EVEN) -> Ints:
+def balanced_choice(chances: Floats, prior: Floats, allowed: NDArray[np.bool_], tilt: PriorCorrection = EVEN) -> Ints:
     """Name the choice whose chance is largest beside its prior, among those allowed."""
     adjusted = np.where(allowed, chances / np.maximum(prior, FLOOR), -np.inf)
     adjusted[:, 0] *= tilt.wait
@@ -98,8 +98,8 @@ def head_likeness(
     demonstrated: Ints,
     choices: Sequence[str],
     least: int = LEAST,
-    tilt: Tilt = EVEN,
-) -> HeadLikeness:
+    tilt: PriorCorrection = EVEN,
+) -> HeadMetrics:
     """Score one head's chances (n, choices) against what was chosen (n,); priors come from the demonstrations."""
     if chances.shape != (len(chosen), len(choices)):
         raise InputError(f"expected chances of {len(choices)} choices in {len(chosen)} steps, found {chances.shape}")
@@ -112,7 +112,7 @@ def head_likeness(
     scored = np.flatnonzero(allowed & (met > 0))
     picked = np.maximum(chances[np.arange(len(chosen)), chosen], FLOOR)
     wait = choices.index(WAIT) if WAIT in choices else 0
-    return HeadLikeness(
+    return HeadMetrics(
         choices=tuple(choices),
         accuracy=float((chances.argmax(axis=1) == chosen).mean()),
         majority=float((chosen == counts.argmax()).mean()),
@@ -137,8 +137,8 @@ def likeness(
     demonstrated: Ints,
     heads: Sequence[Sequence[str]],
     least: int = LEAST,
-    tilts: Sequence[Tilt] = (),
-) -> tuple[HeadLikeness, ...]:
+    tilts: Sequence[PriorCorrection] = (),
+) -> tuple[HeadMetrics, ...]:
     """Score every head on unseen steps (n, heads)."""
     tilts = tilts or (EVEN,) * len(heads)
     return tuple(
@@ -149,12 +149,12 @@ def likeness(
 
 def find_tilts(
     chances: Sequence[Floats], actions: Ints, demonstrated: Ints, seldom: Sequence[Sequence[int]]
-) -> list[Tilt]:
+) -> list[PriorCorrection]:
     """Give for each head the tilt with the best balanced accuracy on held-out steps; `seldom` names choices by head."""
     found = []
     for head, (of, few) in enumerate(zip(chances, seldom, strict=True)):
         names = [str(place) for place in range(of.shape[1])]
-        tried = [Tilt(wait, by, tuple(few)) for by, wait in product(STRETCHES if few else (1.0,), WAITS)]
+        tried = [PriorCorrection(wait, by, tuple(few)) for by, wait in product(STRETCHES if few else (1.0,), WAITS)]
         scores = [head_likeness(of, actions[:, head], demonstrated[:, head], names, tilt=it).balanced for it in tried]
         found.append(tried[int(np.argmax(scores))])
     return found

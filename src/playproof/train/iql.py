@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from playproof.datasets import Transitions
-from playproof.train.data import Heads, Learned, Steps, Table, learned, to_steps, value_of
-from playproof.train.offline_loop import Losses, Pace, falling, learn
+from playproof.train.data import Heads, OfflinePolicy, OfflineSetup, Steps, learned, to_steps, value_of
+from playproof.train.offline_loop import Losses, TrainingPace, falling, learn
 
 if TYPE_CHECKING:
     from playproof.train.run import Run
@@ -50,9 +50,9 @@ class IqlConfig:
     seed: int = 0
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> TrainingPace:
         """Give how long to learn."""
-        return Pace(self.epochs, self.batch, self.seed)
+        return TrainingPace(self.epochs, self.batch, self.seed)
 
 
 def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
@@ -116,13 +116,13 @@ class Iql:
 
 
 def train_iql(
-    table: Table,
+    table: OfflineSetup,
     steps: Transitions,
     config: IqlConfig,
     run: Run | None = None,
     notify: Callable[[int, Losses], None] | None = None,
-    look: Callable[[int, Learned], None] | None = None,
-) -> Learned:
+    look: Callable[[int, OfflinePolicy], None] | None = None,
+) -> OfflinePolicy:
     """Learn a policy from recorded steps; `look` sees what was learned after each epoch."""
     laid = to_steps(table, steps, config.reward_scale, masked=False)
 

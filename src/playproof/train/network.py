@@ -23,7 +23,7 @@ Weights = dict[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Shape:
+class NetworkShape:
     """How large a network is."""
 
     hidden: tuple[int, ...] = (64, 64)
@@ -91,7 +91,7 @@ def dense(width: int, hidden: Sequence[int], activation: str) -> nn.Sequential:
 class Network(nn.Module):
     """Raw rows in, logits by head out; and a value, from a trunk of its own."""
 
-    def __init__(self, scaling: Scaling, heads: Sequence[int], shape: Shape) -> None:
+    def __init__(self, scaling: Scaling, heads: Sequence[int], shape: NetworkShape) -> None:
         super().__init__()
         self.shape, self.head_sizes = shape, tuple(heads)
         self.scale = Scale(scaling.stacked(shape.frames))
@@ -154,4 +154,4 @@ def linear_weights(named: Mapping[str, nn.Linear]) -> Weights:
 
 def build_network(scaling: Scaling, heads: Sequence[int], hidden: Sequence[int] = (64, 64), **shape: object) -> Network:
     """Build a network for rows of these features and heads of these sizes; its weights come from torch's generator."""
-    return Network(scaling, heads, Shape(tuple(hidden), **shape))  # type: ignore[arg-type]
+    return Network(scaling, heads, NetworkShape(tuple(hidden), **shape))  # type: ignore[arg-type]

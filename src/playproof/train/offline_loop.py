@@ -28,7 +28,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Pace:
+class TrainingPace:
     """How long and in which portions to learn."""
 
     epochs: int = 20
@@ -40,7 +40,7 @@ class Pace:
             raise ConfigError(f"expected at least 1 epoch and 1 row a batch, found {self.epochs} and {self.batch}")
 
 
-class Learns(Protocol):
+class OfflineMethod(Protocol):
     """A method in training."""
 
     @property
@@ -55,7 +55,7 @@ class Learns(Protocol):
         """Learn from rows at these places; `share` of the training is done."""
 
 
-T = TypeVar("T", bound=Learns)
+T = TypeVar("T", bound=OfflineMethod)
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def seeded(seed: int) -> Iterator[None]:
 def learn(
     make: Callable[[], T],
     rows: int,
-    pace: Pace,
+    pace: TrainingPace,
     run: Run | None = None,
     notify: Callable[[int, Losses], None] | None = None,
     look: Callable[[int, T], None] | None = None,
@@ -134,7 +134,7 @@ def falling(optimizers: Sequence[Optimizer], first: float, share: float, least: 
             group["lr"] = first * max(1.0 - share, least)
 
 
-def _gather(learner: Learns, curve: Sequence[Losses]) -> tuple[Arrays, dict[str, Any]]:
+def _gather(learner: OfflineMethod, curve: Sequence[Losses]) -> tuple[Arrays, dict[str, Any]]:
     """Give all that training goes on from."""
     arrays: Arrays = {f"module.{name}": value.detach().numpy() for name, value in learner.module.state_dict().items()}
     for number, optimizer in enumerate(learner.optimizers):
@@ -144,7 +144,7 @@ def _gather(learner: Learns, curve: Sequence[Losses]) -> tuple[Arrays, dict[str,
     return arrays, {"curve": [dict(losses) for losses in curve]}
 
 
-def _resumed(learner: Learns, run: Run | None, curve: list[Losses]) -> int:
+def _resumed(learner: OfflineMethod, run: Run | None, curve: list[Losses]) -> int:
     """Put the learner where the run's last resume point was; give the epochs done."""
     found = run.load_state() if run is not None else None
     if found is None:

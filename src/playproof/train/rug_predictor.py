@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from playproof.datasets import Transitions
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.game import Game, lookup, resolve
-from playproof.game.prediction import Predicting
+from playproof.game.prediction import PredictionTask
 from playproof.policies.checkpoint import TREES, Card, describe, save_checkpoint
-from playproof.policies.trees import Foresight, Predictor, SidebetPolicy, parse_trees
+from playproof.policies.trees import BetOnLabelPolicy, Predictor, PredictorPolicy, parse_trees
 from playproof.stats.calibration import Bin, Calibration, calibrate, reliability
 from playproof.stats.survival import constant_hazard, lives
 from playproof.train.demonstrations import starts
@@ -38,7 +38,7 @@ GAP = 1
 
 
 @dataclass(frozen=True)
-class HazardConfig:
+class RugPredictorConfig:
     """How to grow the trees: few leaves, large ones, since rows of a window say the same over and over."""
 
     leaves: int = 4
@@ -68,7 +68,7 @@ class HazardConfig:
 
 
 @dataclass(frozen=True)
-class Ticks:
+class PredictorRows:
     """Rows at which the label is asked for."""
 
     inputs: NDArray[np.float32]
@@ -80,21 +80,21 @@ class Ticks:
     ends: NDArray[np.int64]
     """By window: the tick it ended at."""
 
-    def part(self, low: int, high: int) -> Ticks:
+    def part(self, low: int, high: int) -> PredictorRows:
         """Give the rows of some windows."""
         own = (self.windows >= low) & (self.windows < high)
         chance = None if self.chance is None else self.chance[own]
-        return Ticks(self.inputs[own], self.happened[own], self.windows[own], chance, self.ends[low:high])
+        return PredictorRows(self.inputs[own], self.happened[own], self.windows[own], chance, self.ends[low:high])
 
 
-def find_predicting(game: Game) -> Predicting:
+def find_predicting(game: Game) -> PredictionTask:
     """Give what the game tells predictors, or say that it tells nothing."""
     if game.predicting is None:
         raise ContractError(f"expected game {game.name!r} to say what can be predicted, found nothing")
     return resolve(game.predicting)
 
 
-def lay_ticks(game: Game, steps: Transitions, names: tuple[str, ...], world: str | None = None) -> Ticks:
+def lay_ticks(game: Game, steps: Transitions, names: tuple[str, ...], world: str | None = None) -> PredictorRows:
     """Lay out inputs and labels of whole windows; windows that were only cut are refused."""
     predicting = find_predicting(game)
     horizon = lookup(game.labels, predicting.label, "label").horizon
@@ -109,7 +109,7 @@ def lay_ticks(game: Game, steps: Transitions, names: tuple[str, ...], world: str
     asked = predicting.asked(steps.observations, names)
     clock = predicting.clock(steps.observations, names)
     rows = steps.observations[asked]
-    return Ticks(
+    return PredictorRows(
         np.concatenate([rows, beyond[asked]], axis=1),
         (ends[owner] - clock <= horizon)[asked],
         owner[asked],
@@ -119,7 +119,7 @@ def lay_ticks(game: Game, steps: Transitions, names: tuple[str, ...], world: str
 
 
 def follow(
-    predicting: Predicting,
+    predicting: PredictionTask,
     rows: NDArray[np.float32],
     names: tuple[str, ...],
     begins: NDArray[np.int64],
@@ -149,7 +149,7 @@ def cut(windows: int, shares: tuple[float, float, float] = SHARES, gap: int = GA
 
 
 @dataclass(frozen=True)
-class Grown:
+class TrainedPredictor:
     """A predictor, and what it is worth."""
 
     predictor: Predictor
@@ -164,7 +164,7 @@ class Grown:
     """Its own probabilities, switched off or not, on windows that nothing was chosen by."""
     by_theory: Calibration | None
     """The best possible probabilities on the same test windows."""
-    config: HazardConfig
+    config: RugPredictorConfig
     importance: Mapping[str, float]
     """Share of the gain by input."""
     bins: tuple[Bin, ...] = ()
@@ -178,8 +178,8 @@ class Grown:
 
 
 def grow(
-    game: Game, steps: Transitions, config: HazardConfig, *, names: tuple[str, ...], world: str | None = None
-) -> Grown:
+    game: Game, steps: Transitions, config: RugPredictorConfig, *, names: tuple[str, ...], world: str | None = None
+) -> TrainedPredictor:
     """Grow, stop, calibrate, judge and test a predictor on whole windows in their order."""
     predicting = find_predicting(game)
     ticks = lay_ticks(game, steps, names, world)
@@ -200,15 +200,15 @@ def grow(
         best = calibrate(tested_on.chance, tested_on.happened, tested_on.windows, constant, rng)
     final = Predictor(trees, slope, offset, constant, horizon, predicting.mean_life, judged.skilled)
     bins = reliability(predictor.calibrated(tested_on.inputs), tested_on.happened, tested_on.windows, rng)
-    return Grown(final, model, inputs, names, judged, tested, best, config, importance, bins)
+    return TrainedPredictor(final, model, inputs, names, judged, tested, best, config, importance, bins)
 
 
-def _judge(predictor: Predictor, ticks: Ticks, constant: float, rng: np.random.Generator) -> Calibration:
+def _judge(predictor: Predictor, ticks: PredictorRows, constant: float, rng: np.random.Generator) -> Calibration:
     return calibrate(predictor.calibrated(ticks.inputs), ticks.happened, ticks.windows, constant, rng)
 
 
 def _boost(
-    grown_on: Ticks, judged_on: Ticks, inputs: tuple[str, ...], config: HazardConfig
+    grown_on: PredictorRows, judged_on: PredictorRows, inputs: tuple[str, ...], config: RugPredictorConfig
 ) -> tuple[str, dict[str, float]]:
     """Grow trees; give LightGBM's text and the inputs' shares of the gain."""
     import lightgbm
@@ -274,19 +274,19 @@ def _offset(scores: Floats, mean: float) -> float:
     return (low + high) / 2
 
 
-def sidebet_policy(game: Game, made: Grown, world: str | None) -> SidebetPolicy:
+def sidebet_policy(game: Game, made: TrainedPredictor, world: str | None) -> BetOnLabelPolicy:
     """Give the policy that bets by a predictor."""
     predicting = find_predicting(game)
-    foresight = Foresight(made.predictor, predicting, made.rows, predicting.payout(world), made.config.margin)
+    foresight = PredictorPolicy(made.predictor, predicting, made.rows, predicting.payout(world), made.config.margin)
     wait = lookup(game.actions, predicting.actions, "action set").wait
     assert isinstance(wait, tuple)
-    return SidebetPolicy(foresight, wait)
+    return BetOnLabelPolicy(foresight, wait)
 
 
 def save_predictor(
     path: Path,
     game: Game,
-    made: Grown,
+    made: TrainedPredictor,
     *,
     observation: str,
     stake: int,
@@ -326,7 +326,7 @@ def save_predictor(
     return save_checkpoint(path, card, files={TREES: made.model.encode()})
 
 
-def to_metrics(made: Grown) -> dict[str, Any]:
+def to_metrics(made: TrainedPredictor) -> dict[str, Any]:
     """Give the figures of a predictor."""
     return {
         "judged": asdict(made.judged),

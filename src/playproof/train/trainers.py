@@ -20,7 +20,7 @@ from playproof.evaluate.rollout import RolloutOptions, rollout
 from playproof.game import Game, load_game
 from playproof.game.vector_env import BatchPolicy
 from playproof.policies.network import BatchPlayer
-from playproof.train.tuning import Axis, Report, Settings, Tried
+from playproof.train.tuning import Axis, Report, Settings, TrialResult
 
 VALIDATION = 700_001
 """Added to the seed for the windows that trials are judged by."""
@@ -52,48 +52,46 @@ SPACES: Mapping[str, Mapping[str, Axis]] = {
 TRAINERS = {name: f"playproof.train.trainers:{name}" for name in SPACES}
 
 
-def cql(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> Tried:
+def cql(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> TrialResult:
     """Try settings of conservative Q-learning."""
     from playproof.train.cql import CqlConfig, train_cql
-    from playproof.train.data import Table
 
     game = load_game(options["game"])
     config = CqlConfig(**{**options.get("config", {}), **settings}, seed=seed)
-    made = train_cql(Table.lay(game), lessons(game, options, seed), config)
+    made = train_cql(OfflineSetup.lay(game), lessons(game, options, seed), config)
     return judge(game, BatchPlayer(made.policy), made.weights, seed, options, report)
 
 
-def iql(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> Tried:
+def iql(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> TrialResult:
     """Try settings of implicit Q-learning."""
-    from playproof.train.data import Table
     from playproof.train.iql import IqlConfig, train_iql
 
     game = load_game(options["game"])
     config = IqlConfig(**{**options.get("config", {}), **settings}, seed=seed)
-    made = train_iql(Table.lay(game), lessons(game, options, seed), config)
+    made = train_iql(OfflineSetup.lay(game), lessons(game, options, seed), config)
     return judge(game, BatchPlayer(made.policy), made.weights, seed, options, report)
 
 
-def sidebet(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> Tried:
+def sidebet(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> TrialResult:
     """Try settings of the predictor; its policy bets by it."""
-    from playproof.train.rug_predictor import HazardConfig, grow, sidebet_policy
+    from playproof.train.rug_predictor import RugPredictorConfig, grow, sidebet_policy
 
     game = load_game(options["game"])
     steps = lessons(game, {**options, "players": ["wait"]}, seed)
     names = tuple(game.observations[next(iter(game.observations))].features)  # type: ignore[union-attr]
-    config = HazardConfig(**{**options.get("config", {}), **settings}, seed=seed)
+    config = RugPredictorConfig(**{**options.get("config", {}), **settings}, seed=seed)
     made = grow(game, steps, config, names=names, world=options["world"])
     policy = sidebet_policy(game, made, options["world"])
     return judge(game, policy, made.model + str(config.margin), seed, options, report)
 
 
-def ppo(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> Tried:
+def ppo(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> TrialResult:
     """Try settings of PPO; judged by money at every evaluation."""
     import tempfile
     from dataclasses import replace
     from pathlib import Path
 
-    from playproof.train.ppo.loop import PPOConfig, Table, train_ppo
+    from playproof.train.ppo.loop import PPOConfig, TrainSetup, train_ppo
 
     game = load_game(options["game"])
     config = PPOConfig(game=game.name, worlds=((options["world"], 1.0),), seed=seed, stake=options["stake"])
@@ -105,7 +103,7 @@ def ppo(settings: Settings, seed: int, report: Report, options: Mapping[str, Any
 
     with tempfile.TemporaryDirectory() as folder:
         trained = train_ppo(game, config, Path(folder) / "run", show=show)
-        policy = Table.lay(game, config).policy(trained.weights)
+        policy = TrainSetup.lay(game, config).policy(trained.weights)
     return judge(game, BatchPlayer(policy), trained.weights, seed, options, report)
 
 
@@ -116,7 +114,7 @@ def judge(
     seed: int,
     options: Mapping[str, Any],
     report: Report,
-) -> Tried:
+) -> TrialResult:
     """Play over the validation windows in portions, telling the worth after each, so that poor trials end early."""
     windows, portions = int(options.get("windows", 1024)), 4
     parts = []
@@ -139,7 +137,7 @@ def judge(
         tuple(count for it in parts for count in it.opened),
         options["stake"],
     )
-    return Tried(whole, hash_of(policy), f"{options['world']}@{seed + VALIDATION}")
+    return TrialResult(whole, hash_of(policy), f"{options['world']}@{seed + VALIDATION}")
 
 
 def hash_of(policy: Mapping[str, NDArray[Any]] | str) -> str:
@@ -161,11 +159,11 @@ def lessons(game: Game, options: Mapping[str, Any], seed: int) -> Transitions:
 
 @lru_cache(maxsize=2)
 def _played(game_name: str, asked: str, seed: int) -> Transitions:
-    from playproof.train.demonstrations import Asked, Mixture, demonstrate
+    from playproof.train.demonstrations import DemonstrationConfig, Mixture, demonstrate
     from playproof.train.players import find_player
 
     told, game = json.loads(asked), load_game(game_name)
     sizes = tuple(map(len, next(iter(game.actions.values())).heads))
     players = [find_player(game, text, told["world"], sizes) for text in told["players"]]
-    terms = Asked(clock=told["clock"], stake=told["stake"])
+    terms = DemonstrationConfig(clock=told["clock"], stake=told["stake"])
     return demonstrate(game, Mixture(players), told["world"], told["rounds"] or 500, seed, terms)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from playproof.errors import ConfigError, ContractError
 from playproof.evaluate.score import Score
 from playproof.evaluate.trials import record_trial, trial_of
-from playproof.parallel import Engine, Local
+from playproof.parallel import Engine, LocalEngine
 
 Value = float | int | str | bool
 Settings = Mapping[str, Value]
@@ -73,7 +73,7 @@ def _value(word: str) -> Value:
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialResult:
     """What came of one setting."""
 
     score: Score
@@ -84,7 +84,7 @@ class Tried:
     figures: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
-class Pruned(Exception):
+class StoppedEarly(Exception):
     """Tells that a trial is not worth going on with; a trainer lets it pass."""
 
 
@@ -95,7 +95,7 @@ Report = Callable[[int, float], None]
 class Trainer(Protocol):
     """Anything that can be tuned."""
 
-    def __call__(self, settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> Tried:
+    def __call__(self, settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> TrialResult:
         """Train with some settings and play the result over the validation windows."""
 
 
@@ -125,7 +125,7 @@ class Search:
             raise ConfigError(f"expected settings to search and at least 1 trial, found {self.trials}")
 
 
-def tune(search: Search, engine: Engine = Local(), workers: int = 1) -> list[dict[str, Any]]:  # noqa: B008
+def tune(search: Search, engine: Engine = LocalEngine(), workers: int = 1) -> list[dict[str, Any]]:  # noqa: B008
     """Search until the study has so many finished trials; give them, the best first."""
     _forget_broken(search)
     left = search.trials - len(_finished(search))
@@ -195,7 +195,7 @@ def _work(task: tuple[Search, int, int]) -> int:
         settings = {name: axis.draw(trial, name) for name, axis in search.space.items()}
         try:
             tried = trainer(settings, search.seed, _reporter(trial), search.options)
-        except Pruned:
+        except StoppedEarly:
             raise optuna.TrialPruned from None
         _remember(search, tried, settings, trial)
         return tried.score.roi
@@ -209,12 +209,12 @@ def _reporter(trial: Any) -> Report:
     def report(step: int, worth: float) -> None:
         trial.report(worth, step)
         if trial.should_prune():
-            raise Pruned
+            raise StoppedEarly
 
     return report
 
 
-def _remember(search: Search, tried: Tried, settings: Settings, trial: Any) -> None:
+def _remember(search: Search, tried: TrialResult, settings: Settings, trial: Any) -> None:
     """Write a finished trial into the ledger, and beside its worth in the study."""
     from playproof.store.db import connect, upgrade
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from playproof.game.vector_env import BatchPolicy, Rows
 from playproof.policies.ensemble import EnsemblePolicy
 from playproof.policies.network import BatchPlayer, Floats, Mask, Rng, softmax
-from playproof.policies.trees import Foresight, Prediction, SidebetPolicy
+from playproof.policies.trees import BetOnLabelPolicy, Prediction, PredictorPolicy
 
 
 @dataclass
-class Thoughts:
+class PolicyTrace:
     """What was thought at the last step, lane by lane."""
 
     chances: tuple[NDArray[np.floating[Any]], ...] = ()
@@ -28,10 +28,10 @@ class Thoughts:
     """By label (lanes,)."""
 
 
-class _Overheard:
+class _TracedPolicy:
     """A policy that acts on batches, and notes the chances that it acts by."""
 
-    def __init__(self, policy: Any, thoughts: Thoughts) -> None:
+    def __init__(self, policy: Any, thoughts: PolicyTrace) -> None:
         self._policy, self._thoughts = policy, thoughts
 
     def __getattr__(self, name: str) -> Any:
@@ -53,10 +53,10 @@ class _Overheard:
 
 
 @dataclass(frozen=True)
-class _Foretold(Foresight):
+class _TracedPredictor(PredictorPolicy):
     """A predictor that notes what it predicts."""
 
-    thoughts: Thoughts = field(default_factory=Thoughts)
+    thoughts: PolicyTrace = field(default_factory=PolicyTrace)
 
     def look(self, rows: Rows, state: Any) -> Prediction:
         """Predict as the predictor does."""
@@ -65,11 +65,11 @@ class _Foretold(Foresight):
         return told
 
 
-def overhear(player: BatchPolicy, thoughts: Thoughts) -> BatchPolicy:
+def overhear(player: BatchPolicy, thoughts: PolicyTrace) -> BatchPolicy:
     """Give the same player, whose thoughts are noted as it acts."""
     if isinstance(player, BatchPlayer) and hasattr(player.policy, "probabilities"):
-        return replace(player, policy=_Overheard(player.policy, thoughts))
-    if isinstance(player, SidebetPolicy):
+        return replace(player, policy=_TracedPolicy(player.policy, thoughts))
+    if isinstance(player, BetOnLabelPolicy):
         return replace(player, foresight=_foretold(player.foresight, thoughts))
     if isinstance(player, EnsemblePolicy):
         return replace(
@@ -78,6 +78,6 @@ def overhear(player: BatchPolicy, thoughts: Thoughts) -> BatchPolicy:
     return player
 
 
-def _foretold(foresight: Foresight, thoughts: Thoughts) -> Foresight:
-    told = {name: getattr(foresight, name) for name in Foresight.__dataclass_fields__}
-    return _Foretold(**told, thoughts=thoughts)
+def _foretold(foresight: PredictorPolicy, thoughts: PolicyTrace) -> PredictorPolicy:
+    told = {name: getattr(foresight, name) for name in PredictorPolicy.__dataclass_fields__}
+    return _TracedPredictor(**told, thoughts=thoughts)

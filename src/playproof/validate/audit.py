@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game.audit import Ages, Auditing, Material, Promised, Settled, Wager
-from playproof.stats.evidence import Joint, joint_test, ratio_errors, ratio_intervals
+from playproof.game.audit import AuditRules, Material, Promise, SettledBet, Wager, WindowAges
+from playproof.stats.evidence import JointTest, joint_test, ratio_errors, ratio_intervals
 from playproof.stats.survival import (
     Hazard,
     HazardTest,
-    Lives,
+    Lifetimes,
     Survival,
     constant_hazard,
     hazard_bands,
@@ -46,7 +46,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Measured:
+class WagerFigures:
     """One wager in figures."""
 
     group: str
@@ -69,11 +69,11 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Compared:
+class GroupComparison:
     """The wagers of one group against each other."""
 
     group: str
-    against_theory: Joint | None
+    against_theory: JointTest | None
     """Does any differ from the published rules? None where they say nothing."""
     best: str | None
     """The one with the highest lower bound that holds for all at once; None if none was measured enough."""
@@ -103,7 +103,7 @@ class Payouts:
 
 
 @dataclass(frozen=True)
-class Kept:
+class PromiseResult:
     """A promise, and what became of it."""
 
     what: str
@@ -132,10 +132,10 @@ class AuditReport:
     tests: tuple[HazardTest, ...]
     bands: tuple[Band, ...]
     survival: Survival
-    wagers: tuple[Measured, ...]
-    compared: tuple[Compared, ...]
+    wagers: tuple[WagerFigures, ...]
+    compared: tuple[GroupComparison, ...]
     payouts: Payouts | None
-    promises: tuple[Kept, ...]
+    promises: tuple[PromiseResult, ...]
     answer: str
     """One plain sentence: is there anything to exploit here?"""
     exploitable: bool
@@ -143,7 +143,7 @@ class AuditReport:
     """What the answer rests on, a sentence each."""
 
 
-def audit(name: str, auditing: Auditing, material: Material, rng: np.random.Generator) -> AuditReport:
+def audit(name: str, auditing: AuditRules, material: Material, rng: np.random.Generator) -> AuditReport:
     """Weigh what a game gathered from recordings."""
     lives = to_lives(material.ages)
     edges = quantile_bands(lives)
@@ -177,24 +177,24 @@ def audit(name: str, auditing: Auditing, material: Material, rng: np.random.Gene
     return _told(report, auditing)
 
 
-def to_lives(ages: Ages) -> Lives:
+def to_lives(ages: WindowAges) -> Lifetimes:
     """Give the windows that were seen alive; one that ended at its beginning tells nothing about later ages."""
     seen = (ages.end - ages.ended >= ages.entered) & (ages.end > ages.entered)
-    return Lives(ages.entered[seen], ages.end[seen], ages.ended[seen])
+    return Lifetimes(ages.entered[seen], ages.end[seen], ages.ended[seen])
 
 
-def _bands(lives: Lives, edges: Sequence[int]) -> tuple[Band, ...]:
+def _bands(lives: Lifetimes, edges: Sequence[int]) -> tuple[Band, ...]:
     firsts, lasts = [1, *(edge + 1 for edge in edges)], [*edges, None]
     found = hazard_bands(lives, edges)
     return tuple(Band(first, last, hazard) for first, last, hazard in zip(firsts, lasts, found, strict=True))
 
 
-def measure_wager(wager: Wager, rng: np.random.Generator) -> Measured:
+def measure_wager(wager: Wager, rng: np.random.Generator) -> WagerFigures:
     """Give a wager's mean profit and share of hits with their intervals, windows drawn whole."""
     total = float(wager.count.sum())
     intervals = ratio_intervals(np.column_stack([wager.profit, wager.hits]), wager.count[:, None], rng)
     profit, hits = ((float(low), float(high)) for low, high in intervals)
-    return Measured(
+    return WagerFigures(
         group=wager.group,
         name=wager.name,
         windows=len(wager.windows),
@@ -214,11 +214,11 @@ def _groups(wagers: Iterable[Wager]) -> list[str]:
     return [name for name in dict.fromkeys(names) if names.count(name) > 1]
 
 
-def compare(group: str, wagers: Iterable[Wager], rng: np.random.Generator) -> Compared:
+def compare(group: str, wagers: Iterable[Wager], rng: np.random.Generator) -> GroupComparison:
     """Compare the wagers of a group that were measured in windows enough, all at once."""
     own = [it for it in wagers if it.group == group and len(it.windows) >= LEAST_WINDOWS]
     if not own:
-        return Compared(group, None, None, -np.inf)
+        return GroupComparison(group, None, None, -np.inf)
     above, below = _aligned(own)
     theories = [it.theory for it in own]
     expected = np.array([0.0 if it is None else it for it in theories])
@@ -226,7 +226,7 @@ def compare(group: str, wagers: Iterable[Wager], rng: np.random.Generator) -> Co
     estimate, error = ratio_errors(above, below)
     low = estimate - joint.critical * error
     best = int(np.argmax(low))
-    return Compared(group, joint if None not in theories else None, own[best].name, float(low[best]))
+    return GroupComparison(group, joint if None not in theories else None, own[best].name, float(low[best]))
 
 
 def _aligned(wagers: Sequence[Wager]) -> tuple[Floats, Floats]:
@@ -239,7 +239,7 @@ def _aligned(wagers: Sequence[Wager]) -> tuple[Floats, Floats]:
     return above, below
 
 
-def measure_payouts(settled: Sequence[Settled], rng: np.random.Generator) -> Payouts | None:
+def measure_payouts(settled: Sequence[SettledBet], rng: np.random.Generator) -> Payouts | None:
     """Give how often settled bets won and what they paid; None where none was settled."""
     if not settled:
         return None
@@ -261,19 +261,21 @@ def measure_payouts(settled: Sequence[Settled], rng: np.random.Generator) -> Pay
     )
 
 
-def keep(promised: Promised, auditing: Auditing, survival: Survival, wagers: Sequence[Measured]) -> Kept:
+def keep(promised: Promise, auditing: AuditRules, survival: Survival, wagers: Sequence[WagerFigures]) -> PromiseResult:
     """Hold a promise against the data."""
     if promised.age is not None:
         alive, low, high = survival.at(promised.age)
         published = 1 - (1 - auditing.hazard) ** promised.age
-        return Kept(promised.what, promised.claimed, 1 - alive, (1 - high, 1 - low), published, None, None)
+        return PromiseResult(promised.what, promised.claimed, 1 - alive, (1 - high, 1 - low), published, None, None)
     found = next((it for it in wagers if (it.group, it.name) == (promised.group, promised.name)), None)
     if found is None or not found.count:
-        return Kept(promised.what, promised.claimed, None, None, None, None, None)
-    return Kept(promised.what, promised.claimed, found.hit_rate, found.hit_interval, None, found.profit, found.interval)
+        return PromiseResult(promised.what, promised.claimed, None, None, None, None, None)
+    return PromiseResult(
+        promised.what, promised.claimed, found.hit_rate, found.hit_interval, None, found.profit, found.interval
+    )
 
 
-def _told(report: AuditReport, auditing: Auditing) -> AuditReport:
+def _told(report: AuditReport, auditing: AuditRules) -> AuditReport:
     """Say what the figures mean."""
     lines = [
         _say_verified(report),
@@ -306,7 +308,7 @@ def _say_verified(report: AuditReport) -> str:
     return f"{whole}; {report.verified} of {report.revealed} revealed ones are what their seeds give."
 
 
-def _say_hazard(report: AuditReport, auditing: Auditing) -> str:
+def _say_hazard(report: AuditReport, auditing: AuditRules) -> str:
     low, high = report.hazard.interval
     holds = low <= report.published_hazard <= high
     return (
@@ -316,7 +318,7 @@ def _say_hazard(report: AuditReport, auditing: Auditing) -> str:
     )
 
 
-def _say_constant(report: AuditReport, auditing: Auditing) -> str:
+def _say_constant(report: AuditReport, auditing: AuditRules) -> str:
     smallest = min(test.p for test in report.tests)
     figures = ", ".join(f"{test.against} p = {test.p:.2f}" for test in report.tests)
     if smallest * len(report.tests) < SIGNIFICANT:
@@ -324,7 +326,7 @@ def _say_constant(report: AuditReport, auditing: Auditing) -> str:
     return f"A constant hazard is not rejected ({figures}): age tells nothing about when the {auditing.end} comes."
 
 
-def _say_compared(found: Compared, groups: int) -> str:
+def _say_compared(found: GroupComparison, groups: int) -> str:
     """Say what a group came to; the more groups are looked at, the less a small p of one of them says."""
     best = f"{found.group}: the best place, {found.best}, earned at least {found.best_low:+.2%} with 95 % confidence"
     if found.against_theory is None:
@@ -334,7 +336,7 @@ def _say_compared(found: Compared, groups: int) -> str:
     return f"{best}; against the published rules p = {p:.2f} (one of {groups} such tests): {says}."
 
 
-def _say_remarked(found: Measured) -> str:
+def _say_remarked(found: WagerFigures) -> str:
     low, high = found.interval
     says = "more than nothing" if low > 0 else "less than nothing" if high < 0 else "nothing that luck does not explain"
     theory = f", {found.theory:+.2%} by the published rules" if found.theory is not None else ""
@@ -344,7 +346,7 @@ def _say_remarked(found: Measured) -> str:
     )
 
 
-def _say_payouts(report: AuditReport, auditing: Auditing) -> str:
+def _say_payouts(report: AuditReport, auditing: AuditRules) -> str:
     if report.payouts is None:
         return "No bet was settled in these recordings; what bets would have won is read from when windows ended."
     found = report.payouts

@@ -20,10 +20,10 @@ from playproof.errors import ConfigError
 from playproof.evaluate.rollout import Rollout, rollout
 from playproof.evaluate.trials import overlapping, record_trial, trial_of, trials
 from playproof.game import Game
-from playproof.stats.evidence import Joint, joint_test, ratio_errors, ratio_intervals
+from playproof.stats.evidence import JointTest, joint_test, ratio_errors, ratio_intervals
 from playproof.stats.metrics import Metrics, measure
-from playproof.stats.selection import Superior, superior_ability
-from playproof.validate.examine import Plan
+from playproof.stats.selection import SuperiorityTest, superior_ability
+from playproof.validate.examine import EvalPlan
 from playproof.validate.gates import METHOD
 from playproof.validate.subject import Subject
 
@@ -53,7 +53,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Compared:
+class PolicyComparison:
     """One policy on the windows of all."""
 
     subject: Subject
@@ -74,11 +74,11 @@ class Compared:
 class Comparison:
     """Policies on the same windows, the first named as the measure."""
 
-    plan: Plan
-    rows: tuple[Compared, ...]
-    joint: Joint
+    plan: EvalPlan
+    rows: tuple[PolicyComparison, ...]
+    joint: JointTest
     """All differences at once, against none at all."""
-    superior: Superior
+    superior: SuperiorityTest
     """SPA: is any of the others better than the first?"""
     looks: int
     """Policies that the trial ledger knows on these windows, these included."""
@@ -133,7 +133,7 @@ def _list(names: Sequence[str]) -> str:
 def compare(
     game: Game,
     subjects: Sequence[Subject],
-    plan: Plan,
+    plan: EvalPlan,
     engine: Engine,
     now: datetime,
     told: Callable[[str], None] = lambda _: None,
@@ -154,7 +154,7 @@ def compare(
     return Comparison(
         plan=plan,
         rows=tuple(
-            Compared(subject, it, measure(returns[:, place], _draws(plan, 0)), difference, fresh)
+            PolicyComparison(subject, it, measure(returns[:, place], _draws(plan, 0)), difference, fresh)
             for place, (subject, it, difference, fresh) in enumerate(
                 zip(named, played, (None, *found), new, strict=True)
             )
@@ -165,7 +165,7 @@ def compare(
     )
 
 
-def weigh(differences: Floats, joint: Joint, rng: np.random.Generator) -> tuple[Difference, ...]:
+def weigh(differences: Floats, joint: JointTest, rng: np.random.Generator) -> tuple[Difference, ...]:
     """Give the intervals of mean differences (windows, policies), for each alone and for all at once."""
     ones = np.ones_like(differences)
     alone = ratio_intervals(differences, ones, rng, method=METHOD).tolist()
@@ -196,7 +196,7 @@ def _finding(differences: Floats, together: tuple[float, float]) -> Finding:
     return "worse" if together[1] < 0 else "no difference shown"
 
 
-def _draws(plan: Plan, stream: int) -> np.random.Generator:
+def _draws(plan: EvalPlan, stream: int) -> np.random.Generator:
     return np.random.default_rng([STREAM, plan.seed, stream])
 
 
@@ -209,7 +209,7 @@ def _named(subjects: Sequence[Subject]) -> list[Subject]:
     return found
 
 
-def _play(game: Game, subject: Subject, plan: Plan) -> Rollout:
+def _play(game: Game, subject: Subject, plan: EvalPlan) -> Rollout:
     return rollout(
         game,
         subject.player,
@@ -223,12 +223,12 @@ def _play(game: Game, subject: Subject, plan: Plan) -> Rollout:
     )
 
 
-def _look(engine: Engine, subject: Subject, plan: Plan, played: Rollout, now: datetime) -> bool:
+def _look(engine: Engine, subject: Subject, plan: EvalPlan, played: Rollout, now: datetime) -> bool:
     """Write a look into the ledger; tell whether it is new."""
     return record_trial(engine, _trial(subject, plan, played, now))
 
 
-def _trial(subject: Subject, plan: Plan, played: Rollout, now: datetime) -> Any:
+def _trial(subject: Subject, plan: EvalPlan, played: Rollout, now: datetime) -> Any:
     return trial_of(
         played.score(),
         family=subject.family,
@@ -241,5 +241,5 @@ def _trial(subject: Subject, plan: Plan, played: Rollout, now: datetime) -> Any:
     )
 
 
-def _looks(engine: Engine, subject: Subject, plan: Plan, played: Rollout, now: datetime) -> int:
+def _looks(engine: Engine, subject: Subject, plan: EvalPlan, played: Rollout, now: datetime) -> int:
     return len(overlapping(_trial(subject, plan, played, now), trials(engine)))

@@ -19,8 +19,8 @@ from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
 from playproof.evaluate.score import Score
 from playproof.evaluate.trials import Selection, Trial, record_trial, trial_of, trials, weigh_selection
 from playproof.game import Game, resolve
-from playproof.game.vector_env import BatchPolicy, Habits, Rival, Tape, Target
-from playproof.stats.evidence import Claim, Needed, e_process, sample_needed
+from playproof.game.vector_env import ActivityProfile, BatchPolicy, ControlPolicy, ReplayTape, Target
+from playproof.stats.evidence import Claim, RequiredWindows, e_process, sample_needed
 from playproof.stats.metrics import Metrics, measure_all
 from playproof.validate import gates
 from playproof.validate.gates import RULES, Gate, skipped
@@ -41,10 +41,10 @@ TARGET_WINDOWS = 1180
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvalPlan:
     """On what a policy is examined."""
 
-    source: str | Tape
+    source: str | ReplayTape
     """A world, or recorded windows."""
     name: str
     """What the report calls it."""
@@ -65,7 +65,7 @@ class Examination:
     """All that was found, in money per window."""
 
     subject: Subject
-    plan: Plan
+    plan: EvalPlan
     played: Rollout
     rivals: Mapping[str, tuple[str, Rollout]]
     """By name: in words, and what it earned on the same windows."""
@@ -74,7 +74,7 @@ class Examination:
     """Profit of each window that knowing the future would have made; nobody can."""
     metrics: Mapping[str, Metrics]
     selection: Selection
-    needed: Needed
+    needed: RequiredWindows
     verdict: Verdict
     targets: tuple[Target, ...] = ()
     """What older plans wanted, each with the score of a dummy."""
@@ -92,7 +92,7 @@ Told = Callable[[str], None]
 def examine(
     game: Game,
     subject: Subject,
-    plan: Plan,
+    plan: EvalPlan,
     engine: Engine,
     now: datetime,
     *,
@@ -111,7 +111,7 @@ def examine(
     }
     trial = _look(subject, plan, played, now)
     record_trial(engine, trial)
-    looks = Looks(
+    looks = EvaluationSet(
         played.score(),
         _decisions(played),
         int(played.no_effect.sum()),
@@ -144,7 +144,7 @@ def examine(
 
 
 @dataclass(frozen=True)
-class Looks:
+class EvaluationSet:
     """What a policy did on unseen windows, beside its rivals and under worse terms."""
 
     score: Score
@@ -158,14 +158,14 @@ class Looks:
 
 
 def judge(
-    looks: Looks,
+    looks: EvaluationSet,
     ceiling: float | None,
     seed: int,
     *,
     before: Sequence[Gate] = (),
     after: Sequence[Gate] = (),
     weigh: bool = True,
-) -> tuple[Verdict, Needed]:
+) -> tuple[Verdict, RequiredWindows]:
     """Ask every gate about money; `weigh` tells whether to find out how many windows would be needed."""
     rng, returns = _draws(seed), looks.score.returns
     intervals = gates.money_intervals(returns, looks.others, rng)
@@ -180,7 +180,7 @@ def judge(
         *after,
     )
     claim = Claim(returns, looks.others, looks.worse, looks.selection.deflated.bar)
-    needed = sample_needed(claim, rng) if weigh else Needed(None, 0.0, {})
+    needed = sample_needed(claim, rng) if weigh else RequiredWindows(None, 0.0, {})
     return conclude(looks.score, asked, ceiling, needed.windows, intervals[gates.OWN]), needed
 
 
@@ -189,7 +189,7 @@ def _draws(seed: int) -> np.random.Generator:
     return np.random.default_rng([STREAM, seed])
 
 
-def _play(game: Game, subject: Subject, plan: Plan, options: RolloutOptions) -> Rollout:
+def _play(game: Game, subject: Subject, plan: EvalPlan, options: RolloutOptions) -> Rollout:
     return rollout(
         game,
         subject.player,
@@ -203,27 +203,27 @@ def _play(game: Game, subject: Subject, plan: Plan, options: RolloutOptions) -> 
     )
 
 
-def _stressed(game: Game, subject: Subject, plan: Plan, name: str, delay: int, told: Told) -> Rollout:
+def _stressed(game: Game, subject: Subject, plan: EvalPlan, name: str, delay: int, told: Told) -> Rollout:
     told(f"{subject.name}, {name}")
     return _play(game, subject, plan, replace(subject.options, delay=delay))
 
 
-def habits(played: Rollout) -> Habits:
+def habits(played: Rollout) -> ActivityProfile:
     """Tell how a policy played."""
     opened = int(played.opened.sum())
     bet = int(played.staked.sum()) // opened if opened else 0
     held = float(played.in_market.sum()) / opened if opened else 1.0
-    return Habits(played.mix, bet, held, played.stake or 0)
+    return ActivityProfile(played.mix, bet, held, played.stake or 0)
 
 
-def _rivals(game: Game, played: Rollout) -> Sequence[tuple[str, Rival]]:
+def _rivals(game: Game, played: Rollout) -> Sequence[tuple[str, ControlPolicy]]:
     if game.rivals is None:
         return ()
     return tuple(resolve(game.rivals)(habits(played)).items())
 
 
 def _play_rivals(
-    game: Game, subject: Subject, plan: Plan, played: Rollout, idle: Rollout | None, told: Told
+    game: Game, subject: Subject, plan: EvalPlan, played: Rollout, idle: Rollout | None, told: Told
 ) -> dict[str, tuple[str, Rollout]]:
     """Play the rivals; two that are the same play once, and who watched for hindsight has done nothing already."""
     found: dict[str, tuple[str, Rollout]] = {}
@@ -242,7 +242,7 @@ def _play_rivals(
     return found
 
 
-def _watch(game: Game, subject: Subject, plan: Plan) -> tuple[NDArray[np.int64] | None, Rollout | None]:
+def _watch(game: Game, subject: Subject, plan: EvalPlan) -> tuple[NDArray[np.int64] | None, Rollout | None]:
     """Wait through all windows; give what hindsight would have earned, and what waiting did."""
     if game.foresight is None:
         return None, None
@@ -251,7 +251,7 @@ def _watch(game: Game, subject: Subject, plan: Plan) -> tuple[NDArray[np.int64] 
     return watching.best(plan.rounds, subject.stake), idle
 
 
-def _targets(game: Game, subject: Subject, plan: Plan) -> tuple[Target, ...]:
+def _targets(game: Game, subject: Subject, plan: EvalPlan) -> tuple[Target, ...]:
     """Measure what older plans wanted, of the policy and of dummies."""
     if game.targets is None:
         return ()
@@ -264,7 +264,7 @@ def _targets(game: Game, subject: Subject, plan: Plan) -> tuple[Target, ...]:
     return resolve(game.targets)(subject.player, subject.options, play)
 
 
-def _look(subject: Subject, plan: Plan, played: Rollout, now: datetime) -> Trial:
+def _look(subject: Subject, plan: EvalPlan, played: Rollout, now: datetime) -> Trial:
     return trial_of(
         played.score(),
         family=subject.family,
@@ -283,9 +283,9 @@ def _decisions(played: Rollout) -> dict[str, int]:
 
 def look_ahead(game: Game, seed: int) -> Gate:
     """D2: do the features that policies see stay when everything after a moment is cut, altered or added?"""
-    from playproof.game import Numbers
+    from playproof.game import NumericObservation
 
-    shown = next((name for name, kind in game.observations.items() if isinstance(kind, Numbers)), None)
+    shown = next((name for name, kind in game.observations.items() if isinstance(kind, NumericObservation)), None)
     if shown is None:
         return skipped("D2", RULES["D2"], "observations are messages")
     rng = np.random.default_rng([STREAM, seed, 2])

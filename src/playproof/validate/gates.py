@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.stats.evidence import REJECT, Method, bootstrap_interval, e_process, paired_intervals
-from playproof.stats.selection import Deflated, Superior
+from playproof.stats.selection import DeflatedSharpe, SuperiorityTest
 
 Floats = NDArray[np.float64]
 Status = Literal["passed", "failed", "skipped"]
@@ -117,7 +117,7 @@ def money(returns: Floats, intervals: Mapping[str, tuple[float, float]]) -> tupl
     return tuple(gates)
 
 
-def selection(superior: Superior, deflated: Deflated) -> Gate:
+def selection(superior: SuperiorityTest, deflated: DeflatedSharpe) -> Gate:
     """M2: does the profit survive the choice among all that was tried?"""
     passed = superior.p < 0.05 and deflated.probability >= 0.95
     found = (

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import InputError
 from playproof.events import Event, Value
-from playproof.game import Column, Game, Numbers, lookup, resolve
+from playproof.game import Column, Game, NumericObservation, lookup, resolve
 from playproof.stats.calibration import Auc, auc
 
 Floats = NDArray[np.float64]
@@ -37,7 +37,7 @@ FORESIGHT = 80
 
 
 @dataclass(frozen=True)
-class Finding:
+class LeakFinding:
     """One check, and what it found."""
 
     check: str
@@ -74,7 +74,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class Scored:
+class TestScores:
     """What a pipeline says of the rows that it tested."""
 
     tested: NDArray[np.intp]
@@ -83,13 +83,13 @@ class Scored:
     """One for each of them; decisions as 0 and 1 where thresholds are part of the pipeline."""
 
 
-Pipeline = Callable[[Samples], Scored]
+Pipeline = Callable[[Samples], TestScores]
 """Split, scale, learn and score; the same samples give the same scores."""
 Learner = Callable[[Floats, Flags, Floats], Floats]
 """Learn from rows and labels, and score other rows."""
 
 
-def check_windows(split: Mapping[str, Sequence[str]]) -> Finding:
+def check_windows(split: Mapping[str, Sequence[str]]) -> LeakFinding:
     """Check that no window stands in two splits; `split` names the windows of each, rows may repeat them."""
     seen: dict[str, str] = {}
     shared: set[str] = set()
@@ -103,22 +103,22 @@ def check_windows(split: Mapping[str, Sequence[str]]) -> Finding:
         if shared
         else f"{total} windows, each in one split"
     )
-    return Finding("D1 windows", not shared, found, {"shared": len(shared), "windows": total})
+    return LeakFinding("D1 windows", not shared, found, {"shared": len(shared), "windows": total})
 
 
-def check_order(split: Mapping[str, Sequence[str]], starts: Mapping[str, Any], gap: int = 0) -> Finding:
+def check_order(split: Mapping[str, Sequence[str]], starts: Mapping[str, Any], gap: int = 0) -> LeakFinding:
     """Check that every split, in the order given, begins after the one before it ended; `gap` windows between."""
     order = {window: place for place, window in enumerate(sorted(starts, key=lambda window: (starts[window], window)))}
     latest, before = -1, ""
     for name, windows in split.items():
         places = [order[window] for window in set(windows)]
         if places and min(places) <= latest + (gap if before else 0):
-            return Finding("D1 order", False, f"{name} begins before {before} has ended by {gap} windows")
+            return LeakFinding("D1 order", False, f"{name} begins before {before} has ended by {gap} windows")
         latest, before = max([latest, *places]), name
-    return Finding("D1 order", True, f"{' before '.join(split)}, at least {gap} windows apart")
+    return LeakFinding("D1 order", True, f"{' before '.join(split)}, at least {gap} windows apart")
 
 
-def check_scaler(center: Floats, scale: Floats, train: Floats, everything: Floats) -> Finding:
+def check_scaler(center: Floats, scale: Floats, train: Floats, everything: Floats) -> LeakFinding:
     """Check that a scaler's means and standard deviations are those of the training rows alone."""
 
     def distance(rows: Floats) -> float:
@@ -129,9 +129,9 @@ def check_scaler(center: Floats, scale: Floats, train: Floats, everything: Float
     own, other = distance(train), distance(everything)
     figures = {"train": own, "everything": other}
     if own <= TOLERANCE:
-        return Finding("D1 scaler", True, "fitted on the training rows", figures)
+        return LeakFinding("D1 scaler", True, "fitted on the training rows", figures)
     where = "on all rows, test included" if other <= TOLERANCE else "on other rows than those of train"
-    return Finding("D1 scaler", False, f"fitted {where}", figures)
+    return LeakFinding("D1 scaler", False, f"fitted {where}", figures)
 
 
 def check_future(
@@ -139,7 +139,7 @@ def check_future(
     items: Sequence[T],
     alter: Callable[[Sequence[T]], Sequence[T]],
     cuts: Sequence[int],
-) -> Finding:
+) -> LeakFinding:
     """Check that features do not change when everything after a moment is deleted, altered or added to.
 
     `build` gives for each row the place of the item at which it was observed, and the rows. `alter` gives
@@ -155,13 +155,13 @@ def check_future(
             again, built = build(version)
             known = again <= cut
             if not np.array_equal(again[known], places[kept]):
-                return Finding("D2 future", False, f"rows appear or vanish when what follows item {cut} is {what}")
+                return LeakFinding("D2 future", False, f"rows appear or vanish when what follows item {cut} is {what}")
             differs = ~_same(built[known], rows[kept])
             if differs.any():
                 columns = np.flatnonzero(differs.any(axis=0)).tolist()
                 found = f"features {columns} change when what follows item {cut} is {what}"
-                return Finding("D2 future", False, found, {"rows": float(differs.any(axis=1).sum())})
-    return Finding("D2 future", True, f"{len(rows)} rows stay the same at {len(cuts)} cuts")
+                return LeakFinding("D2 future", False, found, {"rows": float(differs.any(axis=1).sum())})
+    return LeakFinding("D2 future", True, f"{len(rows)} rows stay the same at {len(cuts)} cuts")
 
 
 def _same(first: NDArray[Any], second: NDArray[Any]) -> Flags:
@@ -175,7 +175,7 @@ def fold_rows(
     """Give the builder of a game's own rows: one at every decision point, by the fold that everything uses."""
     fold, decides = resolve(game.fold), resolve(game.decides)
     kind = lookup(game.observations, observation, "observation set")
-    if not isinstance(kind, Numbers):
+    if not isinstance(kind, NumericObservation):
         raise InputError(f"expected an observation set of numbers, found {observation!r}, which is messages")
 
     encoded: dict[int, tuple[Event, Any]] = {}
@@ -233,20 +233,20 @@ def permuted_labels(samples: Samples, rng: np.random.Generator) -> Flags:
     return taken
 
 
-def check_permuted(pipeline: Pipeline, samples: Samples, rng: np.random.Generator) -> Finding:
+def check_permuted(pipeline: Pipeline, samples: Samples, rng: np.random.Generator) -> LeakFinding:
     """Check that nothing can be learned where there is nothing: labels permuted by window must give chance."""
     labels = permuted_labels(samples, rng)
     scored = pipeline(replace(samples, labels=labels))
     found = auc(scored.scores, labels[scored.tested], samples.windows[scored.tested], LEVEL)
     told = f"AUC {found.value:.3f} on permuted labels, 99.9 % interval {_shown(found)}"
-    return Finding("D2 permuted labels", found.holds(0.5), told, {"auc": found.value, "error": found.error})
+    return LeakFinding("D2 permuted labels", found.holds(0.5), told, {"auc": found.value, "error": found.error})
 
 
 def _shown(found: Auc) -> str:
     return f"{found.interval[0]:.3f} to {found.interval[1]:.3f}"
 
 
-def check_untouched(pipeline: Pipeline, samples: Samples, rng: np.random.Generator) -> Finding:
+def check_untouched(pipeline: Pipeline, samples: Samples, rng: np.random.Generator) -> LeakFinding:
     """Check that what is said of a test window does not depend on other test windows.
 
     Rows and labels of half of the tested windows are altered; the scores of the other half must stay. Whatever
@@ -254,7 +254,7 @@ def check_untouched(pipeline: Pipeline, samples: Samples, rng: np.random.Generat
     """
     before, again = pipeline(samples), pipeline(samples)
     if not (np.array_equal(before.tested, again.tested) and np.array_equal(before.scores, again.scores)):
-        return Finding("D2 untouched", False, "the same samples give other scores: seed the pipeline")
+        return LeakFinding("D2 untouched", False, "the same samples give other scores: seed the pipeline")
     windows = samples.windows[before.tested]
     tested = np.unique(windows)
     chosen = rng.permutation(tested)[: len(tested) // 2]
@@ -265,10 +265,10 @@ def check_untouched(pipeline: Pipeline, samples: Samples, rng: np.random.Generat
     after = pipeline(replace(samples, rows=rows, labels=labels))
     left = ~np.isin(windows, chosen)
     if not np.array_equal(before.tested, after.tested):
-        return Finding("D2 untouched", False, "which rows are tested depends on what they hold")
+        return LeakFinding("D2 untouched", False, "which rows are tested depends on what they hold")
     moved = float(np.mean(~_same(before.scores[left], after.scores[left]))) if left.any() else 0.0
     told = f"{moved:.0%} of the scores of untouched test windows change when other test windows do"
-    return Finding("D2 untouched", moved == 0, told, {"moved": moved})
+    return LeakFinding("D2 untouched", moved == 0, told, {"moved": moved})
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ def _scored(learner: Learner, samples: Samples, train: Flags) -> Auc:
 
 def check_features(
     samples: Samples, outcomes: Mapping[str, Mapping[str, float]] | None = None, known: Sequence[str] = ()
-) -> Finding:
+) -> LeakFinding:
     """Check that no feature gives its window away: by name, by outcome, or by what it shows only later.
 
     `outcomes` holds by name each window's value. `known` features are vouched for, since the game's own fold
@@ -319,7 +319,7 @@ def check_features(
         *(f"{samples.names[it]} is {what}" for it, what in later.items()),
     ]
     found = "; ".join(told) or f"{len(suspects)} features looked at, none gives its window away"
-    return Finding("D2 features", not told, found, {"features": float(len(told))})
+    return LeakFinding("D2 features", not told, found, {"features": float(len(told))})
 
 
 def _by_window(samples: Samples, place: int) -> tuple[Floats, bool]:

@@ -9,11 +9,11 @@ import hashlib
 from typing import Any
 
 from playproof.game import Game, first, lookup, resolve
-from playproof.validate.examine import Plan
+from playproof.validate.examine import EvalPlan
 from playproof.validate.gates import RULES, Gate, skipped
 
 
-def world_plan(game: Game, world: str | None, rounds: int | None, seed: int) -> Plan:
+def world_plan(game: Game, world: str | None, rounds: int | None, seed: int) -> EvalPlan:
     """Plan a simulation."""
     name = world or first(game.worlds)
     lookup(game.worlds, name, "world")
@@ -21,7 +21,7 @@ def world_plan(game: Game, world: str | None, rounds: int | None, seed: int) -> 
     identity = hashlib.sha256(f"{game.name} {game.version} {name} {seed} {windows}".encode()).hexdigest()
     about = Gate("D3", True, f"the claim is about the simulated world {name!r} alone", RULES["D3"])
     split = skipped("D1", RULES["D1"], "simulated windows that no training saw: their seeds are kept apart")
-    return Plan(
+    return EvalPlan(
         name,
         f"world {name}, {windows:,} windows",
         identity,
@@ -33,7 +33,7 @@ def world_plan(game: Game, world: str | None, rounds: int | None, seed: int) -> 
     )
 
 
-def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) -> Plan:
+def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) -> EvalPlan:
     """Plan a replay of recorded windows."""
     from playproof.datasets import open_dataset
     from playproof.datasets.registry import find_dataset
@@ -43,7 +43,7 @@ def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) 
     tape = recorded_tape(game, dataset, split)
     windows = min(rounds or len(tape), len(tape))
     manifest: Any = dataset.manifest
-    return Plan(
+    return EvalPlan(
         tape,
         f"data set {manifest['name']}, split {split}, {windows:,} recorded windows",
         manifest["hash"],

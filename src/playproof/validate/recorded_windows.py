@@ -13,7 +13,7 @@ from playproof.datasets.dataset import Dataset
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.events import Event
 from playproof.game import Game, resolve
-from playproof.game.vector_env import Tape
+from playproof.game.vector_env import ReplayTape
 from playproof.home import home
 from playproof.stats.calibration import auc
 from playproof.store import EventStore
@@ -29,13 +29,13 @@ LEAST = 20
 """Windows without which nothing can be learned."""
 
 
-def recorded_tape(game: Game, dataset: Dataset, split: str) -> Tape:
+def recorded_tape(game: Game, dataset: Dataset, split: str) -> ReplayTape:
     """Lay the windows of a split on a tape, from the store that the data set was built from."""
     if game.tape is None:
         raise ConfigError(f"expected a game whose recordings can be played again, found {game.name!r}")
     windows = dataset.windows(split)
     store = EventStore(home(), game.columns)
-    tape: Tape = resolve(game.tape)(_events(store, windows))
+    tape: ReplayTape = resolve(game.tape)(_events(store, windows))
     return tape
 
 

@@ -18,10 +18,10 @@ from playproof.datasets.dataset import Dataset, SessionTables
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.evaluate.rollout import Rollout, make_lanes, rollout
 from playproof.game import Game, first, lookup, resolve
-from playproof.game.replay import Arrays, Line, Number, ReplayedEpisode, Replaying, Standing, Values
-from playproof.game.vector_env import Actions, BatchPolicy, Chosen, Lanes, LaneTerms, Moved, Rows, Tape
+from playproof.game.replay import Arrays, LaneSnapshot, Line, Number, ReplayedEpisode, ReplayRules, Values
+from playproof.game.vector_env import Actions, BatchPolicy, Chosen, LaneTerms, ReplayTape, Rows, StepResult, VectorGame
 from playproof.money import UNIT
-from playproof.validate.action_probabilities import Thoughts, overhear
+from playproof.validate.action_probabilities import PolicyTrace, overhear
 from playproof.validate.subject import Subject
 
 SHOWN = 12
@@ -109,13 +109,13 @@ def choose(pnl: Sequence[int | None], show: int) -> list[int]:
     return sorted(chosen)
 
 
-class _Noting:
+class _TracedGame:
     """Lanes that play as others do, and note down the steps of wanted windows."""
 
-    def __init__(self, lanes: Lanes, wanted: Iterable[int], thoughts: Thoughts) -> None:
+    def __init__(self, lanes: VectorGame, wanted: Iterable[int], thoughts: PolicyTrace) -> None:
         self.inner, self.thoughts = lanes, thoughts
         self.count, self.heads, self.features = lanes.count, lanes.heads, lanes.features
-        self.notes: dict[int, _Notes] = {number: _Notes() for number in wanted}
+        self.notes: dict[int, _WindowTrace] = {number: _WindowTrace() for number in wanted}
         self._number = np.arange(self.count)
         self._rows: Rows = np.zeros((0, 0), np.float32)
 
@@ -125,7 +125,7 @@ class _Noting:
         self._rows = self.inner.start()
         return self._rows
 
-    def step(self, actions: Actions) -> Moved:
+    def step(self, actions: Actions) -> StepResult:
         """Take an action in every lane, and note it."""
         rows = self._rows.copy()
         moved = self.inner.step(actions)
@@ -155,7 +155,7 @@ class _Noting:
         return self.inner.arrays()
 
 
-class _Notes:
+class _WindowTrace:
     """One window while it is played."""
 
     def __init__(self) -> None:
@@ -170,7 +170,13 @@ class _Notes:
         self.pnl: int | None = None
 
     def take(
-        self, lane: int, rows: Rows, actions: Actions, moved: Moved, thoughts: Thoughts, stood: Standing | None
+        self,
+        lane: int,
+        rows: Rows,
+        actions: Actions,
+        moved: StepResult,
+        thoughts: PolicyTrace,
+        stood: LaneSnapshot | None,
     ) -> None:
         """Note one step."""
         self._see(lane, rows[lane], stood)
@@ -183,12 +189,12 @@ class _Notes:
         for name, chance in thoughts.predictions.items():
             self.predictions.setdefault(name, []).append(chance[lane].item())
 
-    def close(self, lane: int, place: int, moved: Moved, stood: Standing | None) -> None:
+    def close(self, lane: int, place: int, moved: StepResult, stood: LaneSnapshot | None) -> None:
         """Note how the window ended."""
         self._see(lane, moved.ended.rows[place], stood)
         self.pnl = int(moved.ended.pnl[place])
 
-    def _see(self, lane: int, row: NDArray[np.float32], stood: Standing | None) -> None:
+    def _see(self, lane: int, row: NDArray[np.float32], stood: LaneSnapshot | None) -> None:
         self.rows.append(row.copy())
         if stood is None:
             return
@@ -204,10 +210,10 @@ def _plain(value: Any) -> Number:
 
 
 @dataclass(frozen=True)
-class Looking:
+class ReplayRequest:
     """What is to be played and looked at."""
 
-    source: str | Tape
+    source: str | ReplayTape
     """A world, or recorded windows."""
     name: str
     """What the source is called."""
@@ -219,7 +225,7 @@ class Looking:
 
 
 def replay_policy(
-    game: Game, subject: Subject, looking: Looking, told: Callable[[str], None] = lambda _: None
+    game: Game, subject: Subject, looking: ReplayRequest, told: Callable[[str], None] = lambda _: None
 ) -> Replay:
     """Play a policy as evaluations do, choose windows, and play it again watched."""
     told(f"playing {subject.name}")
@@ -251,7 +257,7 @@ def _of(shown: int, of: int) -> str:
     return f"{shown} of {of:,} windows: the worst, the best and some between" if shown < of else f"{of:,} windows"
 
 
-def _wanted(played: Rollout, looking: Looking) -> list[int]:
+def _wanted(played: Rollout, looking: ReplayRequest) -> list[int]:
     if looking.window is None:
         return choose(played.pnl.tolist(), looking.show)
     if looking.window not in played.windows:
@@ -260,7 +266,7 @@ def _wanted(played: Rollout, looking: Looking) -> list[int]:
     return [played.windows.index(looking.window)]
 
 
-def _play(game: Game, subject: Subject, player: BatchPolicy, looking: Looking) -> Rollout:
+def _play(game: Game, subject: Subject, player: BatchPolicy, looking: ReplayRequest) -> Rollout:
     return rollout(
         game,
         player,
@@ -273,21 +279,21 @@ def _play(game: Game, subject: Subject, player: BatchPolicy, looking: Looking) -
     )
 
 
-def _watch(game: Game, subject: Subject, looking: Looking, chosen: Sequence[int]) -> dict[int, _Notes]:
+def _watch(game: Game, subject: Subject, looking: ReplayRequest, chosen: Sequence[int]) -> dict[int, _WindowTrace]:
     """Play the same windows on lanes that note what happens in the chosen ones."""
-    thoughts, made = Thoughts(), []
+    thoughts, made = PolicyTrace(), []
     replaying = None if game.replaying is None else resolve(game.replaying)
 
-    def make(terms: LaneTerms, count: int) -> Lanes:
+    def make(terms: LaneTerms, count: int) -> VectorGame:
         lanes = make_lanes(game, terms, count) if replaying is None else replaying.watch(terms, count)
-        made.append(_Noting(lanes, chosen, thoughts))
+        made.append(_TracedGame(lanes, chosen, thoughts))
         return made[0]
 
     _play(replace(game, lanes=make), subject, overhear(subject.player, thoughts), looking)
     return made[0].notes
 
 
-def _episode(game: Game, subject: Subject, looking: Looking, window: str, notes: _Notes) -> ReplayedEpisode:
+def _episode(game: Game, subject: Subject, looking: ReplayRequest, window: str, notes: _WindowTrace) -> ReplayedEpisode:
     options = subject.options
     actions = options.actions or first(game.actions)
     replaying = None if game.replaying is None else resolve(game.replaying)
@@ -315,13 +321,13 @@ def _episode(game: Game, subject: Subject, looking: Looking, window: str, notes:
     )
 
 
-def _thinking(subject: Subject, notes: _Notes) -> str:
+def _thinking(subject: Subject, notes: _WindowTrace) -> str:
     if notes.chances or notes.predictions:
         return ""
     return f"{subject.name} follows a rule: it weighs no chances that could be shown."
 
 
-def _texts(game: Game, replaying: Replaying | None, actions: str, taken: Sequence[Sequence[int]]) -> tuple[str, ...]:
+def _texts(game: Game, replaying: ReplayRules | None, actions: str, taken: Sequence[Sequence[int]]) -> tuple[str, ...]:
     heads = game.actions[actions].heads
     if replaying is not None:
         return tuple(replaying.say(action, actions) for action in taken)
@@ -333,14 +339,16 @@ def _masks(found: Sequence[NDArray[np.bool_] | None]) -> Chosen | None:
     return np.array(known, np.bool_) if known and len(known) == len(found) else None
 
 
-def _thoughts(game: Game, actions: str, notes: _Notes) -> tuple[tuple[tuple[str, ...], NDArray[np.floating[Any]]], ...]:
+def _thoughts(
+    game: Game, actions: str, notes: _WindowTrace
+) -> tuple[tuple[tuple[str, ...], NDArray[np.floating[Any]]], ...]:
     if not notes.chances:
         return ()
     heads = game.actions[actions].heads
     return tuple((names, np.array([step[place] for step in notes.chances])) for place, names in enumerate(heads))
 
 
-def _theory(game: Game, looking: Looking, rows: Rows, features: tuple[str, ...]) -> dict[str, list[Number]]:
+def _theory(game: Game, looking: ReplayRequest, rows: Rows, features: tuple[str, ...]) -> dict[str, list[Number]]:
     """Give the chance of the game's label by theory at each row, where the world is known and theory knows one."""
     if game.predicting is None or not isinstance(looking.source, str) or not len(rows):
         return {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from playproof.datasets import Dataset
-    from playproof.datasets.check import Finding
+    from playproof.datasets.check import DatasetFinding
     from playproof.events import Event
     from playproof.game import Game
     from playproof.parallel import Engine
@@ -247,10 +247,10 @@ def _stored_columns(root: Path) -> set[str]:
 
 def find_engine(name: str, address: str, workers: int | None) -> Engine:
     """Give the engine of a name."""
-    from playproof.parallel import Local, Ray
+    from playproof.parallel import LocalEngine, Ray
 
     if name == "local":
-        return Local(workers or 1)
+        return LocalEngine(workers or 1)
     if name == "ray":
         return Ray(address, workers)
     raise ConfigError(f"expected the engine local or ray, found {name!r}")
@@ -331,7 +331,7 @@ def _summary_table(told: Mapping[str, Any]) -> Table:
     return shown
 
 
-def _findings_table(findings: Sequence[Finding]) -> Table:
+def _findings_table(findings: Sequence[DatasetFinding]) -> Table:
     from rich.markup import escape
     from rich.table import Table
 

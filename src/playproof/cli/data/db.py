@@ -15,7 +15,7 @@ from playproof.cli.output import AsJson, emit
 from playproof.home import home
 
 if TYPE_CHECKING:
-    from playproof.store.db import Standing
+    from playproof.store.db import SchemaStatus
 
 app = typer.Typer(no_args_is_help=True, help=__doc__.partition("\n")[0])
 
@@ -51,7 +51,7 @@ def check(*, url: Url = None, as_json: AsJson = False) -> None:
         raise typer.Exit(2)
 
 
-def _standing_table(standing: Standing) -> Any:
+def _standing_table(standing: SchemaStatus) -> Any:
     from rich.table import Table
     from rich.text import Text
 

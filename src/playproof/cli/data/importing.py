@@ -20,7 +20,7 @@ from playproof.home import home
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from playproof.record.imports.importing import Import, Report
+    from playproof.record.imports.importing import Import, ImportReport
 
 LOG = "import"
 """The log that imports write to, so that a recording can go on meanwhile."""
@@ -76,7 +76,7 @@ def capture(
 
 def _run(kind: str, path: Path, name: str | None, zone: str | None, keep_names: bool, as_json: bool) -> None:
     """Import a path, print the report, and fail if not one file could be read."""
-    from playproof.game.importers import Setting
+    from playproof.game.importers import ImportSettings
     from playproof.record.imports.importing import Import
     from playproof.record.redaction import Redaction, load_key
     from playproof.store import EventLog
@@ -86,7 +86,7 @@ def _run(kind: str, path: Path, name: str | None, zone: str | None, keep_names: 
     if not path.exists():
         raise InputError(f"expected a file or a folder to import, found nothing at {path}")
     key = load_key(root)
-    setting = Setting(find_zone(zone or importer.zone), lambda: Redaction(key, keep_names=keep_names))
+    setting = ImportSettings(find_zone(zone or importer.zone), lambda: Redaction(key, keep_names=keep_names))
     with EventLog.open(root, game.columns, log=LOG) as log:
         report = _shown(Import(path, kind, importer, setting, log))
     emit(asdict(report), as_json, lambda: table(report))
@@ -119,14 +119,14 @@ def find_zone(name: str) -> ZoneInfo:
         ) from None
 
 
-def _shown(work: Import) -> Report:
+def _shown(work: Import) -> ImportReport:
     """Run an import with a progress bar."""
     with progress() as bar:
         task = bar.add_task("reading", total=None)
         return work.run(lambda what, done, total: bar.update(task, description=what, completed=done, total=total))
 
 
-def table(report: Report) -> Table:
+def table(report: ImportReport) -> Table:
     """Show a report: the counts, and the first problems."""
     from rich.markup import escape
     from rich.table import Table

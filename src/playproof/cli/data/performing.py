@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from playproof.cli.data.record import Plan, record, record_page, summary_table
+from playproof.cli.data.record import RecordPlan, record, record_page, summary_table
 from playproof.cli.output import AsJson, emit, note
 from playproof.errors import UnknownName
 from playproof.record.feeds.chromium import find_chromium
@@ -27,7 +27,7 @@ SETTLE = 1.0
 app = typer.Typer()
 
 
-class PlayedFeed:
+class ScriptedFeed:
     """A player who sits down over the socket, and a recorder that is the same player's second connection."""
 
     def __init__(self, performance: Any, recorder: Recorder, clock: Clock) -> None:
@@ -55,8 +55,8 @@ def record_performance(game: str, rounds: int, speed: float, seed: int, use_brow
         raise UnknownName("performance", game, found)
     with found[game].load()(rounds, speed, seed) as show:
         if use_browser:
-            return record_page(Plan(show.url, "cdp"), headless=True, drive=show.drive)
-        return record(Plan(show.url, "public_ws"), lambda recorder, clock, _: PlayedFeed(show, recorder, clock))
+            return record_page(RecordPlan(show.url, "cdp"), headless=True, drive=show.drive)
+        return record(RecordPlan(show.url, "public_ws"), lambda recorder, clock, _: ScriptedFeed(show, recorder, clock))
 
 
 @app.command()

@@ -39,7 +39,7 @@ BEAT = 0.05
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecordPlan:
     """What to record, where to, and for how long."""
 
     url: str
@@ -88,7 +88,7 @@ def socket(
     """
     from playproof.record.feeds.socket import SocketFeed, read_auth
 
-    plan = Plan(url, "public_ws", "playproof", game, session, log, keep_names, seconds, rounds)
+    plan = RecordPlan(url, "public_ws", "playproof", game, session, log, keep_names, seconds, rounds)
     given = read_auth(auth)
     summary = record(plan, lambda recorder, clock, _: SocketFeed(url, recorder, clock, auth=given, path=path))
     emit(summary, as_json, lambda: summary_table(summary))
@@ -113,13 +113,13 @@ def browser(
 
     Example: playproof record browser https://example.invalid/play --selectors my-site.toml --attach http://127.0.0.1:9222
     """
-    plan = Plan(url, "cdp", selectors, "", session, log, keep_names, seconds, rounds)
+    plan = RecordPlan(url, "cdp", selectors, "", session, log, keep_names, seconds, rounds)
     summary = record_page(plan, headless=headless, attach=attach or None)
     emit(summary, as_json, lambda: summary_table(summary))
 
 
 def record_page(
-    plan: Plan, *, headless: bool = False, attach: str | None = None, drive: Drive | None = None
+    plan: RecordPlan, *, headless: bool = False, attach: str | None = None, drive: Drive | None = None
 ) -> dict[str, Any]:
     """Record a page, played by a person or by `drive`; give the summary."""
     from playproof.record.feeds.browser import BrowserFeed
@@ -130,7 +130,7 @@ def record_page(
     return record(plan, make)
 
 
-def record(plan: Plan, make_feed: MakeFeed) -> dict[str, Any]:
+def record(plan: RecordPlan, make_feed: MakeFeed) -> dict[str, Any]:
     """Record a feed into the home's store until it ends; give the summary, with everything durable."""
     from playproof.game import load_game
     from playproof.home import home
@@ -159,7 +159,7 @@ def record(plan: Plan, make_feed: MakeFeed) -> dict[str, Any]:
     return {**told, "ended": ended, "seconds": round(time.monotonic() - started, 3), **_summary(recorder, plan, place)}
 
 
-def _summary(recorder: Recorder, plan: Plan, place: Path) -> dict[str, Any]:
+def _summary(recorder: Recorder, plan: RecordPlan, place: Path) -> dict[str, Any]:
     counts = recorder.counts
     return {
         "session_id": recorder.session_id,
@@ -181,7 +181,7 @@ def _summary(recorder: Recorder, plan: Plan, place: Path) -> dict[str, Any]:
     }
 
 
-async def _run(feed: Feed, recorder: Recorder, plan: Plan, page_map: SelectorMap, clock: Clock) -> str:
+async def _run(feed: Feed, recorder: Recorder, plan: RecordPlan, page_map: SelectorMap, clock: Clock) -> str:
     """Run a feed until it ends, a limit is reached or somebody interrupts it; say which."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     why: list[str] = []
@@ -209,7 +209,7 @@ async def _run(feed: Feed, recorder: Recorder, plan: Plan, page_map: SelectorMap
     return why[0] if why else "closed"
 
 
-async def _limit(recorder: Recorder, plan: Plan, end: Callable[[str], None]) -> None:
+async def _limit(recorder: Recorder, plan: RecordPlan, end: Callable[[str], None]) -> None:
     """End the recording at its limits."""
     started = time.monotonic()
     while True:
@@ -224,7 +224,7 @@ async def _limit(recorder: Recorder, plan: Plan, end: Callable[[str], None]) -> 
 
 def _show(
     recorder: Recorder,
-    plan: Plan,
+    plan: RecordPlan,
     page_map: SelectorMap,
     clock: Clock,
     end: Callable[[str], None],

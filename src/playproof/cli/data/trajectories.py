@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from playproof.game import Game
-    from playproof.net.access import Door
+    from playproof.net.access import AccessPolicy
     from playproof.store.db.trajectories import StoredTrajectory
 
 PORT, PROXY_PORT = 8790, 8791
@@ -113,12 +113,12 @@ def clock_game(name: str | None) -> Game:
     return found[0]
 
 
-def _door(host: str, tokens: Path | None) -> Door:
-    from playproof.net.access import Door, Tokens, check_address, is_loopback, read_tokens
+def _door(host: str, tokens: Path | None) -> AccessPolicy:
+    from playproof.net.access import AccessPolicy, RoleTokens, check_address, is_loopback, read_tokens
 
-    held = read_tokens(tokens) if tokens else Tokens()
+    held = read_tokens(tokens) if tokens else RoleTokens()
     check_address(host, held)
-    return Door(held, loopback=is_loopback(host))
+    return AccessPolicy(held, loopback=is_loopback(host))
 
 
 def _tell_address(what: str, taken: Any, path: str) -> None:

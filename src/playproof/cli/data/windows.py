@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from playproof.game import Game
-    from playproof.record.trajectories.outcomes import Row, Synced
+    from playproof.record.trajectories.outcomes import OutcomeSync, Row
     from playproof.record.trajectories.windows import Survey
 
 Prices = Callable[["Engine", Sequence[str]], "list[Row]"]
@@ -120,7 +120,7 @@ def _survey(found: Survey) -> RenderableType:
     )
 
 
-def _synced(done: Synced) -> Any:
+def _synced(done: OutcomeSync) -> Any:
     from rich.table import Table
 
     table = Table("windows", "count", "which")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress, TaskID
 
-    from playproof.game.audit import Auditing, Material
+    from playproof.game.audit import AuditRules, Material
     from playproof.validate.audit import AuditReport
 
 app = typer.Typer()
@@ -78,7 +78,7 @@ def find_game(name: str | None) -> Game:
     return able[0]
 
 
-def gather(path: Path, game: Game, auditing: Auditing) -> Material:
+def gather(path: Path, game: Game, auditing: AuditRules) -> Material:
     """Gather from a data set, a store, or old recordings."""
     from playproof.store import EventStore
 
@@ -91,7 +91,7 @@ def gather(path: Path, game: Game, auditing: Auditing) -> Material:
     return auditing.from_store(imported(path, game))
 
 
-def gather_dataset(path: Path, game: Game, auditing: Auditing) -> Material:
+def gather_dataset(path: Path, game: Game, auditing: AuditRules) -> Material:
     """Gather from the observations of a data set."""
     import polars as pl
 
@@ -103,7 +103,7 @@ def gather_dataset(path: Path, game: Game, auditing: Auditing) -> Material:
     return auditing.from_rows(pl.concat([tables["observations"] for tables in dataset.sessions.values()]))
 
 
-class Kept:
+class InMemoryLog:
     """Imported events in memory: a log to write to, and tables to read from. Nothing of it is durable."""
 
     failure: str | None = None
@@ -137,17 +137,17 @@ class Kept:
         return pa.table(data)
 
 
-def imported(path: Path, game: Game) -> Kept:
+def imported(path: Path, game: Game) -> InMemoryLog:
     """Read old recordings of whatever kind they are."""
     from playproof.cli.data.importing import find_zone
-    from playproof.game.importers import Setting
+    from playproof.game.importers import ImportSettings
     from playproof.record.imports.importing import Import
     from playproof.record.redaction import KEY_BYTES, Redaction
 
     key = secrets.token_bytes(KEY_BYTES)
     for kind, lazy in game.importers.items():
-        importer, log = resolve(lazy), Kept(game.columns)
-        work = Import(path, kind, importer, Setting(find_zone(importer.zone), lambda: Redaction(key)), log)
+        importer, log = resolve(lazy), InMemoryLog(game.columns)
+        work = Import(path, kind, importer, ImportSettings(find_zone(importer.zone), lambda: Redaction(key)), log)
         with progress() as bar:
             task = bar.add_task("reading", total=None)
             report = work.run(partial(_advance, bar, task))

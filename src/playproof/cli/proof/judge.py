@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from playproof.judge.asking import Budget, JudgeSettings
     from playproof.judge.gates import Check
-    from playproof.judge.group import Group
-    from playproof.judge.judging import Judge, Judged
+    from playproof.judge.group import JudgedGroup
+    from playproof.judge.judging import GroupJudgement, Judge
 
 app = typer.Typer(no_args_is_help=True, help=__doc__.partition("\n")[0])
 
@@ -135,7 +135,7 @@ def run(
         emit(data, as_json, lambda: _run_table(judged, data))
 
 
-def _with_bar(judge: Judge, found: list[Group]) -> list[Judged]:
+def _with_bar(judge: Judge, found: list[JudgedGroup]) -> list[GroupJudgement]:
     with progress() as bar:
         bar.add_task("judging", total=None)
         return judge.score_all(found)
@@ -198,7 +198,7 @@ def _address(model: str, base_url: str) -> Iterator[tuple[str | None, str, str |
         yield url, named, "none"
 
 
-def _golden(game: str, groups: int, members: int, decisions: int, seed: int) -> list[Group]:
+def _golden(game: str, groups: int, members: int, decisions: int, seed: int) -> list[JudgedGroup]:
     from playproof.game import resolve
     from playproof.judge.group import from_ranked
 
@@ -219,7 +219,7 @@ def _game(name: str) -> Any:
     return having[0]
 
 
-def _recorded(engine: Any, game: str, hours: float, min_agents: int) -> list[Group]:
+def _recorded(engine: Any, game: str, hours: float, min_agents: int) -> list[JudgedGroup]:
     """Read the groups of closed windows that have outcomes."""
     from playproof.judge.group import read_groups
     from playproof.record.trajectories.windows import survey
@@ -250,7 +250,7 @@ def _spent(judge: Judge) -> dict[str, Any]:
     }
 
 
-def _group_row(judged: Judged) -> dict[str, Any]:
+def _group_row(judged: GroupJudgement) -> dict[str, Any]:
     return {
         "group": judged.group_id,
         "scores": None if judged.scores is None else dict(judged.scores.values),
@@ -283,7 +283,7 @@ def _word(passed: bool) -> str:
     return "passed" if passed else "FAILED"
 
 
-def _run_table(judged: list[Judged], data: dict[str, Any]) -> RenderableType:
+def _run_table(judged: list[GroupJudgement], data: dict[str, Any]) -> RenderableType:
     from rich.console import Group as Lines
     from rich.table import Table
 

@@ -62,11 +62,11 @@ def replay(
 
     Example: playproof replay hold-40 --world published --rounds 200 --seed 3
     """
-    from playproof.validate.replay import Looking
+    from playproof.validate.replay import ReplayRequest
 
     if data and world:
         raise ConfigError("expected either --data or --world, found both")
-    asked = Looking(world or "", "", rounds, seed, show, window)
+    asked = ReplayRequest(world or "", "", rounds, seed, show, window)
     if data:
         found = _from_data(what, data, split, asked, stake, sample)
     elif what is None:

@@ -12,14 +12,14 @@ import typer
 
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.train.data_options import (
-    Asked,
+    DataConfig,
     DatasetName,
-    Lessons,
     Players,
     Resume,
     Rounds,
     Settings,
     Stake,
+    TrainValSplit,
     World,
     asked,
     check_new,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from playproof.train.imitation_metrics import HeadLikeness
+    from playproof.train.imitation_metrics import HeadMetrics
     from playproof.train.run import Run
 
 app = typer.Typer()
@@ -84,7 +84,7 @@ def bc(
     emit(result, as_json, lambda: tables(result))
 
 
-def _network(path: Path, told: Asked | None, seed: int, option: list[str] | None, curve: bool) -> dict[str, Any]:
+def _network(path: Path, told: DataConfig | None, seed: int, option: list[str] | None, curve: bool) -> dict[str, Any]:
     from playproof.provenance import commit
     from playproof.train.bc import BcConfig, card_of, clone, learning_curve
 
@@ -128,7 +128,7 @@ def _network(path: Path, told: Asked | None, seed: int, option: list[str] | None
         return _finish(run, path, lessons, made.policy, scores, checkpoint, curves)
 
 
-def _trees(path: Path, told: Asked | None, seed: int, option: list[str] | None, curve: bool) -> dict[str, Any]:
+def _trees(path: Path, told: DataConfig | None, seed: int, option: list[str] | None, curve: bool) -> dict[str, Any]:
     from playproof.provenance import commit
     from playproof.train.bc import CURVE
     from playproof.train.bc_trees import TreesConfig, clone_habits, save_habits
@@ -173,9 +173,9 @@ def _trees(path: Path, told: Asked | None, seed: int, option: list[str] | None, 
 def _finish(
     run: Run,
     path: Path,
-    lessons: Lessons,
+    lessons: TrainValSplit,
     policy: Any,
-    scores: tuple[HeadLikeness, ...],
+    scores: tuple[HeadMetrics, ...],
     checkpoint: str,
     curve: dict[int, list[float]],
 ) -> dict[str, Any]:
@@ -196,10 +196,10 @@ def _finish(
     return result
 
 
-def _mix(lessons: Lessons, policy: Any) -> dict[str, list[float | None]]:
+def _mix(lessons: TrainValSplit, policy: Any) -> dict[str, list[float | None]]:
     """Let the clone play by chance, on its clock; give each choice's share of the player's steps and of its own."""
     from playproof.policies.network import BatchPlayer
-    from playproof.train.demonstrations import Asked as Terms
+    from playproof.train.demonstrations import DemonstrationConfig as Terms
     from playproof.train.demonstrations import demonstrate, starts
     from playproof.train.imitation_metrics import action_mix
 

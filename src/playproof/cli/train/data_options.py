@@ -47,7 +47,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on where the run of t
 
 
 @dataclass(frozen=True)
-class Asked:
+class DataConfig:
     """Where the steps come from, as a run's folder keeps it."""
 
     dataset: str | None
@@ -60,13 +60,13 @@ class Asked:
     stake: int
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Asked:
+    def from_json(cls, told: Mapping[str, Any]) -> DataConfig:
         """Read it back."""
         return cls(**{**told, "players": tuple(told["players"])})
 
 
 @dataclass(frozen=True)
-class Lessons:
+class TrainValSplit:
     """Steps to learn from, and steps of later windows to score on."""
 
     game: Game
@@ -95,19 +95,19 @@ def asked(
     seed: int,
     clock: str,
     stake: float,
-) -> Asked:
+) -> DataConfig:
     """Check that steps were asked for in one of the two ways."""
     if (dataset is None) == (world is None):
         raise ConfigError("expected either --dataset or --world with --player, found both or none")
-    return Asked(dataset, game, world, tuple(players or ()), rounds, seed, clock, to_units(stake))
+    return DataConfig(dataset, game, world, tuple(players or ()), rounds, seed, clock, to_units(stake))
 
 
-def find_lessons(told: Asked) -> Lessons:
+def find_lessons(told: DataConfig) -> TrainValSplit:
     """Read the data set's splits, or play."""
     return _from_dataset(told) if told.dataset is not None else _from_play(told)
 
 
-def _from_dataset(told: Asked) -> Lessons:
+def _from_dataset(told: DataConfig) -> TrainValSplit:
     from playproof.datasets import open_dataset
     from playproof.datasets.registry import find_dataset
 
@@ -119,7 +119,7 @@ def _from_dataset(told: Asked) -> Lessons:
     train, unseen = (_split(found, split, observation, told.clock) for split in ("train", "validation"))
     if not train.actions.any():
         note("nothing was ever chosen in this data set but waiting: were presses recorded?")
-    return Lessons(
+    return TrainValSplit(
         game,
         observation,
         manifest["actions"]["name"],
@@ -145,9 +145,9 @@ def _split(dataset: Dataset, split: str, observation: str, clock: str) -> Transi
     return on_press_clock(steps) if clock == "press" else steps
 
 
-def _from_play(told: Asked) -> Lessons:
+def _from_play(told: DataConfig) -> TrainValSplit:
     from playproof.cli.train.ppo import choose_game
-    from playproof.train.demonstrations import Asked as Terms
+    from playproof.train.demonstrations import DemonstrationConfig as Terms
     from playproof.train.demonstrations import Mixture, demonstrate
     from playproof.train.players import find_player
 
@@ -169,7 +169,9 @@ def _from_play(told: Asked) -> Lessons:
         train, unseen = play(told.rounds, told.seed), play(max(10, told.rounds // 3), told.seed + 500_009)
     reward = game.rewards[first(game.rewards)]
     stamp = {"name": reward.name, "version": reward.version, "hash": reward.hash, "failed_checks": False}
-    return Lessons(game, first(game.observations), actions, told.clock, train, unseen, None, world, stamp, told.stake)
+    return TrainValSplit(
+        game, first(game.observations), actions, told.clock, train, unseen, None, world, stamp, told.stake
+    )
 
 
 def with_options(config: C, options: Sequence[str] | None) -> C:
@@ -241,7 +243,7 @@ def epochs_bar(total: int) -> tuple[Any, Callable[[int, Mapping[str, float]], No
 
 
 @contextmanager
-def opened_run(path: Path, method: str, config: Mapping[str, Any], told: Asked, resume: bool) -> Iterator[Run]:
+def opened_run(path: Path, method: str, config: Mapping[str, Any], told: DataConfig, resume: bool) -> Iterator[Run]:
     """Begin a run, or go on with one; its folder keeps what it was asked for. Ctrl-C says how to go on."""
     from playproof.train.run import STATE, Run
 
@@ -262,14 +264,14 @@ def opened_run(path: Path, method: str, config: Mapping[str, Any], told: Asked, 
         run.close()
 
 
-def kept_run(path: Path, method: str) -> tuple[Mapping[str, Any], Asked]:
+def kept_run(path: Path, method: str) -> tuple[Mapping[str, Any], DataConfig]:
     """Read what a run that is to be resumed was asked for: its configuration, and its lessons."""
     from playproof.train.run import read_config as read_run
 
     told = read_run(path)
     if told["method"] != method:
         raise ConfigError(f"expected a run of {method} at {path}, found one of {told['method']}")
-    return told["config"]["config"], Asked.from_json(told["config"]["lessons"])
+    return told["config"]["config"], DataConfig.from_json(told["config"]["lessons"])
 
 
 def check_new(path: Path) -> None:

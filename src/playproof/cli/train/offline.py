@@ -13,14 +13,14 @@ import typer
 
 from playproof.cli.output import AsJson, emit
 from playproof.cli.train.data_options import (
-    Asked,
+    DataConfig,
     DatasetName,
-    Lessons,
     Players,
     Resume,
     Rounds,
     Settings,
     Stake,
+    TrainValSplit,
     World,
     asked,
     check_new,
@@ -103,12 +103,12 @@ def train_iql(
     emit(result, as_json, lambda: figures("iql", result))
 
 
-def learn(method: str, name: str, told: Asked | None, seed: int, option: list[str] | None) -> dict[str, Any]:
+def learn(method: str, name: str, told: DataConfig | None, seed: int, option: list[str] | None) -> dict[str, Any]:
     """Train in a run's folder and play the policy beside its teachers."""
     from playproof.cli.train.ppo import run_folder
     from playproof.provenance import commit
     from playproof.train.cql import CqlConfig, train_cql
-    from playproof.train.data import Table, card_of
+    from playproof.train.data import OfflineSetup, card_of
     from playproof.train.iql import IqlConfig, train_iql
 
     kind: Any = CqlConfig if method == "cql" else IqlConfig
@@ -121,7 +121,7 @@ def learn(method: str, name: str, told: Asked | None, seed: int, option: list[st
         check_new(path)
         config = with_options(kind(seed=seed), option)
     lessons = find_lessons(told)
-    table = Table.lay(lessons.game, lessons.observation, lessons.actions)
+    table = OfflineSetup.lay(lessons.game, lessons.observation, lessons.actions)
     bar, moved = epochs_bar(config.epochs)
     with opened_run(path, method, asdict(config), told, resume) as run:
         with bar:
@@ -153,7 +153,9 @@ def learn(method: str, name: str, told: Asked | None, seed: int, option: list[st
     return result
 
 
-def watching(run: Run, lessons: Lessons, told: Asked, epochs: int, windows: int = 256) -> Callable[[int, Any], None]:
+def watching(
+    run: Run, lessons: TrainValSplit, told: DataConfig, epochs: int, windows: int = 256
+) -> Callable[[int, Any], None]:
     """Give what plays the policy over the same validation windows, about ten times in all, and notes its money."""
     from playproof.policies.network import BatchPlayer
 
@@ -179,7 +181,7 @@ def to_note(found: Rollout, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def played(lessons: Lessons, player: BatchPolicy, told: Asked, windows: int, seed: int) -> Rollout:
+def played(lessons: TrainValSplit, player: BatchPolicy, told: DataConfig, windows: int, seed: int) -> Rollout:
     """Play windows of the lessons' world."""
     from playproof.evaluate.rollout import RolloutOptions, rollout
 
@@ -187,7 +189,7 @@ def played(lessons: Lessons, player: BatchPolicy, told: Asked, windows: int, see
     return rollout(lessons.game, player, lessons.world or "", windows, seed, stake=told.stake, options=options)
 
 
-def compare(run: Run, lessons: Lessons, policy: Any, told: Asked, windows: int = 2048) -> dict[str, Any]:
+def compare(run: Run, lessons: TrainValSplit, policy: Any, told: DataConfig, windows: int = 2048) -> dict[str, Any]:
     """Play the policy and its teachers over the same fresh windows; returns are per unit reserved."""
     from playproof.policies.network import BatchPlayer
     from playproof.train.demonstrations import Mixture

@@ -22,7 +22,7 @@ from playproof.money import UNIT, to_units
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from playproof.train.ppo.loop import PPOConfig, Result
+    from playproof.train.ppo.loop import PPOConfig, PPOResult
 
 app = typer.Typer()
 
@@ -173,7 +173,7 @@ def with_options(config: PPOConfig, options: list[str]) -> PPOConfig:
     return PPOConfig.from_json({**vars(config), **told}) if told else config
 
 
-def _told(result: Result) -> dict[str, Any]:
+def _told(result: PPOResult) -> dict[str, Any]:
     from playproof.train.ppo.restarts import begun
 
     progress = result.progress

@@ -51,10 +51,10 @@ def sidebet(
     from playproof.cli.train.ppo import run_folder
     from playproof.datasets.dataset import join
     from playproof.provenance import commit
-    from playproof.train.rug_predictor import HazardConfig, grow, save_predictor, to_metrics
+    from playproof.train.rug_predictor import RugPredictorConfig, grow, save_predictor, to_metrics
     from playproof.train.run import CHECKPOINTS
 
-    config, path = with_options(HazardConfig(seed=seed), option), run_folder(name)
+    config, path = with_options(RugPredictorConfig(seed=seed), option), run_folder(name)
     check_new(path)
     told = asked(dataset, game, world, ["wait"] if world else None, rounds, seed, "tick", stake)
     lessons = find_lessons(told)

@@ -58,7 +58,7 @@ def tune(
     Example: playproof train tune sidebet --game crash --world hazard --trials 10 --name leaves
     """
     from playproof.cli.train.ppo import choose_game, run_folder
-    from playproof.parallel import Local, Ray
+    from playproof.parallel import LocalEngine, Ray
     from playproof.train.trainers import SPACES, TRAINERS
     from playproof.train.tuning import Axis
     from playproof.train.tuning import Search as Asked
@@ -92,7 +92,7 @@ def tune(
     note(f"{'going on with' if begun else 'beginning'} study {name}: {trials} trials wanted; Ctrl-C keeps the finished")
     with _counting(asked, trials):
         found = search(
-            asked, Ray(workers=workers) if engine == "ray" else Local(workers, processes=workers > 1), workers
+            asked, Ray(workers=workers) if engine == "ray" else LocalEngine(workers, processes=workers > 1), workers
         )
     result = {"study": str(asked.storage), "report": str(_write_page(run_folder(name), told, found)), "trials": found}
     emit(result, as_json, lambda: _table(found))

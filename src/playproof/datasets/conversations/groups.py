@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 
 from playproof.datasets.conversations.art import Turn
 from playproof.errors import ConfigError, DecodeError, InputError
-from playproof.game import Windows, resolve
+from playproof.game import WindowRules, resolve
 from playproof.record.trajectories.windows import MIN_ACTIONS, MIN_AGENTS, survey
 from playproof.store.db.trajectories import StoredCall, StoredTrajectory, read_windows
 
@@ -31,7 +31,7 @@ Why = Literal["own", "stale", "foreign", "unsampled", "tempered"]
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ChatExchange:
     """One answer, and the prompt that it was given for."""
 
     messages: tuple[tuple[str, str], ...]
@@ -52,14 +52,14 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class Conversation:
     """One player's way through one window."""
 
     episode_id: str
     agent: str
     version: str | None
     """Of the policy that answered, as `lineage@number`; None for a player that is none."""
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[ChatExchange, ...]
     pnl: int | None = None
     """In the smallest unit of money."""
     start_equity: int | None = None
@@ -68,11 +68,11 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ConversationGroup:
     """All episodes of one window, or of the forks of one."""
 
     window: str
-    episodes: tuple[Episode, ...]
+    episodes: tuple[Conversation, ...]
 
     def __post_init__(self) -> None:
         names = [each.episode_id for each in self.episodes]
@@ -81,7 +81,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenSequence:
     """One sequence to train on: a prompt, which is never trained on, and an answer, which is."""
 
     prompt: tuple[int, ...]
@@ -109,17 +109,17 @@ class Encoder(Protocol):
         """Give an answer's tokens and the one that ends it."""
 
 
-def sampled_tokens(exchange: Exchange, encoder: Encoder) -> Tokens:
+def sampled_tokens(exchange: ChatExchange, encoder: Encoder) -> TokenSequence:
     """Give an exchange with the very tokens that were drawn."""
     if not exchange.token_ids:
         raise InputError("expected an answer with its tokens and log-probabilities, found its text alone")
     prompt = exchange.prompt_ids or encoder.prompt_ids(exchange.messages)
-    return Tokens(prompt, exchange.token_ids, exchange.logprobs)
+    return TokenSequence(prompt, exchange.token_ids, exchange.logprobs)
 
 
-def written_tokens(exchange: Exchange, encoder: Encoder) -> Tokens:
+def written_tokens(exchange: ChatExchange, encoder: Encoder) -> TokenSequence:
     """Give an exchange as the model would have written it, to imitate it."""
-    return Tokens(encoder.prompt_ids(exchange.messages), encoder.answer_ids(exchange.answer))
+    return TokenSequence(encoder.prompt_ids(exchange.messages), encoder.answer_ids(exchange.answer))
 
 
 def lineage_of(version: str) -> tuple[str, int | None]:
@@ -128,7 +128,7 @@ def lineage_of(version: str) -> tuple[str, int | None]:
     return (name, int(number)) if at and number.isascii() and number.isdecimal() else (version, None)
 
 
-def standing(episode: Episode, lineage: str, newest: int) -> Why:
+def standing(episode: Conversation, lineage: str, newest: int) -> Why:
     """Tell whether an episode may give gradients to the policy that stands at version `newest`, and if not, why."""
     name, number = lineage_of(episode.version or "")
     if name != lineage or number is None or number > newest:
@@ -141,7 +141,7 @@ def standing(episode: Episode, lineage: str, newest: int) -> Why:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class TimedWindow:
     """A window and its place in time, in any one unit."""
 
     name: str
@@ -150,7 +150,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldOut:
+class HoldoutSplit:
     """Windows in the order of time: those to learn from, and later ones to be measured on."""
 
     train: tuple[str, ...]
@@ -159,7 +159,7 @@ class HeldOut:
     held: tuple[str, ...]
 
 
-def hold_out(windows: Iterable[Placed], count: int, embargo: float) -> HeldOut:
+def hold_out(windows: Iterable[TimedWindow], count: int, embargo: float) -> HoldoutSplit:
     """Hold the last `count` windows out, and leave out those that end less than the embargo before them."""
     ordered = sorted(windows, key=lambda it: (it.start, it.name))
     if count < 0 or embargo < 0 or count > len(ordered):
@@ -168,7 +168,7 @@ def hold_out(windows: Iterable[Placed], count: int, embargo: float) -> HeldOut:
     edge = held[0].start - embargo if held else float("inf")
     train = [it for it in early if it.end <= edge]
     between = [it.name for it in early if it.end > edge]
-    return HeldOut(tuple(it.name for it in train), tuple(between), tuple(it.name for it in held))
+    return HoldoutSplit(tuple(it.name for it in train), tuple(between), tuple(it.name for it in held))
 
 
 def dropout_rate(total: int, target: int = TARGET, most: float = MAX_DROPOUT) -> float:
@@ -177,8 +177,8 @@ def dropout_rate(total: int, target: int = TARGET, most: float = MAX_DROPOUT) ->
 
 
 def drop_windows(
-    groups: Sequence[Group], seed: int, target: int = TARGET, most: float = MAX_DROPOUT
-) -> tuple[tuple[Group, ...], tuple[str, ...]]:
+    groups: Sequence[ConversationGroup], seed: int, target: int = TARGET, most: float = MAX_DROPOUT
+) -> tuple[tuple[ConversationGroup, ...], tuple[str, ...]]:
     """Leave whole windows out of a large set, drawn by the seed; give the rest and the names of the others.
 
     No more than the rate's share of trajectories goes, and never one member of a group without the others.
@@ -196,24 +196,24 @@ def drop_windows(
     return tuple(it for it in groups if it.window not in dropped), tuple(sorted(dropped))
 
 
-def read_groups(engine: Engine, windows: Sequence[str], min_agents: int, min_actions: int) -> list[Group]:
+def read_groups(engine: Engine, windows: Sequence[str], min_agents: int, min_actions: int) -> list[ConversationGroup]:
     """Read the groups of some windows: the ended episodes of each scenario that have enough usable exchanges."""
-    found: dict[str, list[Episode]] = {}
+    found: dict[str, list[Conversation]] = {}
     for each in read_windows(engine, windows):
         episode = read_episode(each)
         if each.ended and not each.is_evaluation and len(episode.exchanges) >= min_actions:
             found.setdefault(_group_name(each), []).append(episode)
-    return [Group(name, tuple(of)) for name, of in sorted(found.items()) if len(of) >= min_agents]
+    return [ConversationGroup(name, tuple(of)) for name, of in sorted(found.items()) if len(of) >= min_agents]
 
 
 def usable_windows(
     engine: Engine,
-    windows: Windows,
+    windows: WindowRules,
     now: datetime,
     hours: float,
     min_agents: int = MIN_AGENTS,
     min_actions: int = MIN_ACTIONS,
-) -> list[Placed]:
+) -> list[TimedWindow]:
     """Find closed windows with outcomes and enough agents; where there are none, refuse with what was found."""
     found = survey(engine, windows, now, hours=hours, min_agents=min_agents, min_actions=min_actions)
     good = [it.window_id for it in found.windows if it.usable and it.agents >= min_agents]
@@ -229,10 +229,10 @@ def usable_windows(
     return [_placed(name, windows, now) for name in good]
 
 
-def _placed(name: str, windows: Windows, now: datetime) -> Placed:
+def _placed(name: str, windows: WindowRules, now: datetime) -> TimedWindow:
     start = resolve(windows.parse)(name).start or now
     length = windows.length or timedelta(0)
-    return Placed(name, start.timestamp() / 3600, (start + length).timestamp() / 3600)
+    return TimedWindow(name, start.timestamp() / 3600, (start + length).timestamp() / 3600)
 
 
 def _group_name(found: StoredTrajectory) -> str:
@@ -240,13 +240,13 @@ def _group_name(found: StoredTrajectory) -> str:
     return found.window_id if same else f"{found.window_id}/{found.scenario_id}"
 
 
-def read_episode(found: StoredTrajectory) -> Episode:
+def read_episode(found: StoredTrajectory) -> Conversation:
     """Read a stored trajectory as an episode: every answered call that led to an action, with its own prompt."""
     said = {step.number for step in found.steps if step.action_type is not None}
     calls = [it for it in found.calls if it.response is not None and it.purpose == "action" and it.step in said]
     versions = {it.model_version for it in calls}
     start = (found.metrics or {}).get("start_equity")
-    return Episode(
+    return Conversation(
         found.trajectory_id,
         found.agent_id,
         versions.pop() if len(versions) == 1 else None,
@@ -257,10 +257,10 @@ def read_episode(found: StoredTrajectory) -> Episode:
     )
 
 
-def _exchange(call: StoredCall) -> Exchange:
+def _exchange(call: StoredCall) -> ChatExchange:
     messages = tuple((str(it.get("role", "user")), _text(it.get("content"))) for it in call.prompt)
     sampled = call.trainable
-    return Exchange(
+    return ChatExchange(
         messages,
         call.response or "",
         tuple(call.prompt_token_ids or ()) if sampled else (),
@@ -279,13 +279,13 @@ def _text(content: object) -> str:
     return content if isinstance(content, str) else "" if content is None else str(content)
 
 
-def conversation_of(exchange: Exchange) -> tuple[Turn, ...]:
+def conversation_of(exchange: ChatExchange) -> tuple[Turn, ...]:
     """Give an exchange as the turns that a judge or ART reads."""
     prompt = tuple(Turn(role, content) for role, content in exchange.messages)
     return (*prompt, Turn("assistant", exchange.answer, exchange.token_ids, exchange.logprobs, sampled=True))
 
 
-def count_standings(groups: Iterable[Group], lineage: str, newest: int) -> Mapping[Why, int]:
+def count_standings(groups: Iterable[ConversationGroup], lineage: str, newest: int) -> Mapping[Why, int]:
     """Count the episodes of some groups by their standing."""
     counts: dict[Why, int] = {}
     for group in groups:

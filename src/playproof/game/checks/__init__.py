@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from playproof.errors import ContractError
-from playproof.game.checks.case import Case, SampleError
+from playproof.game.checks.case import GameCase, SampleError
 from playproof.game.checks.knowledge import check_fold, check_future, check_observations, check_outcome
 from playproof.game.checks.money import check_baselines, check_labels, check_ledger, check_rewards
 from playproof.game.checks.reading import check_decode, check_sample, check_windows
@@ -25,7 +25,7 @@ from playproof.game.checks.tables import (
 )
 from playproof.game.types import Game
 
-Clause = Callable[[Case], Iterator[str]]
+Clause = Callable[[GameCase], Iterator[str]]
 
 CLAUSES: Mapping[str, Clause] = {
     "names": check_names,
@@ -50,20 +50,20 @@ CLAUSES: Mapping[str, Clause] = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class ContractBreach:
     """One breach of one clause."""
 
     clause: str
     what: str
 
 
-def broken_clauses(game: Game) -> tuple[Problem, ...]:
+def broken_clauses(game: Game) -> tuple[ContractBreach, ...]:
     """Run every clause; give every breach, in the order of the clauses."""
-    case = Case(game)
-    return tuple(Problem(name, what) for name, clause in CLAUSES.items() for what in _run(name, clause, case))
+    case = GameCase(game)
+    return tuple(ContractBreach(name, what) for name, clause in CLAUSES.items() for what in _run(name, clause, case))
 
 
-def _run(name: str, clause: Clause, case: Case) -> list[str]:
+def _run(name: str, clause: Clause, case: GameCase) -> list[str]:
     """Run one clause; whatever the game's own code raises is a breach, and the other clauses are still run."""
     found: list[str] = []
     try:

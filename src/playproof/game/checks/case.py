@@ -14,7 +14,7 @@ import numpy as np
 
 from playproof.errors import ContractError, InputError
 from playproof.events import DOC_TYPES, Event, Value
-from playproof.game.play import Seat, play, spans
+from playproof.game.play import PlayerConfig, play, spans
 from playproof.game.types import (
     Action,
     ActionSet,
@@ -68,7 +68,7 @@ class SampleError(ContractError):
     """Tell that the game's sample cannot be read; clauses that need it are then not run."""
 
 
-class Case:
+class GameCase:
     """One game, with its sample read once."""
 
     def __init__(self, game: Game) -> None:
@@ -109,13 +109,13 @@ class Case:
     ) -> list[Episode]:
         """Play the sample with a policy made for each window's number, and with the game's ledger or another."""
         order = {window: number for number, window in enumerate(self.windows)}
-        seat = Seat(observation or first(self.game.observations), Terms(actions))
+        seat = PlayerConfig(observation or first(self.game.observations), Terms(actions))
         game = replace(self.game, ledger=ledger or self.game.ledger)
         return list(play(game, lambda window: make(order[window]), self.events, seat))
 
 
 @dataclass(frozen=True)
-class Always:
+class ConstantPolicy:
     """Choose the same action for ever."""
 
     action: Action

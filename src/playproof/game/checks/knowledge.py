@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 
 from playproof.events import Event, Value
-from playproof.game.checks.case import Case, fits, twice
-from playproof.game.play import View
-from playproof.game.types import ROLES, Message, Messages, Numbers, Observation, resolve
+from playproof.game.checks.case import GameCase, fits, twice
+from playproof.game.play import PlayerView
+from playproof.game.types import ROLES, Message, MessageObservation, NumericObservation, Observation, resolve
 
 
-def _numbers(case: Case) -> dict[str, Numbers]:
+def _numbers(case: GameCase) -> dict[str, NumericObservation]:
     """Give the observation sets of numbers."""
-    return {name: kind for name, kind in case.game.observations.items() if isinstance(kind, Numbers)}
+    return {name: kind for name, kind in case.game.observations.items() if isinstance(kind, NumericObservation)}
 
 
-def check_observations(case: Case) -> Iterator[str]:
+def check_observations(case: GameCase) -> Iterator[str]:
     """Observation sets list features of the table; the fold writes each of them, finite, unknowns filled."""
     game, fold = case.game, resolve(case.game.fold)
     known = {feature.name for feature in game.features}
@@ -35,14 +35,14 @@ def check_observations(case: Case) -> Iterator[str]:
         yield from (f"{name}: {what}" for what in _miswritten(case, name))
 
 
-def _miswritten(case: Case, name: str) -> Iterator[str]:
+def _miswritten(case: GameCase, name: str) -> Iterator[str]:
     """Tell what the fold writes wrongly for one set, over the sample."""
-    kind, view = case.game.observations[name], View(case.game, name)
+    kind, view = case.game.observations[name], PlayerView(case.game, name)
     for event in (None, *case.events):
         if event is not None:
             view.apply(event)
         observation, mask = view.look()
-        if isinstance(kind, Messages):
+        if isinstance(kind, MessageObservation):
             yield from _bad_messages(observation)
             continue
         row, fills = np.asarray(observation), np.asarray(case.game.fills(kind.features), np.float32)
@@ -61,7 +61,7 @@ def _bad_messages(observation: Observation) -> Iterator[str]:
             yield f"expected messages with a role and a text, found {message!r:.80}"
 
 
-def check_fold(case: Case) -> Iterator[str]:
+def check_fold(case: GameCase) -> Iterator[str]:
     """The fold is deterministic, keeps its states apart, writes every place, and looking changes nothing."""
     columns = {column.name for column in case.game.columns}
     for name in case.game.observations:
@@ -78,9 +78,9 @@ def check_fold(case: Case) -> Iterator[str]:
         yield from (f"{name}: expected every place to be written, found {it!r} untouched" for it in unwritten)
 
 
-def _looks_beside(case: Case, name: str) -> list[Observation]:
+def _looks_beside(case: GameCase, name: str) -> list[Observation]:
     """Give what is seen while another fold takes the events in reverse."""
-    view, other = View(case.game, name), View(case.game, name)
+    view, other = PlayerView(case.game, name), PlayerView(case.game, name)
     looks = [view.look()[0]]
     for event, last in zip(case.events, reversed(case.events), strict=True):
         view.apply(event)
@@ -89,7 +89,7 @@ def _looks_beside(case: Case, name: str) -> list[Observation]:
     return looks
 
 
-def _kept(case: Case, name: str, kind: Numbers) -> list[str]:
+def _kept(case: GameCase, name: str, kind: NumericObservation) -> list[str]:
     """Give the features whose places the fold leaves as they were."""
     fold = resolve(case.game.fold)
     state = fold.start()
@@ -101,7 +101,7 @@ def _kept(case: Case, name: str, kind: Numbers) -> list[str]:
     return [kind.features[at] for at in np.flatnonzero(rows[0] != rows[1])]
 
 
-def check_future(case: Case) -> Iterator[str]:
+def check_future(case: GameCase) -> Iterator[str]:
     """What was seen at t stays, byte for byte, when everything after t is cut, altered or extended."""
     columns = {column.name for column in case.game.columns}
     for name in case.game.observations:
@@ -113,7 +113,7 @@ def check_future(case: Case) -> Iterator[str]:
                     yield f"{name}: expected what was seen to stay, found it changed by later events"
 
 
-def check_outcome(case: Case) -> Iterator[str]:
+def check_outcome(case: GameCase) -> Iterator[str]:
     """A whole window has an outcome, half of one has none, and no observation of the window depends on it."""
     game, outcome = case.game, resolve(case.game.outcome)
     declared = {column.name: column for column in game.outcomes}
@@ -135,7 +135,7 @@ def check_outcome(case: Case) -> Iterator[str]:
     yield from _outcome_seen(case)
 
 
-def _outcome_seen(case: Case) -> Iterator[str]:
+def _outcome_seen(case: GameCase) -> Iterator[str]:
     """Tell which observation sets change with columns that only the outcome may hold."""
     decides = resolve(case.game.decides)
     hidden = {column.name for column in case.game.columns if column.outcome}
@@ -164,9 +164,9 @@ def _other(value: Value) -> Value:
     return f"{value[::-1]}x" if isinstance(value, str) else value + 1
 
 
-def _looks(case: Case, name: str, events: Iterable[Event], *, again: bool = False) -> list[Observation]:
+def _looks(case: GameCase, name: str, events: Iterable[Event], *, again: bool = False) -> list[Observation]:
     """Give what is seen before the first and after each event: the very objects that the fold wrote."""
-    view = View(case.game, name)
+    view = PlayerView(case.game, name)
     looks = [view.look()[0]]
     for event in events:
         view.apply(event)

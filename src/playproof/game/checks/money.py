@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 
 from playproof.events import Event
-from playproof.game.checks.case import Always, Anything, Case, misfits
+from playproof.game.checks.case import Anything, ConstantPolicy, GameCase, misfits
 from playproof.game.types import (
     WAIT,
+    AccountSnapshot,
     Action,
     Baseline,
     Episode,
     Fact,
     Game,
     Ledger,
-    Standing,
     Terms,
     resolve,
 )
@@ -26,14 +26,14 @@ from playproof.game.types import (
 _SEEDS = range(4)
 
 
-def check_ledger(case: Case) -> Iterator[str]:
+def check_ledger(case: GameCase) -> Iterator[str]:
     """Money is in integers and conserved, WAIT changes nothing, and a window loses no more than its stake."""
     for name in case.game.actions:
         for seed in _SEEDS:
             yield from (f"{name}: {what}" for what in _audited(case, name, seed))
 
 
-def _audited(case: Case, name: str, seed: int) -> list[str]:
+def _audited(case: GameCase, name: str, seed: int) -> list[str]:
     """Play the sample at random with watched ledgers, every other time with a stake of a tenth of the money."""
     actions, audits = case.game.actions[name], list[Audit]()
     stake = max(1, resolve(case.game.ledger)(Terms(name)).standing().cash // 10) if seed % 2 else None
@@ -57,7 +57,7 @@ class Audit:
         if self.start.equity != self.start.cash:
             self.found.append(f"expected equity to be cash at the start, found {self.start}")
 
-    def standing(self) -> Standing:
+    def standing(self) -> AccountSnapshot:
         """Pass the question on."""
         return self.ledger.standing()
 
@@ -95,7 +95,7 @@ class Audit:
         return told
 
 
-def check_rewards(case: Case) -> Iterator[str]:
+def check_rewards(case: GameCase) -> Iterator[str]:
     """Rewards give finite values, the same every time, one a step; WAIT throughout earns 0 beside the benchmark."""
     for name in case.game.actions:
         idle, busy = _idle(case, name), _busy(case, name)
@@ -106,12 +106,12 @@ def check_rewards(case: Case) -> Iterator[str]:
         yield from (f"{name}: {what}" for what in _bent(case.game, idle, busy))
 
 
-def _idle(case: Case, actions: str) -> list[Episode]:
+def _idle(case: GameCase, actions: str) -> list[Episode]:
     """Play the sample with nothing but WAIT."""
-    return case.play(lambda _: Always(case.game.actions[actions].wait), actions)
+    return case.play(lambda _: ConstantPolicy(case.game.actions[actions].wait), actions)
 
 
-def _busy(case: Case, actions: str) -> list[Episode]:
+def _busy(case: GameCase, actions: str) -> list[Episode]:
     """Play the sample at random."""
     return case.play(lambda window: Anything(case.game.actions[actions], np.random.default_rng(window)), actions)
 
@@ -155,7 +155,7 @@ def _bent(game: Game, idle: Sequence[Episode], busy: Sequence[Episode]) -> Itera
                 yield f"{reward.name}: expected the same benchmark whatever is done, found it changed by actions"
 
 
-def check_labels(case: Case) -> Iterator[str]:
+def check_labels(case: GameCase) -> Iterator[str]:
     """Labels look at least one step ahead, and are finite or undefined."""
     outcome, decides = resolve(case.game.outcome), resolve(case.game.decides)
     for label in case.game.labels.values():
@@ -172,7 +172,7 @@ def check_labels(case: Case) -> Iterator[str]:
             yield f"{label.name}: expected finite values, found others"
 
 
-def check_baselines(case: Case) -> Iterator[str]:
+def check_baselines(case: GameCase) -> Iterator[str]:
     """Baselines act within their action set, alike for the same seed; one of them is `wait`."""
     game = case.game
     if "wait" not in game.baselines:
@@ -191,7 +191,7 @@ def check_baselines(case: Case) -> Iterator[str]:
             yield f"{name}: expected the same actions for the same seed, found others"
 
 
-def _chosen(case: Case, baseline: Baseline) -> list[Action]:
+def _chosen(case: GameCase, baseline: Baseline) -> list[Action]:
     """Give what a baseline chooses over the sample."""
     make = resolve(baseline.make)
     episodes = case.play(

@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from playproof.errors import DecodeError
-from playproof.game.checks.case import JUNK, Case, misfits
+from playproof.game.checks.case import JUNK, GameCase, misfits
 from playproof.game.types import ActionSet, Decoder, Frame, Game, resolve
 
 _NO_WINDOWS = ("", " ", "..", "../x", "\0", "a" * 500, "2025-13-45T99:00Z", "\ud800")
 
 
-def check_sample(case: Case) -> Iterator[str]:
+def check_sample(case: GameCase) -> Iterator[str]:
     """The sample exercises the game: two windows, decision points in each, and one player who acts."""
     decides = resolve(case.game.decides)
     if len(case.windows) < 2:
@@ -32,7 +32,7 @@ def check_sample(case: Case) -> Iterator[str]:
         yield from (f"{name}: {what}" for what in _unread(case, actions))
 
 
-def _unread(case: Case, actions: ActionSet) -> Iterator[str]:
+def _unread(case: GameCase, actions: ActionSet) -> Iterator[str]:
     """Tell whether the recorded player's choices can be read as actions of a set."""
     own = [event for event in case.events if event.player_id is not None]
     chosen = [action for action in map(resolve(actions.recorded), own) if action is not None]
@@ -43,7 +43,7 @@ def _unread(case: Case, actions: ActionSet) -> Iterator[str]:
         yield f"expected the recorded player to act, found no choice among {len(own)} events of his own"
 
 
-def check_decode(case: Case) -> Iterator[str]:
+def check_decode(case: GameCase) -> Iterator[str]:
     """A decoder is a pure function of the frames so far, and takes any bytes."""
     game, frames = case.game, case.frames
     clean = game.decode(frames)
@@ -85,7 +85,7 @@ def spoiled(frame: Frame) -> Iterator[Frame]:
         yield replace(frame, payload=re.sub(r'(?<=:)\s*"[^"]*"', bad, payload))
 
 
-def check_windows(case: Case) -> Iterator[str]:
+def check_windows(case: GameCase) -> Iterator[str]:
     """Window ids round-trip, what is none is refused, and a time belongs to exactly one window."""
     windows = case.game.windows
     parse = resolve(windows.parse)
@@ -106,7 +106,7 @@ def check_windows(case: Case) -> Iterator[str]:
         yield from _misplaced(case)
 
 
-def _misplaced(case: Case) -> Iterator[str]:
+def _misplaced(case: GameCase) -> Iterator[str]:
     """Tell which times are not inside the window that they are given."""
     windows = case.game.windows
     assert windows.at is not None

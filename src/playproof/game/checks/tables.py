@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 
 from playproof.errors import ContractError, InputError
-from playproof.game.checks.case import JUNK, Case, misfits, twice
+from playproof.game.checks.case import JUNK, GameCase, misfits, twice
 from playproof.game.types import KINDS, WAIT, ActionSet, Fact, resolve
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
-def check_names(case: Case) -> Iterator[str]:
+def check_names(case: GameCase) -> Iterator[str]:
     """Names are well formed and unique, and tables are keyed by them."""
     game = case.game
     if not _NAME.fullmatch(game.name):
@@ -40,7 +40,7 @@ def check_names(case: Case) -> Iterator[str]:
             yield f"expected at least one {what}, found none"
 
 
-def check_references(case: Case) -> Iterator[str]:
+def check_references(case: GameCase) -> Iterator[str]:
     """Every text "module:attribute" leads somewhere."""
     game = case.game
     parts: list[object] = [game.decoder, game.decides, game.fold, game.ledger, game.outcome, game.ceiling, game.sample]
@@ -56,7 +56,7 @@ def check_references(case: Case) -> Iterator[str]:
             yield str(error)
 
 
-def check_columns(case: Case) -> Iterator[str]:
+def check_columns(case: GameCase) -> Iterator[str]:
     """Columns have a kind and a unit; money is declared, and comes, in integers of the game's unit."""
     money = case.game.money
     for column in (*case.game.columns, *case.game.outcomes):
@@ -71,7 +71,7 @@ def check_columns(case: Case) -> Iterator[str]:
         yield from misfits(case.game, Fact(event.event_name, event.doc_type, event.columns, event.window_id))
 
 
-def check_features(case: Case) -> Iterator[str]:
+def check_features(case: GameCase) -> Iterator[str]:
     """Features say their unit, source and making, and are filled with a finite value."""
     for feature in case.game.features:
         for text, what in ((feature.unit, "unit"), (feature.source, "source"), (feature.how, "making")):
@@ -81,7 +81,7 @@ def check_features(case: Case) -> Iterator[str]:
             yield f"expected feature {feature.name!r} to have a finite fill value, found {feature.fill}"
 
 
-def check_actions(case: Case) -> Iterator[str]:
+def check_actions(case: GameCase) -> Iterator[str]:
     """Every action set has WAIT in its first head, unique names, and reads any text without raising."""
     for name, actions in case.game.actions.items():
         if not actions.heads or WAIT not in actions.heads[0]:
@@ -109,7 +109,7 @@ def _misread(name: str, actions: ActionSet) -> Iterator[str]:
             yield f"{name}: expected {text[:40]!r} to be rejected, found {choice.kind}"
 
 
-def check_worlds(case: Case) -> Iterator[str]:
+def check_worlds(case: GameCase) -> Iterator[str]:
     """Every world has a sentence and a ceiling, finite or unknown; a name that is none is refused."""
     ceiling = resolve(case.game.ceiling)
     for world, doc in case.game.worlds.items():

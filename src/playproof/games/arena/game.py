@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from playproof.game import ActionSet, Baseline, Game, Label, Messages, Numbers, Reward, Validating, Windows
+from playproof.game import (
+    ActionSet,
+    Baseline,
+    Game,
+    Label,
+    MessageObservation,
+    NumericObservation,
+    Reward,
+    ValidationDefaults,
+    WindowRules,
+)
 from playproof.games.arena.agents.decisions import AMOUNTS, EXAMPLES, HOLD, NAMES
 from playproof.games.arena.learning.outcomes import OUTCOMES
 from playproof.games.arena.learning.table import FEATURES
-from playproof.games.arena.market.rules import PERPS, Rules
+from playproof.games.arena.market.rules import PERPS, MarketRules
 from playproof.games.arena.market.windows import parse_window, window_id
 from playproof.games.arena.market.worlds import WORLDS
 from playproof.games.arena.recording.columns import COLUMNS, USD
@@ -45,8 +55,10 @@ def arena_game() -> Game:
         fold=f"{_HERE}.learning.observation:FOLD",
         features=FEATURES,
         observations={
-            "market": Numbers(tuple(feature.name for feature in FEATURES), doc="the same market as numbers"),
-            "messages": Messages("what an agent reads: its task, then portfolio, markets, movers, headlines and posts"),
+            "market": NumericObservation(tuple(feature.name for feature in FEATURES), doc="the same market as numbers"),
+            "messages": MessageObservation(
+                "what an agent reads: its task, then portfolio, markets, movers, headlines and posts"
+            ),
         },
         actions={
             "orders": ActionSet(
@@ -83,7 +95,7 @@ def arena_game() -> Game:
                 "up", 6, "the companies together end above where they began", f"{_HERE}.learning.outcomes:ends_higher"
             ),
         },
-        windows=Windows(
+        windows=WindowRules(
             parse_window,
             "truncated",
             ("2025-01-15T10:00Z", "2025-01-15T10:00", "2024-02-29T23:00Z"),
@@ -104,7 +116,7 @@ def arena_game() -> Game:
         lanes=f"{_HERE}.learning.vector_env:make_lanes",
         replaying=f"{_HERE}.recording.replay:REPLAYING",
         rivals=f"{_HERE}.learning.controls:rivals",
-        validating=Validating(Rules().cash // 10, 400, {"10 minutes late": 1}, effort=0.01),
+        validating=ValidationDefaults(MarketRules().cash // 10, 400, {"10 minutes late": 1}, effort=0.01),
         golden=f"{_HERE}.learning.golden:golden",
         forks=f"{_HERE}.learning.forks:make_forks",
     )

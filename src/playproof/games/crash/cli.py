@@ -13,7 +13,7 @@ from playproof.errors import ConfigError, GateFailed
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from playproof.games.crash.players.tournament import Score
+    from playproof.games.crash.players.tournament import TournamentScore
     from playproof.games.crash.sim.simulate import Simulation
 
 app = typer.Typer(no_args_is_help=True, help="Verify, simulate and serve the crash game, and play its baselines.")
@@ -147,7 +147,7 @@ def baselines(
     emit(data, as_json, lambda: baselines_table(scores, world))
 
 
-def run_baselines(names: list[str] | None, world: str, rounds: int, seed: int) -> list[Score]:
+def run_baselines(names: list[str] | None, world: str, rounds: int, seed: int) -> list[TournamentScore]:
     """Play the named baselines, or all of them, with a progress bar."""
     from playproof.games.crash.players.baselines import BASELINES, make_baseline
     from playproof.games.crash.players.tournament import play
@@ -159,7 +159,7 @@ def run_baselines(names: list[str] | None, world: str, rounds: int, seed: int) -
     return scores
 
 
-def baselines_table(scores: list[Score], world: str) -> Table:
+def baselines_table(scores: list[TournamentScore], world: str) -> Table:
     """Lay the scores of baselines out."""
     values = [
         [

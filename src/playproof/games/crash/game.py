@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TypeVar
 
-from playproof.game import Baseline, Column, Game, Label, Reward, Showing, Windows
+from playproof.game import Baseline, Column, DisplayConfig, Game, Label, Reward, WindowRules
 from playproof.games.crash.features.table import FEATURES, OBSERVATIONS, SCALING
 from playproof.games.crash.recording.columns import COLUMNS, MONEY
 from playproof.games.crash.rules.actions import ACTIONS
@@ -31,7 +31,7 @@ OUTCOMES = (
 )
 
 
-class Table(Mapping[str, T]):
+class LazyTable(Mapping[str, T]):
     """A table that is made when somebody looks at it."""
 
     def __init__(self, make: Callable[[], Mapping[str, T]]) -> None:
@@ -78,7 +78,7 @@ def crash_game() -> Game:
         observations=OBSERVATIONS,
         actions=ACTIONS,
         ledger=f"{_HERE}.recording.player_ledger:CrashLedger",
-        rewards=Table(_rewards),
+        rewards=LazyTable(_rewards),
         labels={
             "rug_within_40": Label(
                 "rug_within_40",
@@ -87,11 +87,11 @@ def crash_game() -> Game:
                 f"{_HERE}.rules.outcomes:rug_within_40",
             )
         },
-        windows=Windows(parse_window, "terminated", EXAMPLES),
+        windows=WindowRules(parse_window, "terminated", EXAMPLES),
         outcomes=OUTCOMES,
         outcome=f"{_HERE}.rules.outcomes:read_outcome",
         worlds={name: world.summary for name, world in WORLDS.items()},
-        baselines=Table(_baselines),
+        baselines=LazyTable(_baselines),
         ceiling=f"{_HERE}.rules.outcomes:ceiling",
         sample=f"{_HERE}.recording.sample:sample",
         commands=f"{_HERE}.cli:app",
@@ -107,7 +107,7 @@ def crash_game() -> Game:
         reward_components=f"{_HERE}.rewards.terms:COMPONENTS",
         predicting=f"{_HERE}.analysis.predictor:PREDICTING",
         probes=f"{_HERE}.rewards.probes:PROBES",
-        showing=Showing(
+        showing=DisplayConfig(
             clock="tick",
             price="price",
             length="rug_tick",

@@ -25,7 +25,7 @@ Tops = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
-class Piece:
+class TokenPiece:
     """One token of an answer."""
 
     token_id: int
@@ -44,7 +44,7 @@ class Chat:
     sampling: Sampling
     tops: int = 0
     generator: torch.Generator = field(default_factory=torch.Generator)
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[TokenPiece] = field(default_factory=list)
     columns: list[int] = field(default_factory=list)
 
     @property
@@ -150,7 +150,7 @@ class BatchedModel:
             row += size
         return visible
 
-    def _draw(self, chat: Chat, own: torch.Tensor) -> Piece:
+    def _draw(self, chat: Chat, own: torch.Tensor) -> TokenPiece:
         token = draw_token(own, chat.sampling, chat.generator)
         best = own.topk(chat.tops) if chat.tops else None
         tops = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True)) if best is not None else ()
@@ -159,7 +159,7 @@ class BatchedModel:
             finish = "stop"
         elif len(chat.pieces) + 1 >= chat.sampling.max_tokens:
             finish = "length"
-        return Piece(token, float(own[token]), tops, finish)
+        return TokenPiece(token, float(own[token]), tops, finish)
 
     def _stopped(self, chat: Chat, token: int) -> bool:
         """Tell whether one of the texts that end the answer stands in it."""

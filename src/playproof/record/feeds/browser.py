@@ -128,7 +128,7 @@ class InOrder:
 
 
 @dataclass(frozen=True)
-class _Lost:
+class _SocketClosed:
     """Stands among the frames where a socket of the page ended."""
 
     socket: str | None
@@ -137,7 +137,7 @@ class _Lost:
 
 
 @dataclass(frozen=True)
-class _Heard:
+class _BufferedFrame:
     socket: str
     payload: str | bytes
     direction: Direction
@@ -274,14 +274,14 @@ class BrowserFeed:
             self._give_one(self._page_clock.utc(moment), item)
         self.recorder.counts.late = self._held.late
 
-    def _give_one(self, ts: datetime, item: _Heard | _Lost | dict[str, Any]) -> None:
-        if isinstance(item, _Lost):
+    def _give_one(self, ts: datetime, item: _BufferedFrame | _SocketClosed | dict[str, Any]) -> None:
+        if isinstance(item, _SocketClosed):
             if item.socket is None or item.socket in self._ticking:
                 if self._ticking:
                     self.recorder.interrupt(item.reason)
                     self.recorder.counts.reconnects += 1
                 self._ticking.clear()
-        elif isinstance(item, _Heard):
+        elif isinstance(item, _BufferedFrame):
             events = self.recorder.take(Frame(ts, item.payload, item.direction))
             if any(event.doc_type == "game_tick" for event in events):
                 self._ticking.add(item.socket)
@@ -301,11 +301,11 @@ class BrowserFeed:
         payload: str | bytes = response["payloadData"]
         if response["opcode"] == _BINARY:
             payload = _bytes(response["payloadData"])
-        self._put(told["timestamp"], _Heard(socket, payload, direction))
+        self._put(told["timestamp"], _BufferedFrame(socket, payload, direction))
 
     def _closed(self, told: dict[str, Any]) -> None:
         self._addresses.pop(told["requestId"], None)
-        self._put(told["timestamp"], _Lost(told["requestId"], "the page's socket was closed"))
+        self._put(told["timestamp"], _SocketClosed(told["requestId"], "the page's socket was closed"))
 
     def _called(self, session: Any, told: dict[str, Any]) -> None:
         """Take a message of the watching script; a page cannot call it, but what it says is checked all the same."""
@@ -352,7 +352,7 @@ class BrowserFeed:
         if not metrics.get("NavigationStart"):
             return
         self._page_clock.offset_ms = origin - metrics["NavigationStart"] * 1000
-        self._put((origin + now - self._page_clock.offset_ms) / 1000, _Lost(None, "the page was loaded again"))
+        self._put((origin + now - self._page_clock.offset_ms) / 1000, _SocketClosed(None, "the page was loaded again"))
         early, self._early = self._early, []
         for message in early:
             self._pressed(message)

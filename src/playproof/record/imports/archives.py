@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Self, cast
 
 from playproof.errors import DecodeError, InputError
-from playproof.game.importers import Problem
+from playproof.game.importers import ImportProblem
 
 Visit = Callable[[str, BinaryIO], None]
 
@@ -34,7 +34,7 @@ _NAME_SHOWN = 200
 
 
 @dataclass(frozen=True)
-class Limits:
+class ArchiveLimits:
     """How much is read before it is taken for an attack or a mistake."""
 
     files: int = 100_000
@@ -50,7 +50,7 @@ class Limits:
     """Problems listed of one file; further ones are summed up."""
 
 
-LIMITS = Limits()
+LIMITS = ArchiveLimits()
 
 
 class _TooMuch(InputError):
@@ -80,14 +80,14 @@ class _Metered(io.RawIOBase):
 class Archive:
     """All files under a path, visited as streams, again and again in the same order."""
 
-    def __init__(self, path: Path, limits: Limits = LIMITS) -> None:
+    def __init__(self, path: Path, limits: ArchiveLimits = LIMITS) -> None:
         if not path.exists():
             raise InputError(f"expected a file, a folder or a tar archive, found nothing at {path}")
         self.path, self.limits = path, limits
-        self._problems: list[Problem] = []
+        self._problems: list[ImportProblem] = []
         self._files = self._bytes = 0
 
-    def visit(self, take: Visit) -> list[Problem]:
+    def visit(self, take: Visit) -> list[ImportProblem]:
         """Call a function with the name and the stream of every file; give what could not be read."""
         self._problems, self._files, self._bytes = [], 0, 0
         for name, path in self._paths():
@@ -161,7 +161,7 @@ class Archive:
             take(name, limited)
 
     def _report(self, name: str, problem: str) -> None:
-        self._problems.append(Problem(name, 0, problem))
+        self._problems.append(ImportProblem(name, 0, problem))
 
 
 def _metered(stream: BinaryIO, most: int) -> io.BufferedReader:
@@ -191,7 +191,7 @@ class _Member(tarfile.TarInfo):
             raise tarfile.ReadError(f"{error} at byte {archive.offset} of the archive") from error
 
 
-def _refusal(member: tarfile.TarInfo, limits: Limits) -> str | None:
+def _refusal(member: tarfile.TarInfo, limits: ArchiveLimits) -> str | None:
     """Say why a member of an archive is not read; its name is never used as a path."""
     pure = PurePosixPath(member.name)
     if pure.is_absolute() or ".." in pure.parts or "\\" in member.name:

@@ -21,13 +21,21 @@ from typing import Any, BinaryIO, Protocol
 
 from playproof.errors import StoreError
 from playproof.events import Event, check_id
-from playproof.game.importers import Importer, Part, Problem, Reading, Row, Seen, Setting
-from playproof.record.imports.archives import LIMITS, Archive, Limits, Visit
+from playproof.game.importers import (
+    Importer,
+    ImportPart,
+    ImportProblem,
+    ImportReading,
+    ImportRow,
+    ImportSettings,
+    WindowCoverage,
+)
+from playproof.record.imports.archives import LIMITS, Archive, ArchiveLimits, Visit
 from playproof.record.imports.rows import RowReader, Scan
 
 Key = tuple[str, int]
 """A file: its name, and the how-manieth it is of that name."""
-Parts = Mapping[str | None, Part]
+Parts = Mapping[str | None, ImportPart]
 """What one file holds, by recording."""
 Advance = Callable[[str, int, int | None], None]
 """Hears what is being done, how many files are done, and of how many if that is known."""
@@ -38,7 +46,7 @@ _DIGEST_SHOWN = 16
 
 
 @dataclass
-class Report:
+class ImportReport:
     """What an import found; the counts are defined in docs/guides/importing.md."""
 
     files: int = 0
@@ -53,7 +61,7 @@ class Report:
     """Each with file, line (None if it is about the whole file) and problem."""
 
 
-class Log(Protocol):
+class ImportSink(Protocol):
     """Where events become durable."""
 
     @property
@@ -88,21 +96,28 @@ class Import:
     """One import of everything under a path into one log."""
 
     def __init__(
-        self, path: Path, kind: str, importer: Importer, setting: Setting, log: Log, *, limits: Limits = LIMITS
+        self,
+        path: Path,
+        kind: str,
+        importer: Importer,
+        setting: ImportSettings,
+        log: ImportSink,
+        *,
+        limits: ArchiveLimits = LIMITS,
     ) -> None:
         self.kind, self.importer, self.setting = check_id(kind, "a kind of recording"), importer, setting
         self.log, self.limits = log, limits
         self._archive = Archive(path, limits)
         self._scans: dict[Key, Scan] = {}
-        self._problems: list[Problem] = []
+        self._problems: list[ImportProblem] = []
         self._tally = _Tally()
         self._on_the_way: deque[tuple[Future[None], int, Sequence[str]]] = deque()
 
-    def run(self, advance: Advance = _silent) -> Report:
+    def run(self, advance: Advance = _silent) -> ImportReport:
         """Read everything, commit the events group by group, and report."""
         self._problems += self._archive.visit(self._each(lambda key, stream: self._look(key, stream, advance)))
         scans = list(self._scans.values())
-        gathered = _Gathered(dict(zip(self._scans, _groups(scans), strict=True)))
+        gathered = _PendingGroup(dict(zip(self._scans, _groups(scans), strict=True)))
         gathered.forget(key for key, scan in self._scans.items() if not scan.recordings)
         self._leave_out_large(gathered)
         done = 0
@@ -115,7 +130,7 @@ class Import:
 
         self._archive.visit(self._each(read))
         for name, _ in sorted(gathered.waiting):
-            self._problems.append(Problem(name, 0, "the file could not be read a second time; import it again"))
+            self._problems.append(ImportProblem(name, 0, "the file could not be read a second time; import it again"))
         for parts in gathered.rest():
             self._settle(parts)
         while self._on_the_way:
@@ -144,38 +159,40 @@ class Import:
             file.scan.recordings = frozenset(recordings)
         else:
             text = f"expected rows of a recording of the kind {self.kind!r}, found none; the file was left out"
-            file.scan.problems.append(Problem(key[0], 0, text))
+            file.scan.problems.append(ImportProblem(key[0], 0, text))
         self._scans[key] = file.scan
         advance("reading", len(self._scans), None)
 
-    def _leave_out_large(self, gathered: _Gathered) -> None:
+    def _leave_out_large(self, gathered: _PendingGroup) -> None:
         """Take groups out that are too large to be held together."""
         for keys in gathered.members().values():
             size = sum(self._scans[key].size for key in keys)
             if size > self.limits.file_bytes:
                 for name, _ in keys:
                     text = f"expected at most {self.limits.file_bytes} bytes that share a recording, found {size}"
-                    self._problems.append(Problem(name, 0, f"{text}; the file was left out"))
+                    self._problems.append(ImportProblem(name, 0, f"{text}; the file was left out"))
                 gathered.forget(keys)
 
-    def _read(self, key: Key, stream: BinaryIO, gathered: _Gathered) -> None:
+    def _read(self, key: Key, stream: BinaryIO, gathered: _PendingGroup) -> None:
         """Read a file for the second time, and settle its group when it is the last one of it."""
         if key not in gathered.waiting:
             return
         file = RowReader(key[0], self.importer, self.limits)
-        rows: dict[str | None, list[Row]] = defaultdict(list)
+        rows: dict[str | None, list[ImportRow]] = defaultdict(list)
         for row in file.rows(stream):
             rows[self.importer.recording(row.value)].append(row)
         if file.scan.digest != self._scans[key].digest:
-            self._problems.append(Problem(key[0], 0, "the file changed while it was read; import it again"))
+            self._problems.append(ImportProblem(key[0], 0, "the file changed while it was read; import it again"))
             rows.clear()
-        parts = gathered.add(key, {name: Part(key[0], file.scan.digest, tuple(some)) for name, some in rows.items()})
+        parts = gathered.add(
+            key, {name: ImportPart(key[0], file.scan.digest, tuple(some)) for name, some in rows.items()}
+        )
         if parts is not None:
             self._settle(parts)
 
     def _settle(self, parts: Sequence[Parts]) -> None:
         """Make events of files that belong together, and commit them as one group."""
-        recordings: dict[str, list[Part]] = defaultdict(list)
+        recordings: dict[str, list[ImportPart]] = defaultdict(list)
         for found in parts:
             for recording, part in found.items():
                 own = f"{self.kind}-{recording or part.digest[:_DIGEST_SHOWN]}"
@@ -186,7 +203,7 @@ class Import:
         if events:
             self._commit(events, sorted({part.file for found in parts for part in found.values()}))
 
-    def _events(self, session_id: str, parts: Sequence[Part]) -> list[Event]:
+    def _events(self, session_id: str, parts: Sequence[ImportPart]) -> list[Event]:
         unique = {part.digest: part for part in sorted(parts, key=lambda part: part.file, reverse=True)}
         reading = self.importer.read(tuple(unique.values()), self.setting)
         again = len(parts) - len(unique)
@@ -196,7 +213,7 @@ class Import:
         self._problems += reading.problems
         if again:
             self._problems += (
-                Problem(part.file, 0, f"the same bytes as {unique[part.digest].file}; counted as duplicates")
+                ImportProblem(part.file, 0, f"the same bytes as {unique[part.digest].file}; counted as duplicates")
                 for part in parts
                 if unique[part.digest] is not part
             )
@@ -226,12 +243,12 @@ class Import:
         """Report a group that the log refuses; a log that has failed is an error."""
         if self.log.failure is not None:
             raise error
-        self._problems += (Problem(file, 0, f"the store refused it: {error}") for file in files)
+        self._problems += (ImportProblem(file, 0, f"the store refused it: {error}") for file in files)
 
-    def _report(self, scans: Sequence[Scan]) -> Report:
+    def _report(self, scans: Sequence[Scan]) -> ImportReport:
         problems = {*self._problems, *(problem for scan in scans for problem in scan.problems)}
         seen = self._tally.seen.values()
-        return Report(
+        return ImportReport(
             files=sum(bool(scan.recordings) for scan in scans),
             rounds=len(seen),
             rugged=sum(one.ended for one in seen),
@@ -243,16 +260,16 @@ class Import:
             problems=[asdict(one) | {"line": one.line or None} for one in self._listed(sorted(problems))],
         )
 
-    def _listed(self, problems: Iterable[Problem]) -> Iterator[Problem]:
+    def _listed(self, problems: Iterable[ImportProblem]) -> Iterator[ImportProblem]:
         """Give the problems to be listed, and where a file has too many the number of the others."""
         for file, some in groupby(problems, key=lambda problem: problem.file):
             own = list(some)
             yield from own[: self.limits.problems]
             if len(own) > self.limits.problems:
-                yield Problem(file, 0, f"{len(own) - self.limits.problems} further problems are not listed")
+                yield ImportProblem(file, 0, f"{len(own) - self.limits.problems} further problems are not listed")
 
 
-class _Gathered:
+class _PendingGroup:
     """Files of which others of the same group are still to be read."""
 
     def __init__(self, groups: Mapping[Key, int]) -> None:
@@ -291,12 +308,14 @@ class _Tally:
 
     docs: Counter[str] = field(default_factory=Counter)
     duplicates: int = 0
-    seen: dict[str, Seen] = field(default_factory=dict)
+    seen: dict[str, WindowCoverage] = field(default_factory=dict)
 
-    def add(self, reading: Reading, again: int) -> None:
+    def add(self, reading: ImportReading, again: int) -> None:
         """Count a reading, and rows of files that came again byte for byte."""
         self.docs.update(found.fact.doc_type for found in reading.found)
         self.duplicates += reading.duplicates + again
         for one in reading.seen:
             before = self.seen.get(one.window_id, one)
-            self.seen[one.window_id] = Seen(one.window_id, one.ended or before.ended, one.whole or before.whole)
+            self.seen[one.window_id] = WindowCoverage(
+                one.window_id, one.ended or before.ended, one.whole or before.whole
+            )

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from playproof.game.importers import Importer, Problem, Row
-from playproof.record.imports.archives import BLOCK, BROKEN, Limits, reason
+from playproof.game.importers import Importer, ImportProblem, ImportRow
+from playproof.record.imports.archives import BLOCK, BROKEN, ArchiveLimits, reason
 
 SALVAGE_BYTES = 2**20
 """Damaged lines that are longer are not searched for rows."""
@@ -33,7 +33,7 @@ class Scan:
     digest: str = ""
     size: int = 0
     recordings: frozenset[str | None] = frozenset()
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ImportProblem] = field(default_factory=list)
     corrupt_lines: int = 0
 
 
@@ -80,7 +80,7 @@ def _no_constant(name: str) -> None:
 _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
-def _lines(stream: BinaryIO, limits: Limits) -> Iterator[bytes | None]:
+def _lines(stream: BinaryIO, limits: ArchiveLimits) -> Iterator[bytes | None]:
     """Give the lines of a stream; None for one that is too long to be held."""
     while line := stream.readline(limits.line_bytes + 1):
         if len(line) <= limits.line_bytes:
@@ -103,12 +103,12 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 class RowReader:
     """One file on its single way through: its lines become rows, its damage is noted."""
 
-    def __init__(self, name: str, importer: Importer, limits: Limits) -> None:
+    def __init__(self, name: str, importer: Importer, limits: ArchiveLimits) -> None:
         self.scan = Scan(name)
         self._importer, self._limits = importer, limits
         self._unlisted = 0
 
-    def rows(self, stream: BinaryIO) -> Iterator[Row]:
+    def rows(self, stream: BinaryIO) -> Iterator[ImportRow]:
         """Give the rows; the scan is complete when they have all been taken."""
         digest = hashlib.sha256()
         for number, line in enumerate(self._until_torn(stream), 1):
@@ -120,32 +120,34 @@ class RowReader:
             self.scan.size += len(line)
             value = _parse(line)
             if value is not None:
-                yield Row(number, line.strip().decode(), value)
+                yield ImportRow(number, line.strip().decode(), value)
             elif line.strip():
                 yield from self._salvaged(number, line)
         self.scan.digest = digest.hexdigest()
         if self._unlisted:
-            self.scan.problems.append(Problem(self.scan.name, 0, f"{self._unlisted} further problems are not listed"))
+            self.scan.problems.append(
+                ImportProblem(self.scan.name, 0, f"{self._unlisted} further problems are not listed")
+            )
 
     def _until_torn(self, stream: BinaryIO) -> Iterator[bytes | None]:
         """Give the lines of a file up to where it cannot be read."""
         try:
             yield from _lines(stream, self._limits)
         except BROKEN as error:
-            self.scan.problems.append(Problem(self.scan.name, 0, reason(error)))
+            self.scan.problems.append(ImportProblem(self.scan.name, 0, reason(error)))
 
-    def _salvaged(self, number: int, line: bytes) -> Iterator[Row]:
+    def _salvaged(self, number: int, line: bytes) -> Iterator[ImportRow]:
         text = line.decode("utf-8", "surrogateescape") if len(line) <= SALVAGE_BYTES else ""
         found = salvage(text, self._importer.is_row)
         whole = [(text, value) for text, value in found if _encodable(text)]
         self._corrupt(number, f"not one JSON object; whole rows found in it: {len(whole)}")
         for text, value in whole:
-            yield Row(number, text, value)
+            yield ImportRow(number, text, value)
 
     def _corrupt(self, number: int, problem: str) -> None:
         self.scan.corrupt_lines += 1
         if len(self.scan.problems) < self._limits.problems:
-            self.scan.problems.append(Problem(self.scan.name, number, problem))
+            self.scan.problems.append(ImportProblem(self.scan.name, number, problem))
         else:
             self._unlisted += 1
 

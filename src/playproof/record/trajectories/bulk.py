@@ -20,13 +20,13 @@ from sqlalchemy import JSON, Connection, Engine, Table, Text
 from sqlalchemy.exc import IntegrityError
 
 from playproof.errors import RefusedRecord
-from playproof.game import Windows
+from playproof.game import WindowRules
 from playproof.record.trajectories.facts import Access, ActionTaken, Call, End, Json, Start, StepEnd, StepStart
 from playproof.record.trajectories.recorder import Clock, name_start, new_id, utc_now
-from playproof.record.trajectories.secrets import Confidential
+from playproof.record.trajectories.secrets import SecretScrubber
 from playproof.record.trajectories.writes import (
     RUNNING,
-    Named,
+    ResolvedStart,
     access_told,
     check_between_steps,
     check_in_step,
@@ -35,7 +35,7 @@ from playproof.record.trajectories.writes import (
     insert_unless_there,
     summed,
 )
-from playproof.store.db import Agent, LlmCall, Step, Trajectory, connect, metadata, ready, writing
+from playproof.store.db import AgentRow, LlmCall, StepRow, Trajectory, connect, metadata, ready, writing
 from playproof.store.db.bulk import Columns, insert_columns
 from playproof.store.db.columns import storable, write_json
 
@@ -48,11 +48,11 @@ _Step = tuple[StepStart, list[Access], StepEnd | None, datetime, datetime | None
 
 
 @dataclass
-class Draft:
+class TrajectoryDraft:
     """One trajectory in memory, with the checks of the recorder."""
 
     start: Start
-    named: Named
+    named: ResolvedStart
     status: str = RUNNING
     steps: list[_Step] = field(default_factory=list)
     calls: list[tuple[str, int | None, Call, datetime]] = field(default_factory=list)
@@ -109,7 +109,7 @@ class BulkRecorder:
         database: Engine | str | None = None,
         clock: Clock = utc_now,
         *,
-        windows: Windows | None = None,
+        windows: WindowRules | None = None,
         rng: random.Random | None = None,
         environment: Mapping[str, str] | None = None,
         together: int = TOGETHER,
@@ -118,9 +118,9 @@ class BulkRecorder:
         self.engine = ready(database if isinstance(database, Engine) else connect(url=database))
         self.clock, self.windows, self.together = clock, windows, together
         self._rng = rng or random.SystemRandom()
-        self.clean = Confidential.of(os.environ if environment is None else environment)
-        self._open: dict[str, Draft] = {}
-        self._ended: list[Draft] = []
+        self.clean = SecretScrubber.of(os.environ if environment is None else environment)
+        self._open: dict[str, TrajectoryDraft] = {}
+        self._ended: list[TrajectoryDraft] = []
 
     def __enter__(self) -> BulkRecorder:
         return self
@@ -144,7 +144,7 @@ class BulkRecorder:
         named = name_start(start, self.clock(), self.windows, self._rng)
         if named.trajectory_id in self._open:
             raise RefusedRecord("known", f"expected a new trajectory_id, found {named.trajectory_id}, which is taken")
-        self._open[named.trajectory_id] = Draft(start, named)
+        self._open[named.trajectory_id] = TrajectoryDraft(start, named)
         return named.trajectory_id
 
     def start_step(self, trajectory_id: str, state: Json) -> int:
@@ -190,7 +190,7 @@ class BulkRecorder:
         drafts, self._ended = self._ended, []
         store_drafts(self.engine, drafts, self.clean)
 
-    def _draft(self, trajectory_id: str) -> Draft:
+    def _draft(self, trajectory_id: str) -> TrajectoryDraft:
         if trajectory_id not in self._open:
             raise RefusedRecord(
                 "unknown", f"expected an open trajectory, found {trajectory_id[:80]!r}; start it with start_trajectory"
@@ -198,7 +198,7 @@ class BulkRecorder:
         return self._open[trajectory_id]
 
 
-def store_drafts(engine: Engine, drafts: Sequence[Draft], clean: Confidential) -> None:
+def store_drafts(engine: Engine, drafts: Sequence[TrajectoryDraft], clean: SecretScrubber) -> None:
     """Store trajectories in one transaction: all of them, or none."""
     tables = drafts_columns(drafts, clean)
     try:
@@ -210,20 +210,20 @@ def store_drafts(engine: Engine, drafts: Sequence[Draft], clean: Confidential) -
         raise RefusedRecord("known", f"expected new trajectories and calls, found: {error.orig}") from error
 
 
-def drafts_columns(drafts: Sequence[Draft], clean: Confidential) -> dict[Table, Columns]:
+def drafts_columns(drafts: Sequence[TrajectoryDraft], clean: SecretScrubber) -> dict[Table, Columns]:
     """Give the columns of trajectories for each table, as they are stored."""
     steps = [(draft, number, *step) for draft in drafts for number, step in enumerate(draft.steps)]
     calls = [(draft, place, *call) for draft in drafts for place, call in enumerate(draft.calls)]
     tables = {
         metadata.tables[Trajectory.__tablename__]: _trajectories(drafts),
-        metadata.tables[Step.__tablename__]: _steps(steps),
+        metadata.tables[StepRow.__tablename__]: _steps(steps),
         metadata.tables[LlmCall.__tablename__]: _calls(calls),
     }
     settle(tables, clean)
     return tables
 
 
-def settle(tables: Mapping[Table, Columns], clean: Confidential) -> None:
+def settle(tables: Mapping[Table, Columns], clean: SecretScrubber) -> None:
     """Write JSON values, and take secrets out of them and of texts, in place; what is empty is left out.
 
     Texts that come again and again, such as system prompts, are searched once.
@@ -245,7 +245,7 @@ _CHECKED = frozenset({"trajectory_id", "agent_id", "window_id", "call_id", "purp
 """Columns whose values were checked at birth."""
 
 
-def _settle(found: Sequence[tuple[list[Any], bool]], clean: Confidential) -> None:
+def _settle(found: Sequence[tuple[list[Any], bool]], clean: SecretScrubber) -> None:
     told = [list(values) if is_json else values for values, is_json in found]
     for values, is_json in found:
         values[:] = _written(values) if is_json else _storable(values)
@@ -277,13 +277,13 @@ def _written(values: list[Any]) -> list[str | None]:
     ]
 
 
-def _trajectories(drafts: Sequence[Draft]) -> Columns:
+def _trajectories(drafts: Sequence[TrajectoryDraft]) -> Columns:
     """Give the columns of trajectories; texts and JSON as they were told."""
     rows = [_trajectory(draft) for draft in drafts]
     return {name: [row.get(name) for row in rows] for name in rows[0]} if rows else {}
 
 
-def _trajectory(draft: Draft) -> dict[str, Any]:
+def _trajectory(draft: TrajectoryDraft) -> dict[str, Any]:
     start, named = draft.start, draft.named
     row: dict[str, Any] = {
         "trajectory_id": named.trajectory_id,
@@ -316,7 +316,7 @@ _SUMS = ("total_reward", "trades_executed", "posts_created")
 
 
 def _steps(
-    steps: Sequence[tuple[Draft, int, StepStart, list[Access], StepEnd | None, datetime, datetime | None]],
+    steps: Sequence[tuple[TrajectoryDraft, int, StepStart, list[Access], StepEnd | None, datetime, datetime | None]],
 ) -> Columns:
     """Give the columns of steps."""
     ends = [step[4] for step in steps]
@@ -335,7 +335,7 @@ def _steps(
     return columns | {column: [getattr(it, name, None) for it in actions] for column, name in named.items()}
 
 
-def _calls(calls: Sequence[tuple[Draft, int, str, int | None, Call, datetime]]) -> Columns:
+def _calls(calls: Sequence[tuple[TrajectoryDraft, int, str, int | None, Call, datetime]]) -> Columns:
     """Give the columns of model calls."""
     said = [call[4] for call in calls]
     columns: Columns = {
@@ -351,10 +351,10 @@ def _calls(calls: Sequence[tuple[Draft, int, str, int | None, Call, datetime]]) 
 _CALL_FIELDS = tuple(name for name in Call.__dataclass_fields__ if name not in ("call_id", "time"))
 
 
-def _agents(connection: Connection, drafts: Sequence[Draft]) -> None:
+def _agents(connection: Connection, drafts: Sequence[TrajectoryDraft]) -> None:
     new = {draft.start.agent_id: draft for draft in reversed(drafts)}
     rows = [
         {"agent_id": name, "archetype": draft.start.archetype, "created_at": draft.named.time}
         for name, draft in sorted(new.items())
     ]
-    connection.execute(insert_unless_there(connection, Agent), rows)
+    connection.execute(insert_unless_there(connection, AgentRow), rows)

@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from playproof.errors import InputError, PlayproofError, RefusedRecord, StoreError
-from playproof.net.access import Door, Entrance, TooLarge, problem, scope_of
+from playproof.net.access import AccessGuard, AccessPolicy, TooLarge, problem, scope_of
 from playproof.record.trajectories.facts import Access, Call, End, Json, Start, StepEnd, StepStart
 from playproof.record.trajectories.recorder import TrajectoryRecorder
 from playproof.record.trajectories.writes import once
@@ -49,7 +49,7 @@ _READERS: dict[Kind, TypeAdapter[Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRecord:
     """One record of a batch."""
 
     key: str
@@ -61,13 +61,13 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RecordBatch:
     """Records in their order."""
 
-    records: list[Sent]
+    records: list[SentRecord]
 
 
-def trajectory_api(recorder: TrajectoryRecorder, door: Door | None = None) -> ASGIApp:
+def trajectory_api(recorder: TrajectoryRecorder, door: AccessPolicy | None = None) -> ASGIApp:
     """Make the server's application over a recorder."""
     words = (__doc__ or "").partition("\nLeaves")[0]
     app = FastAPI(title="Playproof trajectories", version="1", description=words, docs_url=None, redoc_url=None)
@@ -75,19 +75,19 @@ def trajectory_api(recorder: TrajectoryRecorder, door: Door | None = None) -> AS
     _add_records(app, recorder)
     _add_batch(app, recorder)
     _add_reads(app, recorder)
-    return Entrance(app, door or Door())
+    return AccessGuard(app, door or AccessPolicy())
 
 
 Answer = tuple[Json, bool]
 """A record's answer, and whether it is one from before."""
 
 
-def submit(recorder: TrajectoryRecorder, sent: Sent, scope: str) -> Future[Answer]:
+def submit(recorder: TrajectoryRecorder, sent: SentRecord, scope: str) -> Future[Answer]:
     """Put a record into the next transaction."""
     return recorder.writer.submit(write_once(recorder, sent, scope))
 
 
-def write_once(recorder: TrajectoryRecorder, sent: Sent, scope: str) -> Callable[[Connection], Answer]:
+def write_once(recorder: TrajectoryRecorder, sent: SentRecord, scope: str) -> Callable[[Connection], Answer]:
     """Give the write of a record under its key."""
     if not 0 < len(sent.key) <= LONGEST_KEY:
         raise InputError(f"expected an idempotency key of 1 to {LONGEST_KEY} characters, found {len(sent.key)}")
@@ -107,7 +107,7 @@ def _read(kind: Kind, body: Json) -> Any:
         raise InputError(f"expected a valid {kind}, found {where}: {found['msg']}") from error
 
 
-def _write(recorder: TrajectoryRecorder, sent: Sent, fact: Any) -> Callable[[Connection], Json]:
+def _write(recorder: TrajectoryRecorder, sent: SentRecord, fact: Any) -> Callable[[Connection], Json]:
     """Give the write of a record, with its answer as JSON."""
     if sent.kind == "start":
         named = recorder.name(fact)
@@ -142,7 +142,7 @@ Scope = Annotated[str, Depends(_scope)]
 def _add_records(app: FastAPI, recorder: TrajectoryRecorder) -> None:
     async def take(kind: Kind, identity: str | None, fact: Any, key: str | None, scope: str) -> Response:
         body = _told(fact)
-        sent = Sent(key or recorder.new_key(), kind, body, identity)
+        sent = SentRecord(key or recorder.new_key(), kind, body, identity)
         answer, again = await asyncio.wrap_future(submit(recorder, sent, scope))
         return _answer(answer, again)
 
@@ -179,7 +179,7 @@ def _told(fact: Any) -> Json:
 
 def _add_batch(app: FastAPI, recorder: TrajectoryRecorder) -> None:
     @app.post("/v1/records", summary="Take many records in order; each is answered by itself")
-    async def records(body: Batch, scope: Scope) -> Response:
+    async def records(body: RecordBatch, scope: Scope) -> Response:
         if len(body.records) > MOST_RECORDS:
             raise InputError(f"expected at most {MOST_RECORDS} records, found {len(body.records)}")
         found = [_prepared(recorder, sent, scope) for sent in body.records]
@@ -190,7 +190,9 @@ def _add_batch(app: FastAPI, recorder: TrajectoryRecorder) -> None:
         return _answer({"answers": [_settled(each) for each in answers]}, False)
 
 
-def _prepared(recorder: TrajectoryRecorder, sent: Sent, scope: str) -> Callable[[Connection], Answer] | PlayproofError:
+def _prepared(
+    recorder: TrajectoryRecorder, sent: SentRecord, scope: str
+) -> Callable[[Connection], Answer] | PlayproofError:
     """Give the write of a record of a batch, or why there is none."""
     try:
         return write_once(recorder, sent, scope)

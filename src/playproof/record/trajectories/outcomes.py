@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Engine, insert, select
 
 from playproof.errors import InputError
-from playproof.game import Windows
+from playproof.game import WindowRules
 from playproof.record.trajectories.windows import GRACE, by_window, is_closed, read_played
 from playproof.store.db import MarketOutcome, writing
 
@@ -26,7 +26,7 @@ _NAMES = frozenset(column.key for column in MarketOutcome.__table__.columns) - {
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class OutcomeSync:
     """What became of the windows that were looked at."""
 
     written: tuple[str, ...]
@@ -49,12 +49,12 @@ class Outcomes:
 def sync(
     engine: Engine,
     source: Source,
-    windows: Windows,
+    windows: WindowRules,
     now: datetime,
     *,
     hours: float | None = 24.0,
     grace: timedelta = GRACE,
-) -> Synced:
+) -> OutcomeSync:
     """Write the outcomes of windows that began in the last hours, have closed and have none."""
     played = by_window(read_played(engine, None if hours is None else now - timedelta(hours=hours)))
     closed = {
@@ -68,7 +68,7 @@ def sync(
     found = _sorted(source(wanted) if wanted else ())
     written = tuple(name for name in wanted if name in found and write_outcomes(engine, name, found[name], now))
     missing = tuple(name for name in wanted if name not in found)
-    return Synced(written, tuple(sorted(closed & known)), tuple(sorted(set(played) - closed)), missing)
+    return OutcomeSync(written, tuple(sorted(closed & known)), tuple(sorted(set(played) - closed)), missing)
 
 
 def _sorted(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -30,11 +30,11 @@ from starlette.types import ASGIApp
 
 from playproof.errors import PlayproofError
 from playproof.events import check_id
-from playproof.net.access import Door, Entrance, Role, problem
+from playproof.net.access import AccessGuard, AccessPolicy, Role, problem
 from playproof.record.trajectories import writes
 from playproof.record.trajectories.facts import ActionTaken, Call, End, Json, Start, StepEnd, StepStart
 from playproof.record.trajectories.recorder import TrajectoryRecorder
-from playproof.store.db import LlmCall, Step, Trajectory
+from playproof.store.db import LlmCall, StepRow, Trajectory
 
 TRAJECTORY, AGENT, PURPOSE = "x-playproof-trajectory", "x-playproof-agent", "x-playproof-purpose"
 ORIGIN = "proxy"
@@ -62,7 +62,7 @@ class Upstream:
 
 
 @dataclass
-class Counts:
+class ProxyCounts:
     """What the proxy has seen."""
 
     forwarded: int = 0
@@ -78,13 +78,13 @@ class Proxy:
     recorder: TrajectoryRecorder
     upstream: Upstream
     clock: Callable[[], float] = time.perf_counter
-    counts: Counts = field(default_factory=Counts)
+    counts: ProxyCounts = field(default_factory=ProxyCounts)
     _session: aiohttp.ClientSession | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    _known: dict[str, _Known] = field(default_factory=dict)
+    _known: dict[str, _TrajectoryState] = field(default_factory=dict)
     """By agent; only the writer's thread looks at it, and what it says is checked against the tables."""
 
-    def app(self, door: Door | None = None) -> ASGIApp:
+    def app(self, door: AccessPolicy | None = None) -> ASGIApp:
         """Make the proxy's application."""
         methods = ["GET", "POST", "DELETE"]
         routes = [
@@ -92,7 +92,7 @@ class Proxy:
             Route("/v1/{path:path}", self._forward, methods=methods),
             Route("/healthz", self._health),
         ]
-        return Entrance(Starlette(routes=routes), door or Door(roles=proxy_role))
+        return AccessGuard(Starlette(routes=routes), door or AccessPolicy(roles=proxy_role))
 
     async def close(self) -> None:
         """Store what was said last, and let go of the upstream."""
@@ -109,7 +109,9 @@ class Proxy:
         asked = _object(body)
         sent = self._sent(body, asked)
         began, at = self.clock(), self.recorder.clock()
-        said = _Said(request.path_params["path"], asked, dict(request.headers), request.path_params.get("agent"), at)
+        said = _PendingExchange(
+            request.path_params["path"], asked, dict(request.headers), request.path_params.get("agent"), at
+        )
         try:
             answer = await self._open(request, sent)
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -146,7 +148,9 @@ class Proxy:
             request.method, url, params=request.query_params.multi_items(), data=body or None, headers=headers
         )
 
-    async def _streamed(self, answer: aiohttp.ClientResponse, said: _Said, began: float) -> AsyncIterator[bytes]:
+    async def _streamed(
+        self, answer: aiohttp.ClientResponse, said: _PendingExchange, began: float
+    ) -> AsyncIterator[bytes]:
         """Pass a stream on piece by piece; what was said is stored also if it breaks off."""
         pieces: list[bytes] = []
         broken: str | None = "the stream was not read to its end"
@@ -164,7 +168,7 @@ class Proxy:
 
     def _later(
         self,
-        said: _Said,
+        said: _PendingExchange,
         status: int,
         content: bytes,
         seconds: float,
@@ -180,7 +184,7 @@ class Proxy:
         task.add_done_callback(self._tasks.discard)
 
     async def _store(
-        self, said: _Said, status: int, content: bytes, seconds: float, error: str | None, streamed: bool
+        self, said: _PendingExchange, status: int, content: bytes, seconds: float, error: str | None, streamed: bool
     ) -> None:
         told = _from_events(content) if streamed else _object(content)
         try:
@@ -191,7 +195,7 @@ class Proxy:
             self.counts.not_stored += 1
             self.counts.last_problem = str(problem_found)
 
-    def _write(self, said: _Said, call: Call) -> Callable[[Connection], object]:
+    def _write(self, said: _PendingExchange, call: Call) -> Callable[[Connection], object]:
         identity = said.headers.get(TRAJECTORY)
         if identity is not None:
             return self.recorder.called(identity, call)
@@ -206,7 +210,9 @@ class Proxy:
         if known is None or known.window_id != named.window_id or not self._goes_on(connection, known, call, named):
             self._known[start.agent_id] = self._whole_turn(connection, start, call, named)
 
-    def _goes_on(self, connection: Connection, known: _Known, call: Call, named: writes.Named) -> bool:
+    def _goes_on(
+        self, connection: Connection, known: _TrajectoryState, call: Call, named: writes.ResolvedStart
+    ) -> bool:
         """Write a step of a trajectory that stands as it was left; tell whether it does."""
         mine = (Trajectory.trajectory_id == known.trajectory_id, Trajectory.episode_length == known.steps)
         running = update(Trajectory).where(*mine, Trajectory.final_status == writes.RUNNING)
@@ -215,14 +221,16 @@ class Proxy:
         clean, now = self.recorder.clean, self.recorder.clock()
         place = {"trajectory_id": known.trajectory_id, "number": known.steps, "time": named.time}
         ended = writes.step_end_row(_answered(call), now, clean)
-        connection.execute(insert(Step).values(**place, state={}, accesses=[], **ended))
+        connection.execute(insert(StepRow).values(**place, state={}, accesses=[], **ended))
         said = writes.call_row(call, clean)
         where = {"call_id": self.recorder.new_key(), "trajectory_id": known.trajectory_id, "time": call.time or now}
         connection.execute(insert(LlmCall).values(**where, step=known.steps, place=known.calls, **said))
         known.steps, known.calls = known.steps + 1, known.calls + 1
         return True
 
-    def _whole_turn(self, connection: Connection, start: Start, call: Call, named: writes.Named) -> _Known:
+    def _whole_turn(
+        self, connection: Connection, start: Start, call: Call, named: writes.ResolvedStart
+    ) -> _TrajectoryState:
         """Find or begin the trajectory, end those of earlier windows, and write a step."""
         clean, now = self.recorder.clean, self.recorder.clock()
         identity = _running(connection, start.agent_id, named.window_id)
@@ -235,11 +243,11 @@ class Proxy:
         self.recorder.called(identity, call)(connection)
         writes.complete_step(connection, identity, _answered(call), now, clean)
         standing = writes.read_standing(connection, identity)
-        return _Known(identity, standing.window_id, standing.steps, standing.calls)
+        return _TrajectoryState(identity, standing.window_id, standing.steps, standing.calls)
 
 
 @dataclass
-class _Known:
+class _TrajectoryState:
     """How one of the proxy's own trajectories was left."""
 
     trajectory_id: str
@@ -253,7 +261,7 @@ def _answered(call: Call) -> StepEnd:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _PendingExchange:
     """One request, as it is kept until its answer is whole."""
 
     path: str
@@ -275,7 +283,7 @@ def proxy_role(method: str, path: str) -> Role | None:
 
 
 def read_call(
-    said: _Said, status: int, told: Json | None, content: bytes, latency_ms: float, error: str | None
+    said: _PendingExchange, status: int, told: Json | None, content: bytes, latency_ms: float, error: str | None
 ) -> Call:
     """Read a model call from a request and its answer."""
     asked = said.asked or {}

@@ -25,11 +25,11 @@ from sqlalchemy import Connection, Engine, insert, select, update
 
 from playproof.errors import InputError
 from playproof.events import check_id
-from playproof.game import Windows, resolve
+from playproof.game import WindowRules, resolve
 from playproof.record.trajectories import writes
 from playproof.record.trajectories.facts import Access, ActionTaken, Call, End, Json, Start, StepEnd, StepStart
-from playproof.record.trajectories.secrets import Confidential
-from playproof.store.db import Agent, GroupWriter, Trajectory, connect, ready
+from playproof.record.trajectories.secrets import SecretScrubber
+from playproof.store.db import AgentRow, GroupWriter, Trajectory, connect, ready
 
 T = TypeVar("T")
 Clock = Callable[[], datetime]
@@ -49,7 +49,7 @@ class TrajectoryRecorder:
         database: Engine | str | None = None,
         clock: Clock = utc_now,
         *,
-        windows: Windows | None = None,
+        windows: WindowRules | None = None,
         rng: random.Random | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class TrajectoryRecorder:
         self.clock = clock
         self.windows = windows
         self._rng = rng or random.SystemRandom()
-        self.clean = Confidential.of(os.environ if environment is None else environment)
+        self.clean = SecretScrubber.of(os.environ if environment is None else environment)
         self.writer = GroupWriter(self.engine)
 
     def __enter__(self) -> TrajectoryRecorder:
@@ -139,17 +139,17 @@ class TrajectoryRecorder:
         """Make an idempotency key for a request that came without one."""
         return new_id(self.clock(), self._rng)
 
-    def record_start(self, start: Start) -> writes.Named:
+    def record_start(self, start: Start) -> writes.ResolvedStart:
         """Begin a trajectory and give its id and window."""
         named = self.name(start)
         self.writer.write(self.started(start, named))
         return named
 
-    def name(self, start: Start) -> writes.Named:
+    def name(self, start: Start) -> writes.ResolvedStart:
         """Settle what a start leaves open: its id, its time, its window."""
         return name_start(start, self.clock(), self.windows, self._rng)
 
-    def started(self, start: Start, named: writes.Named) -> Callable[[Connection], None]:
+    def started(self, start: Start, named: writes.ResolvedStart) -> Callable[[Connection], None]:
         """Give the write of a start."""
         return lambda connection: writes.start_trajectory(connection, start, named, self.clean)
 
@@ -188,15 +188,15 @@ class TrajectoryRecorder:
         return self.writer.write(lambda connection: _cut_off(connection, before, now, self.clean))
 
 
-def name_start(start: Start, now: datetime, windows: Windows | None, rng: random.Random) -> writes.Named:
+def name_start(start: Start, now: datetime, windows: WindowRules | None, rng: random.Random) -> writes.ResolvedStart:
     """Settle what a start leaves open: its id, its time, and the window that holds that time."""
     time = start.time or now
     hours = round((windows.length or HOUR) / HOUR) if windows else 1
     window = _window(start.window_id, time, windows)
-    return writes.Named(start.trajectory_id or new_id(time, rng), window, hours, time)
+    return writes.ResolvedStart(start.trajectory_id or new_id(time, rng), window, hours, time)
 
 
-def _window(given: str | None, time: datetime, windows: Windows | None) -> str:
+def _window(given: str | None, time: datetime, windows: WindowRules | None) -> str:
     if given is not None:
         return given if windows is None else resolve(windows.parse)(given).window_id
     if windows is None or windows.at is None:
@@ -210,12 +210,12 @@ def new_id(time: datetime, rng: random.Random) -> str:
 
 
 def _register(connection: Connection, row: dict[str, Any], now: datetime) -> None:
-    changed = connection.execute(update(Agent).where(Agent.agent_id == row["agent_id"]).values(**row))
+    changed = connection.execute(update(AgentRow).where(AgentRow.agent_id == row["agent_id"]).values(**row))
     if not changed.rowcount:
-        connection.execute(insert(Agent).values(**row, created_at=now))
+        connection.execute(insert(AgentRow).values(**row, created_at=now))
 
 
-def _cut_off(connection: Connection, before: datetime, now: datetime, clean: Confidential) -> tuple[str, ...]:
+def _cut_off(connection: Connection, before: datetime, now: datetime, clean: SecretScrubber) -> tuple[str, ...]:
     running = select(Trajectory.trajectory_id).where(
         Trajectory.final_status == writes.RUNNING, Trajectory.start_time < before
     )

@@ -61,7 +61,7 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda value: (-len(value), value)))
 
 
-class Confidential:
+class SecretScrubber:
     """Take secrets out of texts and JSON values."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
@@ -71,7 +71,7 @@ class Confidential:
         self._signs = tuple(sorted({*_SIGNS, *self._values, *written}))
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Confidential:
+    def of(cls, environment: Mapping[str, str]) -> SecretScrubber:
         """Make one that knows the secrets of an environment."""
         return cls(secret_values(environment))
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from sqlalchemy import Engine, and_, case, exists, func, select
 
-from playproof.game import Windows, resolve
-from playproof.store.db import LlmCall, MarketOutcome, Step, Trajectory
+from playproof.game import WindowRules, resolve
+from playproof.store.db import LlmCall, MarketOutcome, StepRow, Trajectory
 
 GRACE = timedelta(minutes=5)
 """How long after its end a window may still receive records."""
@@ -29,7 +29,7 @@ READY, LIMITED, NONE = "READY FOR TRAINING", "LIMITED DATA", "NO DATA"
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class TrajectorySummary:
     """What is known of one trajectory without reading it."""
 
     trajectory_id: str
@@ -46,7 +46,7 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowStanding:
+class WindowStatus:
     """How one window stands."""
 
     window_id: str
@@ -71,7 +71,7 @@ class WindowStanding:
 class Survey:
     """All windows of a stretch of time."""
 
-    windows: tuple[WindowStanding, ...]
+    windows: tuple[WindowStatus, ...]
     min_agents: int
     min_actions: int
 
@@ -109,7 +109,7 @@ def verdict(count: int) -> str:
     return LIMITED if count else NONE
 
 
-def is_closed(window_id: str, hours: int, windows: Windows, now: datetime, grace: timedelta = GRACE) -> bool:
+def is_closed(window_id: str, hours: int, windows: WindowRules, now: datetime, grace: timedelta = GRACE) -> bool:
     """Tell whether a window, and the time for late records, is over. A window that no clock names counts as closed."""
     start = resolve(windows.parse)(window_id).start
     return start is None or start + timedelta(hours=hours) + grace <= now
@@ -117,7 +117,7 @@ def is_closed(window_id: str, hours: int, windows: Windows, now: datetime, grace
 
 def survey(
     engine: Engine,
-    windows: Windows,
+    windows: WindowRules,
     now: datetime,
     *,
     hours: float | None = None,
@@ -129,7 +129,7 @@ def survey(
     since = None if hours is None else now - timedelta(hours=hours)
     played = read_played(engine, since)
     told = _with_outcomes(engine)
-    found: dict[str, list[Played]] = {}
+    found: dict[str, list[TrajectorySummary]] = {}
     for each in played:
         found.setdefault(each.window_id, []).append(each)
     standings = [
@@ -139,13 +139,15 @@ def survey(
     return Survey(tuple(standings), min_agents, min_actions)
 
 
-def _standing(name: str, group: Sequence[Played], told: bool, closed: bool, min_actions: int) -> WindowStanding:
+def _standing(
+    name: str, group: Sequence[TrajectorySummary], told: bool, closed: bool, min_actions: int
+) -> WindowStatus:
     counted = [each for each in group if each.status == "completed" and each.actions >= min_actions]
     forks: dict[str, int] = {}
     for each in counted:
         forks[each.scenario_id] = forks.get(each.scenario_id, 0) + (each.trainable == each.actions)
     pnls = [each.pnl for each in group if each.pnl is not None]
-    return WindowStanding(
+    return WindowStatus(
         name,
         closed,
         told,
@@ -157,23 +159,23 @@ def _standing(name: str, group: Sequence[Played], told: bool, closed: bool, min_
     )
 
 
-def read_played(engine: Engine, since: datetime | None = None) -> list[Played]:
+def read_played(engine: Engine, since: datetime | None = None) -> list[TrajectorySummary]:
     """Count the usable steps of every trajectory that began since a time, in the database."""
-    mine = and_(LlmCall.trajectory_id == Step.trajectory_id, LlmCall.step == Step.number)
+    mine = and_(LlmCall.trajectory_id == StepRow.trajectory_id, LlmCall.step == StepRow.number)
     said = (
         exists()
         .where(mine, LlmCall.response.is_not(None))
         .where((LlmCall.messages.is_not(None)) | (LlmCall.user_prompt.is_not(None)))
     )
     sampled = exists().where(mine, LlmCall.token_ids.is_not(None), LlmCall.logprobs.is_not(None))
-    usable = and_(Step.action_type.is_not(None), said)
+    usable = and_(StepRow.action_type.is_not(None), said)
     counts = (
         select(
-            Step.trajectory_id,
+            StepRow.trajectory_id,
             func.sum(case((usable, 1), else_=0)).label("actions"),
             func.sum(case((and_(usable, sampled), 1), else_=0)).label("trainable"),
         )
-        .group_by(Step.trajectory_id)
+        .group_by(StepRow.trajectory_id)
         .subquery()
     )
     query = select(
@@ -190,7 +192,10 @@ def read_played(engine: Engine, since: datetime | None = None) -> list[Played]:
     if since is not None:
         query = query.where(Trajectory.start_time >= since)
     with engine.connect() as connection:
-        return [Played(*row) for row in connection.execute(query.order_by(Trajectory.window_id, Trajectory.agent_id))]
+        return [
+            TrajectorySummary(*row)
+            for row in connection.execute(query.order_by(Trajectory.window_id, Trajectory.agent_id))
+        ]
 
 
 def _with_outcomes(engine: Engine) -> frozenset[str]:
@@ -198,9 +203,9 @@ def _with_outcomes(engine: Engine) -> frozenset[str]:
         return frozenset(connection.scalars(select(MarketOutcome.window_id).distinct()))
 
 
-def by_window(played: Sequence[Played]) -> Mapping[str, list[Played]]:
+def by_window(played: Sequence[TrajectorySummary]) -> Mapping[str, list[TrajectorySummary]]:
     """Sort trajectories by their windows."""
-    found: dict[str, list[Played]] = {}
+    found: dict[str, list[TrajectorySummary]] = {}
     for each in played:
         found.setdefault(each.window_id, []).append(each)
     return found

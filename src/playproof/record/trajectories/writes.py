@@ -20,15 +20,15 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from playproof.errors import RefusedRecord
 from playproof.record.trajectories.facts import POST, TRADE, Access, Call, End, Start, StepEnd, StepStart, count_actions
-from playproof.record.trajectories.secrets import Confidential
-from playproof.store.db import Agent, LlmCall, Request, Step, Trajectory
+from playproof.record.trajectories.secrets import SecretScrubber
+from playproof.store.db import AgentRow, LlmCall, Request, StepRow, Trajectory
 from playproof.store.db.columns import JsonText, plain, read_json, storable
 
 RUNNING = "running"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TrajectoryStatus:
     """How a trajectory stands."""
 
     trajectory_id: str
@@ -47,7 +47,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ResolvedStart:
     """A start with everything settled that the caller may leave open."""
 
     trajectory_id: str
@@ -56,15 +56,15 @@ class Named:
     time: datetime
 
 
-def read_standing(connection: Connection, trajectory_id: str) -> Standing:
+def read_standing(connection: Connection, trajectory_id: str) -> TrajectoryStatus:
     """Lock a trajectory until the transaction ends, and read how it stands."""
     lock = select(Trajectory.trajectory_id).where(Trajectory.trajectory_id == trajectory_id).with_for_update()
     if connection.dialect.name == "postgresql":
         connection.execute(lock)
     open_step = (
-        select(Step.number)
-        .where(Step.trajectory_id == Trajectory.trajectory_id, Step.number == Trajectory.episode_length - 1)
-        .where(Step.completed_at.is_(None))
+        select(StepRow.number)
+        .where(StepRow.trajectory_id == Trajectory.trajectory_id, StepRow.number == Trajectory.episode_length - 1)
+        .where(StepRow.completed_at.is_(None))
         .scalar_subquery()
     )
     calls = (
@@ -85,7 +85,7 @@ def read_standing(connection: Connection, trajectory_id: str) -> Standing:
         raise RefusedRecord(
             "unknown", f"expected a known trajectory, found {trajectory_id[:80]!r}; start it with start_trajectory"
         )
-    return Standing(*found)
+    return TrajectoryStatus(*found)
 
 
 def check_running(trajectory_id: str, status: str) -> None:
@@ -111,19 +111,19 @@ def check_between_steps(trajectory_id: str, is_open: bool) -> None:
         )
 
 
-def _running(connection: Connection, trajectory_id: str) -> Standing:
+def _running(connection: Connection, trajectory_id: str) -> TrajectoryStatus:
     standing = read_standing(connection, trajectory_id)
     check_running(trajectory_id, standing.status)
     return standing
 
 
-def _in_step(connection: Connection, trajectory_id: str) -> Standing:
+def _in_step(connection: Connection, trajectory_id: str) -> TrajectoryStatus:
     standing = _running(connection, trajectory_id)
     check_in_step(trajectory_id, standing.step_is_open)
     return standing
 
 
-def start_trajectory(connection: Connection, start: Start, named: Named, clean: Confidential) -> None:
+def start_trajectory(connection: Connection, start: Start, named: ResolvedStart, clean: SecretScrubber) -> None:
     """Write the row of a new trajectory, and its agent's where that is new."""
     known = connection.execute(
         select(Trajectory.trajectory_id).where(Trajectory.trajectory_id == named.trajectory_id)
@@ -131,14 +131,14 @@ def start_trajectory(connection: Connection, start: Start, named: Named, clean: 
     if known:
         raise RefusedRecord("known", f"expected a new trajectory_id, found {named.trajectory_id}, which is taken")
     connection.execute(
-        insert_unless_there(connection, Agent).values(
+        insert_unless_there(connection, AgentRow).values(
             agent_id=start.agent_id, archetype=start.archetype, created_at=named.time
         )
     )
     connection.execute(insert(Trajectory).values(trajectory_row(start, named, clean)))
 
 
-def trajectory_row(start: Start, named: Named, clean: Confidential) -> dict[str, Any]:
+def trajectory_row(start: Start, named: ResolvedStart, clean: SecretScrubber) -> dict[str, Any]:
     """Give the row of a trajectory that has just begun."""
     return {
         "trajectory_id": named.trajectory_id,
@@ -160,29 +160,31 @@ def trajectory_row(start: Start, named: Named, clean: Confidential) -> dict[str,
     }
 
 
-def start_step(connection: Connection, trajectory_id: str, step: StepStart, now: datetime, clean: Confidential) -> int:
+def start_step(
+    connection: Connection, trajectory_id: str, step: StepStart, now: datetime, clean: SecretScrubber
+) -> int:
     """Write the row of a new step; give its number."""
     state = clean.json(step.state)
     standing = _running(connection, trajectory_id)
     check_between_steps(trajectory_id, standing.step_is_open)
     row = {"trajectory_id": trajectory_id, "number": standing.steps, "time": step.time or now, "state": state}
-    connection.execute(insert(Step).values(**row, accesses=[]))
+    connection.execute(insert(StepRow).values(**row, accesses=[]))
     _change(connection, trajectory_id, {"episode_length": standing.steps + 1})
     return standing.steps
 
 
-def log_access(connection: Connection, trajectory_id: str, access: Access, now: datetime, clean: Confidential) -> int:
+def log_access(connection: Connection, trajectory_id: str, access: Access, now: datetime, clean: SecretScrubber) -> int:
     """Add to the open step what the agent looked at; give its number."""
     row = access_row(access, now, clean)
     number = _in_step(connection, trajectory_id).last_step
-    here = (Step.trajectory_id == trajectory_id, Step.number == number)
-    accesses = connection.execute(select(Step.accesses).where(*here)).scalar_one()
-    connection.execute(update(Step).where(*here).values(accesses=[*accesses, read_json(row)]))
+    here = (StepRow.trajectory_id == trajectory_id, StepRow.number == number)
+    accesses = connection.execute(select(StepRow.accesses).where(*here)).scalar_one()
+    connection.execute(update(StepRow).where(*here).values(accesses=[*accesses, read_json(row)]))
     assert number is not None
     return number
 
 
-def access_row(access: Access, now: datetime, clean: Confidential) -> JsonText:
+def access_row(access: Access, now: datetime, clean: SecretScrubber) -> JsonText:
     """Write an access as it stands in a step's list."""
     written = clean.json(access_told(access, now))
     assert written is not None
@@ -197,7 +199,7 @@ def access_told(access: Access, now: datetime) -> dict[str, Any]:
 
 
 def log_call(
-    connection: Connection, trajectory_id: str, call_id: str, call: Call, now: datetime, clean: Confidential
+    connection: Connection, trajectory_id: str, call_id: str, call: Call, now: datetime, clean: SecretScrubber
 ) -> str:
     """Write a model call; it belongs to the last step. Give its id."""
     content = call_row(call, clean)
@@ -217,7 +219,7 @@ def log_call(
     return call_id
 
 
-def call_row(call: Call, clean: Confidential) -> dict[str, Any]:
+def call_row(call: Call, clean: SecretScrubber) -> dict[str, Any]:
     """Give a call's own columns."""
     texts = ("model", "model_version", "purpose", "system_prompt", "user_prompt", "response", "reasoning", "error")
     numbers = ("latency_ms", "temperature", "max_tokens", "top_p", "prompt_tokens", "completion_tokens")
@@ -228,16 +230,20 @@ def call_row(call: Call, clean: Confidential) -> dict[str, Any]:
     return row | {"messages": clean.json(call.messages)}
 
 
-def complete_step(connection: Connection, trajectory_id: str, end: StepEnd, now: datetime, clean: Confidential) -> int:
+def complete_step(
+    connection: Connection, trajectory_id: str, end: StepEnd, now: datetime, clean: SecretScrubber
+) -> int:
     """Write the action of the open step; give its number."""
     row = step_end_row(end, now, clean)
     number = _in_step(connection, trajectory_id).last_step
     assert number is not None
-    connection.execute(update(Step).where(Step.trajectory_id == trajectory_id, Step.number == number).values(**row))
+    connection.execute(
+        update(StepRow).where(StepRow.trajectory_id == trajectory_id, StepRow.number == number).values(**row)
+    )
     return number
 
 
-def step_end_row(end: StepEnd, now: datetime, clean: Confidential) -> dict[str, Any]:
+def step_end_row(end: StepEnd, now: datetime, clean: SecretScrubber) -> dict[str, Any]:
     """Give the columns that a step gains when it ends."""
     action = end.action
     return {
@@ -253,14 +259,14 @@ def step_end_row(end: StepEnd, now: datetime, clean: Confidential) -> dict[str, 
     }
 
 
-def end_trajectory(connection: Connection, trajectory_id: str, end: End, now: datetime, clean: Confidential) -> None:
+def end_trajectory(connection: Connection, trajectory_id: str, end: End, now: datetime, clean: SecretScrubber) -> None:
     """Write the end of a trajectory, and what its steps add up to."""
     metrics = clean.json(end.metrics)
     standing = _running(connection, trajectory_id)
     steps = connection.execute(
-        select(Step.action_type, Step.action_success, Step.reported_reward)
-        .where(Step.trajectory_id == trajectory_id)
-        .order_by(Step.number)
+        select(StepRow.action_type, StepRow.action_success, StepRow.reported_reward)
+        .where(StepRow.trajectory_id == trajectory_id)
+        .order_by(StepRow.number)
     ).all()
     sums = summed([(kind, success) for kind, success, _ in steps], [reward for _, _, reward in steps])
     row = end_row(end, standing.start_time, now) | sums | {"metrics": metrics}
@@ -319,5 +325,5 @@ def insert_unless_there(connection: Connection, table: type[Any]) -> Any:
     return dialect.insert(table).on_conflict_do_nothing()
 
 
-def _text(text: str | None, clean: Confidential) -> str | None:
+def _text(text: str | None, clean: SecretScrubber) -> str | None:
     return None if text is None else clean.text(storable(text))

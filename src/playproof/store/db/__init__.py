@@ -9,25 +9,25 @@ from __future__ import annotations
 from playproof.store.db.engine import connect, database_url, opened, shown_url, writing
 from playproof.store.db.group_commit import GroupWriter
 from playproof.store.db.records import (
-    Agent,
+    AgentRow,
     JudgeCall,
     Judgement,
     LlmCall,
     MarketOutcome,
     Record,
     Request,
-    Step,
+    StepRow,
     TrainedModel,
     TrainingBatch,
     Trajectory,
-    Trial,
+    TrialRow,
     UsedWindow,
     metadata,
 )
-from playproof.store.db.versions import Standing, check, ready, upgrade
+from playproof.store.db.versions import SchemaStatus, check, ready, upgrade
 
 __all__ = [
-    "Agent",
+    "AgentRow",
     "GroupWriter",
     "JudgeCall",
     "Judgement",
@@ -35,12 +35,12 @@ __all__ = [
     "MarketOutcome",
     "Record",
     "Request",
-    "Standing",
-    "Step",
+    "SchemaStatus",
+    "StepRow",
     "TrainedModel",
     "TrainingBatch",
     "Trajectory",
-    "Trial",
+    "TrialRow",
     "UsedWindow",
     "check",
     "connect",

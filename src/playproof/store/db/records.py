@@ -53,7 +53,7 @@ class Record(DeclarativeBase):
     }
 
 
-class Agent(Record):
+class AgentRow(Record):
     """Who chooses: a person, a language model, a policy or a baseline."""
 
     __tablename__ = "agent"
@@ -119,7 +119,7 @@ class Trajectory(Record):
     created_at: Mapped[datetime]
 
 
-class Step(Record):
+class StepRow(Record):
     """One decision of a trajectory; its action is None while the agent is still choosing."""
 
     __tablename__ = "step"
@@ -314,7 +314,7 @@ class TrainedModel(Record):
     deployed_at: Mapped[datetime | None]
 
 
-class Trial(Record):
+class TrialRow(Record):
     """One look at data by one policy: what the honest statistics count."""
 
     __tablename__ = "trial"

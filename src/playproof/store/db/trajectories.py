@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, bindparam, select
 
 from playproof.errors import InputError
-from playproof.store.db.records import LlmCall, Step, Trajectory
+from playproof.store.db.records import LlmCall, StepRow, Trajectory
 
 AT_ONCE = 500
 """Ids of one statement."""
@@ -125,12 +125,14 @@ class StoredTrajectory:
         return tuple(call for call in self.calls if call.step == number)
 
 
-_STEP = [getattr(Step, each.name) for each in fields(StoredStep)]
+_STEP = [getattr(StepRow, each.name) for each in fields(StoredStep)]
 _CALL = [getattr(LlmCall, each.name) for each in fields(StoredCall)]
 _TRAJECTORY = [getattr(Trajectory, each.name) for each in fields(StoredTrajectory)[:-2]]
 _SOME: Any = bindparam("some", expanding=True)
 _STEPS = (
-    select(Step.trajectory_id, *_STEP).where(Step.trajectory_id.in_(_SOME)).order_by(Step.trajectory_id, Step.number)
+    select(StepRow.trajectory_id, *_STEP)
+    .where(StepRow.trajectory_id.in_(_SOME))
+    .order_by(StepRow.trajectory_id, StepRow.number)
 )
 _CALLS = (
     select(LlmCall.trajectory_id, *_CALL)

@@ -28,7 +28,7 @@ _LOCK = 7_362_518_431
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SchemaStatus:
     """How a database stands to the version that this package reads and writes."""
 
     url: str
@@ -60,14 +60,14 @@ def upgrade(engine: Engine) -> tuple[str, ...]:
         raise StoreError(f"expected to upgrade {shown_url(engine)}, found: {error.orig}") from error
 
 
-def check(engine: Engine) -> Standing:
+def check(engine: Engine) -> SchemaStatus:
     """Compare a database with what this package expects; change nothing."""
     _, scripts = _scripts()
     try:
         with engine.connect() as connection:
             applied = _seen(connection, scripts)
             missing = tuple(name for name in _names(scripts) if name not in applied)
-            return Standing(shown_url(engine), applied, missing, () if missing else _differences(connection))
+            return SchemaStatus(shown_url(engine), applied, missing, () if missing else _differences(connection))
     except DBAPIError as error:
         raise StoreError(f"expected to reach {shown_url(engine)}, found: {error.orig}") from error
 

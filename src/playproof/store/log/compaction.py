@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from playproof.errors import StoreError
-from playproof.store.log.parts import SORTED, Part, PartFiles, date_of, encode, fill, part_path, schema, to_table
+from playproof.store.log.parts import SORTED, PartEntry, PartFiles, date_of, encode, fill, part_path, schema, to_table
 from playproof.store.log.rows import SEQ_BITS, Row
 from playproof.store.log.schema import connect_reader
 from playproof.store.log.writer import EventLog, log_names, log_path
@@ -44,14 +44,14 @@ class Range(NamedTuple):
 
 
 @dataclass
-class Draft:
+class PartDraft:
     """A new part before it is in the manifest."""
 
-    part: Part
+    part: PartEntry
     sessions: list[tuple[int, int, int, int]]
     """Number, first seq, last seq and rows of each session."""
     content: pa.Buffer
-    absorbed: list[Part] = field(default_factory=list)
+    absorbed: list[PartEntry] = field(default_factory=list)
 
 
 def compact(
@@ -176,8 +176,8 @@ def _partitions(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
 
 
 def _draft(
-    log: EventLog, files: PartFiles, doc_type: str, date: str, rows: Sequence[Row], live: Sequence[Part]
-) -> Draft:
+    log: EventLog, files: PartFiles, doc_type: str, date: str, rows: Sequence[Row], live: Sequence[PartEntry]
+) -> PartDraft:
     """Make a part of rows, and of the smaller parts of its partition."""
     names = log.session_names()
     tables = [to_table(rows, log.layout, names)]
@@ -195,7 +195,9 @@ def _draft(
     return draft_part(log, doc_type, date, table, absorbed)
 
 
-def draft_part(log: EventLog, doc_type: str, date: str, table: pa.Table, absorbed: Sequence[Part] = ()) -> Draft:
+def draft_part(
+    log: EventLog, doc_type: str, date: str, table: pa.Table, absorbed: Sequence[PartEntry] = ()
+) -> PartDraft:
     """Make the bytes and the manifest's entries of a part of sorted rows."""
     content = encode(table)
     path, sha256 = part_path(log.name, doc_type, date, content)
@@ -204,11 +206,11 @@ def draft_part(log: EventLog, doc_type: str, date: str, table: pa.Table, absorbe
     sessions = [
         (numbers[each["session_id"]], each["seq_min"], each["seq_max"], each["seq_count"]) for each in spans.to_pylist()
     ]
-    part = Part(log.name, path, doc_type, date, table.num_rows, content.size, sha256)
-    return Draft(part, sessions, content, list(absorbed))
+    part = PartEntry(log.name, path, doc_type, date, table.num_rows, content.size, sha256)
+    return PartDraft(part, sessions, content, list(absorbed))
 
 
-def publish(log: EventLog, files: PartFiles, drafts: Sequence[Draft]) -> None:
+def publish(log: EventLog, files: PartFiles, drafts: Sequence[PartDraft]) -> None:
     """Write drafts to their places, after noting there that they may be left over."""
     staged = [files.stage(log.name, Path(draft.part.path).name, draft.content) for draft in drafts]
     paths = [(draft.part.path,) for draft in drafts]
@@ -221,7 +223,7 @@ def _note(connection: sqlite3.Connection, paths: Sequence[tuple[str]]) -> None:
     connection.executemany("INSERT OR IGNORE INTO unfinished VALUES (?)", paths)
 
 
-def list_parts(connection: sqlite3.Connection, drafts: Sequence[Draft]) -> None:
+def list_parts(connection: sqlite3.Connection, drafts: Sequence[PartDraft]) -> None:
     """Put drafts into the manifest."""
     for draft in drafts:
         part = draft.part
@@ -238,7 +240,7 @@ def list_parts(connection: sqlite3.Connection, drafts: Sequence[Draft]) -> None:
 
 def _commit(
     connection: sqlite3.Connection,
-    drafts: Sequence[Draft],
+    drafts: Sequence[PartDraft],
     batch: Sequence[Range],
     rows: Sequence[Row],
     damaged: Sequence[Row],
@@ -295,15 +297,15 @@ def _forget(connection: sqlite3.Connection, replaced: Sequence[str]) -> None:
         connection.executemany(f"DELETE FROM {table} WHERE path = ?", [(path,) for path in replaced])  # noqa: S608
 
 
-def live_parts(connection: sqlite3.Connection, log: str) -> list[Part]:
+def live_parts(connection: sqlite3.Connection, log: str) -> list[PartEntry]:
     """Give the parts that a log's manifest lists for readers, in the order of their partitions."""
     found = connection.execute(
         "SELECT path, doc_type, date, rows, bytes, sha256 FROM parts WHERE state = 'live' ORDER BY doc_type, date, path"
     )
-    return [Part(log, *each) for each in found]
+    return [PartEntry(log, *each) for each in found]
 
 
-def check_part(files: PartFiles, part: Part) -> str | None:
+def check_part(files: PartFiles, part: PartEntry) -> str | None:
     """Tell what is wrong with a part's file; None if it is as it was written."""
     size = files.sizes([part.path])[part.path]
     if size is None:

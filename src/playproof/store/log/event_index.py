@@ -24,7 +24,7 @@ PARTS_KEPT = 64
 _SEQ = SEQ_END - 1
 
 
-class Known:
+class EventIndex:
     """Answers for one log's writer; parts are read only when an old seq comes again."""
 
     def __init__(self, home: Path, connection: sqlite3.Connection, sessions: Mapping[str, int]) -> None:

@@ -55,7 +55,7 @@ SORTED = [("session_id", "ascending"), ("seq", "ascending")]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartEntry:
     """One entry of a manifest."""
 
     log: str

@@ -23,7 +23,7 @@ from playproof.errors import StoreError, UnknownName
 from playproof.events import DOC_TYPES, Event
 from playproof.game import Column
 from playproof.store.log.compaction import check_part, live_parts
-from playproof.store.log.parts import CHECKSUM, Part, PartFiles, fill, schema, to_events, to_table
+from playproof.store.log.parts import CHECKSUM, PartEntry, PartFiles, fill, schema, to_events, to_table
 from playproof.store.log.rows import Layout, Row, row_id, split_id
 from playproof.store.log.schema import check_version, connect_reader, read_layout
 from playproof.store.log.writer import log_names, log_path
@@ -43,7 +43,7 @@ class LogView:
     name: str
     layout: Layout
     sessions: Mapping[int, str]
-    parts: tuple[Part, ...]
+    parts: tuple[PartEntry, ...]
     rows: tuple[Row, ...]
     starts: Mapping[str, Key]
     """By path of a part: the (session_id, seq) of its first event."""
@@ -70,7 +70,7 @@ class LogView:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EventFilter:
     """Which events a read is about; None stands for all."""
 
     doc_type: str | None = None
@@ -109,19 +109,19 @@ class EventStore:
         self, *, doc_type: str | None = None, window_id: str | None = None, session_id: str | None = None
     ) -> Iterator[Event]:
         """Give events ordered by (session_id, seq)."""
-        wanted = Wanted(doc_type, window_id, session_id)
+        wanted = EventFilter(doc_type, window_id, session_id)
         views = self._views(wanted)
         return merged(stream for view in views for stream in self._streams(view, wanted))
 
     def arrow(self, doc_type: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Give the events of a doc_type as a table, in the order of the parts; hot rows come last."""
-        return self._reading(Wanted(doc_type), lambda views: self._table(views, columns))
+        return self._reading(EventFilter(doc_type), lambda views: self._table(views, columns))
 
     def scan(self, doc_type: str) -> pl.LazyFrame:
         """Give the events of a doc_type as a Polars frame that reads what is asked of it."""
         import polars as pl
 
-        views = self._views(Wanted(doc_type))
+        views = self._views(EventFilter(doc_type))
         shape = self.schema(views)
         parts = [part.path for view in views for part in view.parts]
         hot = [_frame(fill(view.hot(), shape)) for view in views if view.rows]
@@ -149,7 +149,7 @@ class EventStore:
         from playproof.store.log.query import check_select, run_select
 
         check_select(sql)
-        return self._reading(Wanted(), lambda views: run_select(sql, views, self.schema(views), self.files))
+        return self._reading(EventFilter(), lambda views: run_select(sql, views, self.schema(views), self.files))
 
     def schema(self, views: Sequence[LogView]) -> pa.Schema:
         """Give the columns of all logs and those declared here, checksums apart."""
@@ -163,9 +163,9 @@ class EventStore:
 
     def views(self, doc_type: str | None = None) -> tuple[LogView, ...]:
         """Give the present state of every log, damaged parts and rows left out."""
-        return self._views(Wanted(doc_type))
+        return self._views(EventFilter(doc_type))
 
-    def _reading(self, wanted: Wanted, read: Callable[[Sequence[LogView]], T]) -> T:
+    def _reading(self, wanted: EventFilter, read: Callable[[Sequence[LogView]], T]) -> T:
         """Read; if a file cannot be read, look for damage, leave it out and read again."""
         suspicious = False
         for _ in range(ATTEMPTS - 1):
@@ -176,7 +176,7 @@ class EventStore:
                 suspicious = True
         return read(self._views(wanted, every_byte=True))
 
-    def _views(self, wanted: Wanted, every_byte: bool = False) -> tuple[LogView, ...]:
+    def _views(self, wanted: EventFilter, every_byte: bool = False) -> tuple[LogView, ...]:
         problems: list[str] = []
         views = []
         for name in log_names(self.home):
@@ -221,7 +221,7 @@ class EventStore:
             tables.append(parts.to_table())
         return pa.concat_tables([*tables, *(fill(view.hot(), shape) for view in views if view.rows)])
 
-    def _streams(self, view: LogView, wanted: Wanted) -> Iterator[Stream]:
+    def _streams(self, view: LogView, wanted: EventFilter) -> Iterator[Stream]:
         """Give each part's events, and the hot ones, with the place at which they begin."""
         for part in view.parts:
             yield Stream(view.starts[part.path], self._part_events(part, wanted))
@@ -230,7 +230,7 @@ class EventStore:
             events = (view.layout.event(row, view.session(row)) for row in rows)
             yield Stream((view.session(rows[0]), split_id(rows[0][0])[1]), events)
 
-    def _part_events(self, part: Part, wanted: Wanted) -> Iterator[Event]:
+    def _part_events(self, part: PartEntry, wanted: EventFilter) -> Iterator[Event]:
         """Give the wanted events of a part, up to where it cannot be read."""
         try:
             for batch in self.files.batches(part.path):
@@ -265,7 +265,7 @@ def _push(heap: list[tuple[Key, int, Event, Iterator[Event]]], tie: int, events:
         heapq.heappush(heap, ((event.session_id, event.seq), tie, event, events))
 
 
-def _view(path: Path, wanted: Wanted, problems: list[str]) -> LogView:
+def _view(path: Path, wanted: EventFilter, problems: list[str]) -> LogView:
     """Read manifest and hot rows of a log in one transaction."""
     with contextlib.closing(connect_reader(path)) as reader:
         reader.execute("BEGIN")
@@ -286,7 +286,9 @@ def _view(path: Path, wanted: Wanted, problems: list[str]) -> LogView:
     return LogView(path.stem, layout, sessions, tuple(chosen), good, starts, counts)
 
 
-def _hot_rows(reader: sqlite3.Connection, layout: Layout, sessions: Mapping[int, str], wanted: Wanted) -> list[Row]:
+def _hot_rows(
+    reader: sqlite3.Connection, layout: Layout, sessions: Mapping[int, str], wanted: EventFilter
+) -> list[Row]:
     conditions, values = ["TRUE"], list[object]()
     for name in ("doc_type", "window_id"):
         if (value := getattr(wanted, name)) is not None:

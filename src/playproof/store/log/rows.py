@@ -104,7 +104,7 @@ def plain(text: str) -> str:
     return text
 
 
-class Shape:
+class RowShape:
     """One combination of columns that rows carry: how such rows are written and checked."""
 
     def __init__(self, packed: Mapping[str, str], present: Sequence[str], types: tuple[type, ...] = ()) -> None:
@@ -126,7 +126,7 @@ class Shape:
         return zlib.crc32(texts, zlib.crc32(self._pack(*self.numbers(values)), self._seed))
 
 
-class Unready(Exception):
+class NeedsConversion(Exception):
     """Tell that an event's values need conversion, or do not fit."""
 
 
@@ -163,12 +163,12 @@ class Layout:
         return {column.name: column.kind for column in self.columns}
 
     @cached_property
-    def _coming(self) -> dict[tuple[Any, ...], Shape]:
+    def _coming(self) -> dict[tuple[Any, ...], RowShape]:
         """Shapes of events, by what they carry."""
         return {}
 
     @cached_property
-    def _stored(self) -> dict[tuple[bool, ...], Shape]:
+    def _stored(self) -> dict[tuple[bool, ...], RowShape]:
         """Shapes of whole rows, by which values are there."""
         return {}
 
@@ -186,14 +186,14 @@ class Layout:
                 )
         return tuple(new)
 
-    def row(self, event: Event, number: int) -> tuple[Shape, Row]:
+    def row(self, event: Event, number: int) -> tuple[RowShape, Row]:
         """Give an event as a row under its session's number; refuse what the columns cannot hold."""
         try:
             return self._row(event, number)
-        except (Unready, struct.error, UnicodeEncodeError):
+        except (NeedsConversion, struct.error, UnicodeEncodeError):
             return self._row(self._converted(event), number)
 
-    def _row(self, event: Event, number: int) -> tuple[Shape, Row]:
+    def _row(self, event: Event, number: int) -> tuple[RowShape, Row]:
         columns = event.columns
         server, window, player, raw = event.server_ts, event.window_id, event.player_id, event.raw
         values: list[Any] = [
@@ -211,22 +211,22 @@ class Layout:
         carried = (tuple(columns), server is None, window is None, player is None, raw is None)
         shape = self._coming.get(carried) or self._new_shape(carried)
         if tuple(map(type, columns.values())) != shape.types or event.seq >= SEQ_END:
-            raise Unready
+            raise NeedsConversion
         total = sum(shape.numbers(values))
         if total != total:  # NaN, or infinities of both signs  # noqa: PLR0124
-            raise Unready
+            raise NeedsConversion
         values.append(shape.checksum(values))
         return shape, tuple(values)
 
-    def _new_shape(self, carried: tuple[Any, ...]) -> Shape:
+    def _new_shape(self, carried: tuple[Any, ...]) -> RowShape:
         names, *absent = carried
         if any(name not in self._kinds for name in names):
-            raise Unready
+            raise NeedsConversion
         optional = [
             name for name, gone in zip(("server_ts", "window_id", "player_id", "raw"), absent, strict=True) if not gone
         ]
         present = ("id", "ts", "source", "doc_type", "direction", "event_name", *names, *optional)
-        shape = Shape(self._packed, present, tuple(PYTHON_TYPES[self._kinds[name]] for name in names))
+        shape = RowShape(self._packed, present, tuple(PYTHON_TYPES[self._kinds[name]] for name in names))
         return self._coming.setdefault(carried, shape)
 
     def _converted(self, event: Event) -> Event:
@@ -253,9 +253,9 @@ class Layout:
         except (struct.error, TypeError, UnicodeError):
             return False
 
-    def _stored_shape(self, there: tuple[bool, ...]) -> Shape:
+    def _stored_shape(self, there: tuple[bool, ...]) -> RowShape:
         present = [name for name, is_there in zip(self.names[:-1], there[:-1], strict=True) if is_there]
-        return self._stored.setdefault(there, Shape(self._packed, present))
+        return self._stored.setdefault(there, RowShape(self._packed, present))
 
     def event(self, row: Row, session_id: str) -> Event:
         """Give a row as the event that it was made of."""

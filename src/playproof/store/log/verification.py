@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from playproof.errors import StoreError
 from playproof.store.log.compaction import check_part, live_parts, set_rows_aside
-from playproof.store.log.parts import Part, PartFiles
+from playproof.store.log.parts import PartEntry, PartFiles
 from playproof.store.log.rows import Row, split_id
 from playproof.store.log.schema import connect_reader, read_layout
 from playproof.store.log.writer import EventLog, log_names, log_path
@@ -25,7 +25,7 @@ Kind = Literal["log", "row", "part", "missing", "foreign"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Damage:
     """One thing that is not as it was written."""
 
     kind: Kind
@@ -42,10 +42,10 @@ class Verification:
     parts: int
     rows: int
     """Hot rows."""
-    findings: tuple[Finding, ...]
+    findings: tuple[Damage, ...]
 
     @property
-    def damage(self) -> tuple[Finding, ...]:
+    def damage(self) -> tuple[Damage, ...]:
         """Give the findings that concern events; foreign files do not."""
         return tuple(finding for finding in self.findings if finding.kind != "foreign")
 
@@ -56,7 +56,7 @@ def verify(home: Path, files: PartFiles | None = None) -> Verification:
     checked = [_verify_log(home, name, parts) for name in log_names(home)]
     listed = {path for home_log in log_names(home) for path in _known_paths(home, home_log)}
     foreign = [
-        Finding("foreign", path, "no manifest lists it", set_aside=False) for path in parts.all() if path not in listed
+        Damage("foreign", path, "no manifest lists it", set_aside=False) for path in parts.all() if path not in listed
     ]
     findings = [finding for each in checked for finding in each.findings]
     return Verification(sum(each.parts for each in checked), sum(each.rows for each in checked), (*findings, *foreign))
@@ -73,24 +73,24 @@ def _verify_log(home: Path, name: str, files: PartFiles) -> Verification:
             (count,) = reader.execute("SELECT count(*) FROM events").fetchone()
             structure = [text for (text,) in reader.execute("PRAGMA quick_check") if text != "ok"]
     except sqlite3.DatabaseError as error:
-        return Verification(0, 0, (Finding("log", name, f"unreadable: {error}", set_aside=False),))
+        return Verification(0, 0, (Damage("log", name, f"unreadable: {error}", set_aside=False),))
     parts = [(part, problem) for part in manifest if (problem := _part_problem(files, part)) is not None]
     aside = _set_aside(home, name, files, parts, rows)
-    findings = [Finding("log", name, text, set_aside=False) for text in structure]
+    findings = [Damage("log", name, text, set_aside=False) for text in structure]
     findings += [_row_finding(row, sessions, aside) for row in rows]
     findings += [
-        Finding("missing" if problem == "missing" else "part", part.path, problem, aside and problem != "missing")
+        Damage("missing" if problem == "missing" else "part", part.path, problem, aside and problem != "missing")
         for part, problem in parts
     ]
     return Verification(len(manifest), count, tuple(findings))
 
 
-def _row_finding(row: Row, sessions: dict[int, str], aside: bool) -> Finding:
+def _row_finding(row: Row, sessions: dict[int, str], aside: bool) -> Damage:
     number, seq = split_id(row[0])
-    return Finding("row", f"{sessions.get(number, number)}/{seq}", "checksum differs", aside)
+    return Damage("row", f"{sessions.get(number, number)}/{seq}", "checksum differs", aside)
 
 
-def _part_problem(files: PartFiles, part: Part) -> str | None:
+def _part_problem(files: PartFiles, part: PartEntry) -> str | None:
     """Check bytes, readability and number of rows."""
     problem = check_part(files, part)
     if problem is not None:
@@ -102,7 +102,9 @@ def _part_problem(files: PartFiles, part: Part) -> str | None:
     return None if rows == part.rows else f"{rows} rows where {part.rows} were written"
 
 
-def _set_aside(home: Path, name: str, files: PartFiles, parts: Sequence[tuple[Part, str]], rows: Sequence[Row]) -> bool:
+def _set_aside(
+    home: Path, name: str, files: PartFiles, parts: Sequence[tuple[PartEntry, str]], rows: Sequence[Row]
+) -> bool:
     """Mark damage in the manifest, then move files; give False if the log has a writer."""
     damaged = [(problem, part.path) for part, problem in parts if problem != "missing"]
     if not damaged and not rows:

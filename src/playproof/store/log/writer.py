@@ -23,8 +23,8 @@ from playproof.errors import StoreError
 from playproof.events import Event, check_id
 from playproof.game import Column
 from playproof.home import folder
-from playproof.store.log.event_index import Known
-from playproof.store.log.rows import SESSIONS_END, Layout, Row, Shape, split_id
+from playproof.store.log.event_index import EventIndex
+from playproof.store.log.rows import SESSIONS_END, Layout, Row, RowShape, split_id
 from playproof.store.log.schema import connect, connect_reader, create, declare, migrate
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def log_names(home: Path) -> tuple[str, ...]:
 
 
 @dataclass
-class Group:
+class EventGroup:
     """Events that are stored together or not at all."""
 
-    rows: list[tuple[Shape, Row]]
+    rows: list[tuple[RowShape, Row]]
     future: Future[None] = field(default_factory=Future)
     refusal: StoreError | None = None
 
@@ -63,8 +63,8 @@ class EventLog:
         self._connection, self._lock = connection, lock
         self._sessions: dict[str, int] = {}
         self._unsaved: list[tuple[int, str]] = []
-        self._known = Known(home, connection, self._sessions)
-        self._pending: list[Group] = []
+        self._known = EventIndex(home, connection, self._sessions)
+        self._pending: list[EventGroup] = []
         self._failure: str | None = None
         self._closed = False
         self._gathering = threading.Lock()
@@ -178,7 +178,7 @@ class EventLog:
             except sqlite3.Error as error:
                 raise self._fail(error) from error
 
-    def _gather(self, events: Sequence[Event]) -> Group:
+    def _gather(self, events: Sequence[Event]) -> EventGroup:
         """Make rows of events and put them with those that wait for the next commit."""
         with self._gathering:
             self._refuse_if_unable()
@@ -186,7 +186,7 @@ class EventLog:
                 raise StoreError(f"expected an open log, found {self.name!r} closed; open it again")
             sessions, row = self._sessions, self.layout.row
             rows = [row(each, sessions.get(each.session_id) or self._number(each)) for each in events]
-            group = Group(rows)
+            group = EventGroup(rows)
             group.future.set_running_or_notify_cancel()
             self._pending.append(group)
         return group
@@ -239,7 +239,7 @@ class EventLog:
             else:
                 group.future.set_exception(group.refusal)
 
-    def _commit(self, groups: Sequence[Group], sessions: Sequence[tuple[int, str]]) -> None:
+    def _commit(self, groups: Sequence[EventGroup], sessions: Sequence[tuple[int, str]]) -> None:
         try:
             rows = [row for group in groups for row in group.rows]
             if self._known.may_hold(rows) or not self._insert(rows, sessions):
@@ -249,16 +249,16 @@ class EventLog:
         with self._gathering:
             del self._unsaved[: len(sessions)]
 
-    def _insert_new(self, groups: Sequence[Group], sessions: Sequence[tuple[int, str]]) -> None:
+    def _insert_new(self, groups: Sequence[EventGroup], sessions: Sequence[tuple[int, str]]) -> None:
         """Write the rows that are not stored yet."""
         if not self._insert(self._unknown(groups), sessions):
             raise self._fail(
                 sqlite3.IntegrityError("rows that are there and cannot be found; run: playproof store verify")
             )
 
-    def _insert(self, rows: Sequence[tuple[Shape, Row]], sessions: Sequence[tuple[int, str]]) -> bool:
+    def _insert(self, rows: Sequence[tuple[RowShape, Row]], sessions: Sequence[tuple[int, str]]) -> bool:
         """Write rows in one transaction; give False, and write nothing, if one is already there."""
-        by_shape: dict[Shape, list[Row]] = {}
+        by_shape: dict[RowShape, list[Row]] = {}
         for shape, row in rows:
             by_shape.setdefault(shape, []).append(row)
         connection = self._connection
@@ -274,11 +274,11 @@ class EventLog:
         connection.execute("COMMIT")
         return True
 
-    def _unknown(self, groups: Sequence[Group]) -> list[tuple[Shape, Row]]:
+    def _unknown(self, groups: Sequence[EventGroup]) -> list[tuple[RowShape, Row]]:
         """Give the rows that are not stored yet; mark groups that contradict what is stored."""
-        taken: dict[int, tuple[Shape, Row]] = {}
+        taken: dict[int, tuple[RowShape, Row]] = {}
         for group in groups:
-            new: dict[int, tuple[Shape, Row]] = {}
+            new: dict[int, tuple[RowShape, Row]] = {}
             for shape, row in group.rows:
                 known = new.get(row[0]) or taken.get(row[0])
                 stored = self._known.checksum(row[0]) if known is None else known[1][-1]

@@ -14,14 +14,14 @@ from importlib import import_module
 from typing import Any
 
 from playproof.datasets.conversations.art import PolicyView, to_art_group, validate_compatibility
-from playproof.datasets.conversations.groups import Exchange, conversation_of
+from playproof.datasets.conversations.groups import ChatExchange, conversation_of
 from playproof.errors import ConfigError, InputError, MissingExtra
 from playproof.game import Game
 from playproof.game.forks import Forks
 from playproof.judge.computed import computed
 from playproof.train.language.grpo import GRPOConfig
 from playproof.train.language.grpo_loss import advantages
-from playproof.train.language.grpo_sources import ForkPlan, Scored, score
+from playproof.train.language.grpo_sources import ForkPlan, ScoredGroup, score
 from playproof.train.language.rollout import Answering, play
 
 KEY = "WANDB_API_KEY"
@@ -44,7 +44,7 @@ def client(environment: Mapping[str, str]) -> Any:
     return art
 
 
-def art_groups(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+def art_groups(scored: Sequence[ScoredGroup]) -> list[dict[str, Any]]:
     """Give groups that teach in ART's format; those that cannot be trained on are refused with what is wrong."""
     found = []
     for each in scored:
@@ -88,7 +88,7 @@ async def _train(art: Any, game: Game, config: GRPOConfig, name: str) -> None:
 def service_player(openai: Any, model: str, limit: int) -> Answering:
     """Answer by a model behind an OpenAI-compatible address, all copies at once."""
 
-    async def one(messages: tuple[tuple[str, str], ...]) -> Exchange:
+    async def one(messages: tuple[tuple[str, str], ...]) -> ChatExchange:
         told = [{"role": role, "content": content} for role, content in messages]
         answer = await openai.chat.completions.create(
             model=model, messages=told, max_tokens=limit, temperature=1.0, logprobs=True
@@ -96,12 +96,12 @@ def service_player(openai: Any, model: str, limit: int) -> Answering:
         content = (answer.choices[0].logprobs.content or []) if answer.choices[0].logprobs else []
         ids = tuple(int(it.token.removeprefix("token_id:")) for it in content if it.token.startswith("token_id:"))
         logprobs = tuple(it.logprob for it in content) if len(ids) == len(content) else ()
-        return Exchange(messages, answer.choices[0].message.content or "", (), ids if logprobs else (), logprobs)
+        return ChatExchange(messages, answer.choices[0].message.content or "", (), ids if logprobs else (), logprobs)
 
-    async def every(chats: Sequence[tuple[tuple[str, str], ...]]) -> list[Exchange]:
+    async def every(chats: Sequence[tuple[tuple[str, str], ...]]) -> list[ChatExchange]:
         return list(await asyncio.gather(*map(one, chats)))
 
-    def answers(tables: Sequence[Forks]) -> list[list[Exchange]]:
+    def answers(tables: Sequence[Forks]) -> list[list[ChatExchange]]:
         chats = [[tuple((it.role, it.content) for it in chat) for chat in table.prompts()] for table in tables]
         told = iter(asyncio.run(every([chat for of in chats for chat in of])))
         return [[next(told) for _ in of] for of in chats]

@@ -24,7 +24,7 @@ BASELINES = ("wait", "random", "momentum", "hold", "informed")
 
 
 @dataclass(frozen=True)
-class Measured:
+class PlayerMeasurement:
     """How a player did; one number for each window, the mean over its copies, money in the smallest unit."""
 
     pnl: Floats
@@ -50,14 +50,14 @@ class Measured:
         }
 
 
-def measure(game: Game, terms: ForkTerms, numbers: Sequence[int], forks: int, player: Answering) -> Measured:
+def measure(game: Game, terms: ForkTerms, numbers: Sequence[int], forks: int, player: Answering) -> PlayerMeasurement:
     """Let a player play windows, each in so many copies."""
     played: list[PlayedGroup] = []
     for start in range(0, len(numbers), AT_ONCE):
         played += play(game, terms, numbers[start : start + AT_ONCE], forks, player, None)
     ends = [end for each in played for end in each.ends]
     decisions = max(1, sum(end.decisions for end in ends))
-    return Measured(
+    return PlayerMeasurement(
         np.array([each.money for each in played]),
         np.array([each.reward for each in played]),
         sum(end.valid for end in ends) / decisions,
@@ -68,11 +68,13 @@ def measure(game: Game, terms: ForkTerms, numbers: Sequence[int], forks: int, pl
 
 def measure_baselines(
     game: Game, terms: ForkTerms, numbers: Sequence[int], names: Sequence[str] = BASELINES
-) -> dict[str, Measured]:
+) -> dict[str, PlayerMeasurement]:
     """Let scripted players play the same windows."""
     return {name: measure(game, terms, numbers, 1, scripted_player(name, (terms.seed, 77))) for name in names}
 
 
-def gains(found: Measured, others: Mapping[str, Measured], rng: np.random.Generator) -> dict[str, tuple[float, float]]:
+def gains(
+    found: PlayerMeasurement, others: Mapping[str, PlayerMeasurement], rng: np.random.Generator
+) -> dict[str, tuple[float, float]]:
     """Give for each other player the interval of the difference in P&L, window by window."""
     return paired_intervals(found.pnl, {name: it.pnl for name, it in others.items()}, rng)

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from playproof.train.language.prefix import BUDGET, Packed, pack_rows
+from playproof.train.language.prefix import BUDGET, PackedPrefixes, pack_rows
 
 Tensor = torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SampledAnswer:
     """One answer as it was drawn."""
 
     token_ids: tuple[int, ...]
@@ -39,20 +39,20 @@ def generate(
     generator: torch.Generator,
     temperature: float = 1.0,
     budget: int = BUDGET,
-) -> list[Drawn]:
+) -> list[SampledAnswer]:
     """Draw an answer of at most `limit` tokens to every prompt; temperature 0 takes the likeliest."""
-    found: list[Drawn | None] = [None] * len(prompts)
+    found: list[SampledAnswer | None] = [None] * len(prompts)
     for numbers, row in pack_rows(prompts, budget):
-        growing = _Growing(model, row, limit)
+        growing = _PartialAnswers(model, row, limit)
         for number, drawn in zip(numbers, growing.draw(ends, generator, temperature), strict=True):
             found[number] = drawn
     return [drawn for drawn in found if drawn is not None]
 
 
-class _Growing:
+class _PartialAnswers:
     """Answers to the prompts of one row; answers that are the same so far are one branch."""
 
-    def __init__(self, model: Any, row: Packed, limit: int) -> None:
+    def __init__(self, model: Any, row: PackedPrefixes, limit: int) -> None:
         self.model, self.limit = model, limit
         self.count, self.length = len(row.places), len(row.ids)
         places, which = np.unique(row.ends, return_inverse=True)
@@ -68,7 +68,7 @@ class _Growing:
         )
         self.cache, self.logits = told.past_key_values, told.logits[0]  # (branches, vocabulary)
 
-    def draw(self, ends: frozenset[int], generator: torch.Generator, temperature: float) -> list[Drawn]:
+    def draw(self, ends: frozenset[int], generator: torch.Generator, temperature: float) -> list[SampledAnswer]:
         """Draw until every answer has ended or the limit is reached."""
         ids: list[list[int]] = [[] for _ in range(self.count)]
         logprobs: list[list[float]] = [[] for _ in range(self.count)]
@@ -85,7 +85,9 @@ class _Growing:
             if not len(active) or step + 1 == self.limit:
                 break
             self._feed(active, tokens)
-        return [Drawn(tuple(each), tuple(told), each[-1] in ends) for each, told in zip(ids, logprobs, strict=True)]
+        return [
+            SampledAnswer(tuple(each), tuple(told), each[-1] in ends) for each, told in zip(ids, logprobs, strict=True)
+        ]
 
     def _feed(self, active: Tensor, tokens: Tensor) -> None:
         """Let the model read the next token of every branch that the active answers are on."""

@@ -24,10 +24,10 @@ from playproof.game import Game
 from playproof.game.forks import ForkTerms
 from playproof.judge.computed import computed
 from playproof.provenance import commit
-from playproof.train.language.evaluate import Measured, gains, measure
+from playproof.train.language.evaluate import PlayerMeasurement, gains, measure
 from playproof.train.language.grpo_loss import Averaging, Clipping
-from playproof.train.language.grpo_sources import ForkedSource, ForkPlan, RewardFunction, Source, Taken
-from playproof.train.language.grpo_update import Chosen, Learned, Learner, choose
+from playproof.train.language.grpo_sources import ForkedSource, ForkPlan, IterationData, RewardFunction, Source
+from playproof.train.language.grpo_update import GRPOLearner, SelectedSamples, UpdateStats, choose
 from playproof.train.language.model import (
     LanguageCard,
     LanguageModel,
@@ -149,7 +149,7 @@ class Training:
         self.base = loaded.card.base if is_adapted(loaded.model) and loaded.card is not None else config.base
         self.base_hash = weights_hash(self.found.model) if is_adapted(self.found.model) else ""
         clipping = Clipping(config.clip, config.clip, config.beta, config.averaging)
-        self.learner = Learner(self.found, config.learning_rate, clipping, config.max_kl, config.warm_up)
+        self.learner = GRPOLearner(self.found, config.learning_rate, clipping, config.max_kl, config.warm_up)
         first = loaded.card.next_window if loaded.card is not None else 0
         self.plan = ForkPlan(config.terms, first, config.iterations, config.windows, config.holdout, config.embargo)
         self.ledger = UsedWindows(engine, run.path.name)
@@ -244,11 +244,11 @@ class Training:
         self.run.note("holdout", iteration, told | {"windows_pnl": found.pnl.tolist(), "valid": found.valid})
         return told
 
-    def _first(self) -> Measured:
+    def _first(self) -> PlayerMeasurement:
         """Give how the model that training began with did, from the run's own log."""
         line = next(it for it in read_log(self.run.path) if it["kind"] == "holdout" and it["step"] == 0)
         pnl = np.array(line["windows_pnl"], np.float64)
-        return Measured(pnl, np.zeros_like(pnl), float(line["valid"]), 0.0, 0.0)
+        return PlayerMeasurement(pnl, np.zeros_like(pnl), float(line["valid"]), 0.0, 0.0)
 
     def _save(self, iteration: int, told: Mapping[str, Any]) -> None:
         card = LanguageCard(
@@ -292,7 +292,7 @@ def _is_whole(found: LanguageModel) -> bool:
     return found.card is not None and not found.card.base_hash
 
 
-def iteration_told(taken: Taken, chosen: Chosen, learned: Learned) -> dict[str, Any]:
+def iteration_told(taken: IterationData, chosen: SelectedSamples, learned: UpdateStats) -> dict[str, Any]:
     """Give what is noted and shown of an iteration."""
     rewards = [value for it in taken.scored for value in it.rewards]
     best = max(taken.scored, key=lambda it: max(it.rewards))

@@ -16,9 +16,9 @@ from sqlalchemy import Engine
 from playproof.datasets.conversations.groups import (
     MAX_DROPOUT,
     TARGET,
-    Group,
-    HeldOut,
-    Placed,
+    ConversationGroup,
+    HoldoutSplit,
+    TimedWindow,
     drop_windows,
     hold_out,
     read_groups,
@@ -33,15 +33,15 @@ from playproof.record.trajectories.outcomes import Outcomes, read_outcomes
 from playproof.train.language.model import LanguageModel
 from playproof.train.language.rollout import model_player, play, to_judged
 
-RewardFunction = Callable[[judged.Group], judged.Scores]
+RewardFunction = Callable[[judged.JudgedGroup], judged.Scores]
 """Score a group; one named reward, never a mixture."""
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredGroup:
     """A group and its scores, one for each episode."""
 
-    group: Group
+    group: ConversationGroup
     rewards: tuple[float, ...]
     reward: str
     """Name of the reward."""
@@ -54,10 +54,10 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Taken:
+class IterationData:
     """What one iteration learns from."""
 
-    scored: tuple[Scored, ...]
+    scored: tuple[ScoredGroup, ...]
     dropped: tuple[str, ...] = ()
     """Windows left out of a large set."""
     unscored: int = 0
@@ -67,17 +67,17 @@ class Taken:
 class Source(Protocol):
     """Gives groups to learn from."""
 
-    def take(self, iteration: int, found: LanguageModel, version: str) -> Taken:
+    def take(self, iteration: int, found: LanguageModel, version: str) -> IterationData:
         """Give the groups of an iteration, from 1 on; empty when there are no more."""
 
 
-def score(group: Group, outcomes: Outcomes, reward: RewardFunction) -> Scored:
+def score(group: ConversationGroup, outcomes: Outcomes, reward: RewardFunction) -> ScoredGroup:
     """Score a group and put the scores in the order of its episodes."""
     told = reward(to_judged(group, outcomes))
     missing = [it.episode_id for it in group.episodes if it.episode_id not in told.values]
     if missing:
         raise InputError(f"expected a score for every episode of {group.window}, found none for {missing[0]}")
-    return Scored(group, tuple(told.values[it.episode_id] for it in group.episodes), told.reward)
+    return ScoredGroup(group, tuple(told.values[it.episode_id] for it in group.episodes), told.reward)
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ class ForkPlan:
         start = self.first + self.iterations * self.each + self.embargo
         return range(start, start + self.holdout)
 
-    def split(self) -> HeldOut:
+    def split(self) -> HoldoutSplit:
         """Give the names of both, by the same rule that recorded windows are split by."""
         last = self.held.stop
-        placed = (Placed(self.terms.window(number), number, number + 1) for number in range(self.first, last))
+        placed = (TimedWindow(self.terms.window(number), number, number + 1) for number in range(self.first, last))
         return hold_out(placed, self.holdout, self.embargo)
 
 
@@ -122,13 +122,13 @@ class ForkedSource:
     reward: RewardFunction
     ledger: UsedWindows
 
-    def take(self, iteration: int, found: LanguageModel, version: str) -> Taken:
+    def take(self, iteration: int, found: LanguageModel, version: str) -> IterationData:
         """Play the iteration's windows with the model as it stands."""
         numbers, terms = self.plan.numbers(iteration), self.plan.terms
         self.ledger.reserve([terms.window(number) for number in numbers], iteration)
         player = model_player(found, self.max_tokens, (self.seed, iteration))
         played = play(self.game, terms, numbers, self.forks, player, version)
-        return Taken(tuple(score(it.group, it.outcomes, self.reward) for it in played))
+        return IterationData(tuple(score(it.group, it.outcomes, self.reward) for it in played))
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class RecordedSource:
 
     engine: Engine
     game: Game
-    split: HeldOut
+    split: HoldoutSplit
     each: int
     min_agents: int
     min_actions: int
@@ -149,21 +149,21 @@ class RecordedSource:
     target: int = TARGET
     most: float = MAX_DROPOUT
 
-    def take(self, iteration: int, found: LanguageModel, version: str) -> Taken:  # noqa: ARG002
+    def take(self, iteration: int, found: LanguageModel, version: str) -> IterationData:  # noqa: ARG002
         """Read the next windows that were not used; large sets lose whole windows."""
         mine = self.ledger.reserved(iteration)
         used = self.ledger.used() - mine
         windows = sorted(mine) or [name for name in self.split.train if name not in used][: self.each]
         if not windows:
-            return Taken(())
+            return IterationData(())
         self.ledger.reserve(windows, iteration)
         groups = [self._own(it) for it in read_groups(self.engine, windows, self.min_agents, self.min_actions)]
         kept, dropped = drop_windows(groups, self.seed + iteration, self.target, self.most)
         outcomes = read_outcomes(self.engine, windows)
         scored = tuple(score(it, outcomes[it.window.partition("/")[0]], self.reward) for it in kept)
-        return Taken(scored, dropped)
+        return IterationData(scored, dropped)
 
-    def _own(self, group: Group) -> Group:
+    def _own(self, group: ConversationGroup) -> ConversationGroup:
         """Give the parent's samples the number 0 of this line."""
         first = f"{self.ledger.lineage}@0"
         return replace(
@@ -181,7 +181,7 @@ def recorded_split(
     min_actions: int,
     holdout: int,
     embargo: float,
-) -> HeldOut:
+) -> HoldoutSplit:
     """Find recorded windows to learn from, time-ordered, with the last ones held out."""
     if game.windows is None:
         raise ConfigError(f"expected a game with windows, found {game.name}")

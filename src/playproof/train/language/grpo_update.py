@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from playproof.datasets.conversations.groups import Tokens, Why, sampled_tokens, standing
+from playproof.datasets.conversations.groups import TokenSequence, Why, sampled_tokens, standing
 from playproof.errors import Diverged
 from playproof.train.language.grpo_loss import Clipping, advantages, grpo_loss
-from playproof.train.language.grpo_sources import Scored
+from playproof.train.language.grpo_sources import ScoredGroup
 from playproof.train.language.logprobs import fixed_answers, score_answers
 from playproof.train.language.model import LanguageModel
 from playproof.train.language.state import make_optimiser, trained
@@ -32,18 +32,18 @@ LOOKED_AT = 64
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingSample:
     """One answer to learn from."""
 
-    tokens: Tokens
+    tokens: TokenSequence
     advantage: float
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedSamples:
     """What scored groups give to learn from, and what they do not."""
 
-    lessons: tuple[tuple[Lesson, ...], ...]
+    lessons: tuple[tuple[TrainingSample, ...], ...]
     """By group."""
     flat: int
     """Groups whose rewards are all alike."""
@@ -53,7 +53,7 @@ class Chosen:
 
 
 @dataclass
-class Learned:
+class UpdateStats:
     """What an iteration did."""
 
     loss: float = 0.0
@@ -70,27 +70,27 @@ class Learned:
     extra: dict[str, float] = field(default_factory=dict)
 
 
-def choose(scored: Sequence[Scored], found: LanguageModel, lineage: str, newest: int) -> Chosen:
+def choose(scored: Sequence[ScoredGroup], found: LanguageModel, lineage: str, newest: int) -> SelectedSamples:
     """Give the answers that may teach, with the advantages of their episodes."""
-    lessons: list[tuple[Lesson, ...]] = []
+    lessons: list[tuple[TrainingSample, ...]] = []
     standings: dict[Why, int] = {}
     flat = idle = 0
     for each in scored:
         told = advantages([BASIS * value for value in each.rewards])
         flat += told is None
-        own: list[Lesson] = []
+        own: list[TrainingSample] = []
         for place, episode in enumerate(each.group.episodes):
             why = standing(episode, lineage, newest)
             standings[why] = standings.get(why, 0) + 1
             if told is not None and why == "own":
-                own += [Lesson(sampled_tokens(it, found), told[place]) for it in episode.exchanges]
+                own += [TrainingSample(sampled_tokens(it, found), told[place]) for it in episode.exchanges]
         idle += told is not None and not own
         if own:
             lessons.append(tuple(own))
-    return Chosen(tuple(lessons), flat, idle, standings)
+    return SelectedSamples(tuple(lessons), flat, idle, standings)
 
 
-class Learner:
+class GRPOLearner:
     """A policy with its optimiser."""
 
     def __init__(
@@ -101,9 +101,9 @@ class Learner:
         self.optimiser = make_optimiser(found.model, learning_rate)
         self._parent = {name: each.detach().clone() for name, each in trained(found.model).items()}
 
-    def learn(self, chosen: Chosen, groups_a_step: int, epochs: int, rng: np.random.Generator) -> Learned:
+    def learn(self, chosen: SelectedSamples, groups_a_step: int, epochs: int, rng: np.random.Generator) -> UpdateStats:
         """Learn from the groups, so many an optimiser step, in an order drawn anew for each pass."""
-        told = Learned()
+        told = UpdateStats()
         for _ in range(epochs):
             order = rng.permutation(len(chosen.lessons))
             for start in range(0, len(order), groups_a_step):
@@ -121,7 +121,7 @@ class Learner:
                 )
         return told
 
-    def step(self, batch: Sequence[Lesson], told: Learned) -> None:
+    def step(self, batch: Sequence[TrainingSample], told: UpdateStats) -> None:
         """Take one optimiser step."""
         reference = self._reference(batch) if self.clipping.beta else None
         self.found.model.train()
@@ -161,7 +161,7 @@ class Learner:
         """Give the optimiser's steps so far, those before a resume included."""
         return max((int(it["step"]) for it in self.optimiser.state.values() if "step" in it), default=0)
 
-    def moved(self, batch: Sequence[Lesson]) -> float:
+    def moved(self, batch: Sequence[TrainingSample]) -> float:
         """Give the mean distance of the policy that drew a token from this one."""
         self.found.model.eval()
         now = fixed_answers(self.found.model, [it.tokens for it in batch])
@@ -170,7 +170,7 @@ class Learner:
         )
         return float(np.mean(np.exp(gaps) - gaps - 1))
 
-    def _reference(self, batch: Sequence[Lesson]) -> list[tuple[float, ...]]:
+    def _reference(self, batch: Sequence[TrainingSample]) -> list[tuple[float, ...]]:
         """Give the answers' log-probabilities under the policy that training began with."""
         with self._as_parent():
             self.found.model.eval()

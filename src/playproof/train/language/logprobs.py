@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from playproof.datasets.conversations.groups import Tokens
-from playproof.train.language.prefix import BUDGET, Packed, pack_rows
+from playproof.datasets.conversations.groups import TokenSequence
+from playproof.train.language.prefix import BUDGET, PackedPrefixes, pack_rows
 
 Tensor = torch.Tensor
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredAnswers:
     """Answers of one row, end to end."""
 
     numbers: list[int]
@@ -28,14 +28,14 @@ class Scored:
     logprobs: Tensor  # (t,)
 
 
-def score_answers(model: Any, sequences: Sequence[Tokens], budget: int = BUDGET) -> Iterator[Scored]:
+def score_answers(model: Any, sequences: Sequence[TokenSequence], budget: int = BUDGET) -> Iterator[ScoredAnswers]:
     """Give the log-probabilities of every answer's tokens, row by row, so that a row's graph can go."""
     for numbers, row in pack_rows([each.ids for each in sequences], budget):
         lengths = [len(sequences[number].answer) for number in numbers]
-        yield Scored(numbers, lengths, _logprobs(model, row, lengths))
+        yield ScoredAnswers(numbers, lengths, _logprobs(model, row, lengths))
 
 
-def _logprobs(model: Any, row: Packed, lengths: Sequence[int]) -> Tensor:
+def _logprobs(model: Any, row: PackedPrefixes, lengths: Sequence[int]) -> Tensor:
     """Give the log-probabilities of each sequence's last tokens, end to end."""
     before = np.concatenate([place[-n - 1 : -1] for place, n in zip(row.places, lengths, strict=True)])
     tokens = np.concatenate([row.ids[place[-n:]] for place, n in zip(row.places, lengths, strict=True)])
@@ -52,7 +52,7 @@ def _logprobs(model: Any, row: Packed, lengths: Sequence[int]) -> Tensor:
 
 
 @torch.no_grad()
-def fixed_answers(model: Any, sequences: Sequence[Tokens], budget: int = BUDGET) -> list[tuple[float, ...]]:
+def fixed_answers(model: Any, sequences: Sequence[TokenSequence], budget: int = BUDGET) -> list[tuple[float, ...]]:
     """Give the log-probabilities of every answer as plain numbers, in the order of the sequences."""
     found: list[tuple[float, ...]] = [()] * len(sequences)
     for scored in score_answers(model, sequences, budget):

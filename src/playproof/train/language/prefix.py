@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedPrefixes:
     """Sequences in one row of s tokens."""
 
     ids: Ints  # (s,)
@@ -36,7 +36,7 @@ class Packed:
         return np.array([place[-1] for place in self.places], np.int64)
 
 
-def pack(sequences: Sequence[Sequence[int]]) -> Packed:
+def pack(sequences: Sequence[Sequence[int]]) -> PackedPrefixes:
     """Lay sequences, none of them empty, into one row."""
     tree = _Tree()
     places = tuple(np.array(tree.add(sequence), np.int64) for sequence in sequences)
@@ -44,10 +44,10 @@ def pack(sequences: Sequence[Sequence[int]]) -> Packed:
     for at, parent in enumerate(tree.parents):
         if parent >= 0:
             visible[at] |= visible[parent]
-    return Packed(np.array(tree.ids, np.int64), np.array(tree.depths, np.int64), visible, places)
+    return PackedPrefixes(np.array(tree.ids, np.int64), np.array(tree.depths, np.int64), visible, places)
 
 
-def pack_rows(sequences: Sequence[Sequence[int]], budget: int = BUDGET) -> Iterator[tuple[list[int], Packed]]:
+def pack_rows(sequences: Sequence[Sequence[int]], budget: int = BUDGET) -> Iterator[tuple[list[int], PackedPrefixes]]:
     """Lay sequences into rows of at most so many tokens, a longer one alone; give the numbers of those in each row.
 
     Neighbours in the order of their tokens share most, so they come into one row.

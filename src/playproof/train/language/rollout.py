@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from playproof.datasets.conversations.art import JudgeView, PolicyView
-from playproof.datasets.conversations.groups import Episode, Exchange, Group, conversation_of
+from playproof.datasets.conversations.groups import ChatExchange, Conversation, ConversationGroup, conversation_of
 from playproof.errors import ConfigError
 from playproof.game import Game, resolve
 from playproof.game.forks import ForkEnd, Forks, ForkTerms
@@ -23,7 +23,7 @@ from playproof.record.trajectories.outcomes import Outcomes
 from playproof.train.language.generation import generate
 from playproof.train.language.model import LanguageModel
 
-Answering = Callable[[Sequence[Forks]], list[list[Exchange]]]
+Answering = Callable[[Sequence[Forks]], list[list[ChatExchange]]]
 """Give an exchange for every copy of every window."""
 
 
@@ -31,7 +31,7 @@ Answering = Callable[[Sequence[Forks]], list[list[Exchange]]]
 class PlayedGroup:
     """A group that was played in forks, and what came of it."""
 
-    group: Group
+    group: ConversationGroup
     ends: tuple[ForkEnd, ...]
     outcomes: Outcomes
 
@@ -45,19 +45,19 @@ class PlayedGroup:
         """Give the mean reward of the copies."""
         return float(np.mean([end.reward for end in self.ends]))
 
-    def judged(self) -> judged.Group:
+    def judged(self) -> judged.JudgedGroup:
         """Give the group as rewards and judges score it."""
         return to_judged(self.group, self.outcomes)
 
 
-def to_judged(group: Group, outcomes: Outcomes) -> judged.Group:
+def to_judged(group: ConversationGroup, outcomes: Outcomes) -> judged.JudgedGroup:
     """Give a group with its outcomes, as rewards and judges score it."""
     contenders = []
     for each in group.episodes:
         conversations = tuple(conversation_of(it) for it in each.exchanges)
         view = PolicyView(conversations, {"trajectory_id": each.episode_id, "window_id": group.window})
         contenders.append(judged.Contender(each.episode_id, JudgeView(view, outcomes), each.start_equity, each.pnl))
-    return judged.Group(group.window, outcomes, tuple(contenders))
+    return judged.JudgedGroup(group.window, outcomes, tuple(contenders))
 
 
 def play(
@@ -68,7 +68,7 @@ def play(
         raise ConfigError(f"expected a game whose windows can be forked for language models, found {game.name}")
     make = resolve(game.forks)
     tables: list[Forks] = [make(terms, number, forks) for number in numbers]
-    said: list[list[list[Exchange]]] = [[[] for _ in range(forks)] for _ in tables]
+    said: list[list[list[ChatExchange]]] = [[[] for _ in range(forks)] for _ in tables]
     while tables and not tables[0].over:
         for place, (table, answers) in enumerate(zip(tables, player(tables), strict=True)):
             for own, exchange in zip(said[place], answers, strict=True):
@@ -80,14 +80,16 @@ def play(
     ]
 
 
-def _group(window: str, version: str | None, said: Sequence[Sequence[Exchange]], table: Forks) -> PlayedGroup:
+def _group(window: str, version: str | None, said: Sequence[Sequence[ChatExchange]], table: Forks) -> PlayedGroup:
     ends = table.ends()
     episodes = tuple(
-        Episode(f"{window}/{fork}", version or "scripted", version, tuple(own), end.pnl, end.start_equity, end.valid)
+        Conversation(
+            f"{window}/{fork}", version or "scripted", version, tuple(own), end.pnl, end.start_equity, end.valid
+        )
         for fork, (own, end) in enumerate(zip(said, ends, strict=True))
     )
     rows = tuple({"window_id": window, **row} for row in table.outcomes())
-    return PlayedGroup(Group(window, episodes), ends, Outcomes(window, rows))
+    return PlayedGroup(ConversationGroup(window, episodes), ends, Outcomes(window, rows))
 
 
 def model_player(found: LanguageModel, limit: int, seed: Sequence[int], temperature: float = 1.0) -> Answering:
@@ -95,14 +97,14 @@ def model_player(found: LanguageModel, limit: int, seed: Sequence[int], temperat
     generator = torch.Generator()
     generator.manual_seed(int(np.random.default_rng(list(seed)).integers(2**62)))
 
-    def answers(tables: Sequence[Forks]) -> list[list[Exchange]]:
+    def answers(tables: Sequence[Forks]) -> list[list[ChatExchange]]:
         chats = [[tuple((it.role, it.content) for it in chat) for chat in table.prompts()] for table in tables]
         flat = [chat for of in chats for chat in of]
         prompts = [found.prompt_ids(chat) for chat in flat]
         found.model.eval()
         drawn = generate(found.model, prompts, found.ends, limit, generator, temperature)
         exchanges = iter(
-            Exchange(chat, found.text(it.token_ids), prompt, it.token_ids, it.logprobs, temperature)
+            ChatExchange(chat, found.text(it.token_ids), prompt, it.token_ids, it.logprobs, temperature)
             for chat, prompt, it in zip(flat, prompts, drawn, strict=True)
         )
         return [[next(exchanges) for _ in of] for of in chats]
@@ -114,11 +116,13 @@ def scripted_player(name: str, seed: Sequence[int]) -> Answering:
     """Answer as a scripted player does, such as `informed`, or `informed:0.65`, which is right so often."""
     rng = np.random.default_rng(list(seed))
 
-    def answers(tables: Sequence[Forks]) -> list[list[Exchange]]:
+    def answers(tables: Sequence[Forks]) -> list[list[ChatExchange]]:
         found = []
         for table in tables:
             chats = [tuple((it.role, it.content) for it in chat) for chat in table.prompts()]
-            found.append([Exchange(chat, text) for chat, text in zip(chats, table.scripted(name, rng), strict=True)])
+            found.append(
+                [ChatExchange(chat, text) for chat, text in zip(chats, table.scripted(name, rng), strict=True)]
+            )
         return found
 
     return answers

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from playproof.datasets.conversations.groups import Exchange, Group, Tokens, written_tokens
+from playproof.datasets.conversations.groups import ChatExchange, ConversationGroup, TokenSequence, written_tokens
 from playproof.errors import Diverged, InputError
 from playproof.game import Game
 from playproof.game.forks import ForkTerms
@@ -85,7 +85,7 @@ def train_sft(
     config: SFTConfig,
     path: Path,
     *,
-    groups: Sequence[Group] = (),
+    groups: Sequence[ConversationGroup] = (),
     resume: bool = False,
     tracking: Tracking = Tracking(),  # noqa: B008
     show: Show = lambda step, told: None,  # noqa: ARG005
@@ -102,7 +102,7 @@ def train_sft(
         run.close()
 
 
-def _lessons(game: Game, config: SFTConfig, groups: Sequence[Group]) -> list[Exchange]:
+def _lessons(game: Game, config: SFTConfig, groups: Sequence[ConversationGroup]) -> list[ChatExchange]:
     """Give the exchanges to imitate: the recorded ones, or those of a scripted player in forked windows."""
     if not groups:
         numbers = range(config.windows)
@@ -114,7 +114,7 @@ def _lessons(game: Game, config: SFTConfig, groups: Sequence[Group]) -> list[Exc
     return found
 
 
-def starting_model(base: str, rank: int | None, seed: int, exchanges: Sequence[Exchange]) -> LanguageModel:
+def starting_model(base: str, rank: int | None, seed: int, exchanges: Sequence[ChatExchange]) -> LanguageModel:
     """Make or load the model that training begins with."""
     if base == TINY:
         return make_tiny([text for it in exchanges for text in (*(told for _, told in it.messages), it.answer)], seed)
@@ -122,7 +122,9 @@ def starting_model(base: str, rank: int | None, seed: int, exchanges: Sequence[E
     return found if rank is None else add_adapter(found, rank, seed)
 
 
-def _sequences(found: LanguageModel, exchanges: Sequence[Exchange], config: SFTConfig) -> tuple[list[Tokens], int]:
+def _sequences(
+    found: LanguageModel, exchanges: Sequence[ChatExchange], config: SFTConfig
+) -> tuple[list[TokenSequence], int]:
     told = [written_tokens(it, found) for it in exchanges]
     fitting = [it for it in told if len(it.answer) <= config.max_tokens]
     if not fitting:
@@ -133,7 +135,7 @@ def _sequences(found: LanguageModel, exchanges: Sequence[Exchange], config: SFTC
     return fitting, len(told) - len(fitting)
 
 
-def _learn(run: Run, found: LanguageModel, sequences: Sequence[Tokens], config: SFTConfig, show: Show) -> None:
+def _learn(run: Run, found: LanguageModel, sequences: Sequence[TokenSequence], config: SFTConfig, show: Show) -> None:
     """Take optimiser steps from the resume point on."""
     torch.manual_seed(config.seed)
     optimiser = make_optimiser(found.model, config.learning_rate)
@@ -162,7 +164,7 @@ def _slope(step: int, total: int) -> float:
     return (step + 1) / rise if step < rise else 1 - 0.9 * (step - rise) / max(1, total - rise)
 
 
-def sft_step(model: Any, optimiser: torch.optim.Optimizer, batch: Sequence[Tokens]) -> float:
+def sft_step(model: Any, optimiser: torch.optim.Optimizer, batch: Sequence[TokenSequence]) -> float:
     """Take one step on a batch; give the mean loss of its answers' tokens."""
     model.train()
     optimiser.zero_grad()
@@ -179,7 +181,7 @@ def sft_step(model: Any, optimiser: torch.optim.Optimizer, batch: Sequence[Token
 
 
 def _finish(
-    run: Run, game: Game, config: SFTConfig, found: LanguageModel, sequences: Sequence[Tokens], long: int
+    run: Run, game: Game, config: SFTConfig, found: LanguageModel, sequences: Sequence[TokenSequence], long: int
 ) -> dict[str, Any]:
     """Measure the model on later windows, save it and write the result."""
     first = config.windows + config.embargo

@@ -46,7 +46,7 @@ def gained(pnl: Values, first: Values) -> tuple[float, float]:
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """How far a training has come; part of the resume point."""
 
     rollouts: int = 0
@@ -71,7 +71,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Watch:
+class EvaluationSchedule:
     """When to look, and when to stop."""
 
     every: int
@@ -88,16 +88,16 @@ class Watch:
     """Step at which the training stops to be gone on with later; None: never."""
 
 
-class Boundary(BaseCallback):  # type: ignore[misc]
+class RolloutBoundary(BaseCallback):  # type: ignore[misc]
     """Work at every rollout boundary."""
 
     def __init__(
         self,
         run: Run,
-        watch: Watch,
+        watch: EvaluationSchedule,
         evaluate: Callable[[], Rollout],
         keep: Callable[[int, Mapping[str, Any]], str],
-        progress: Progress,
+        progress: TrainingProgress,
         clock: Callable[[], float],
         show: Callable[[int, Mapping[str, Any]], None],
     ) -> None:

@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, GateFailed, InputError
 from playproof.evaluate.rollout import Rollout, RolloutOptions, make_lanes, rollout
-from playproof.game import Game, Numbers, Reward, first, lookup
-from playproof.game.vector_env import Lanes, LaneTerms
+from playproof.game import Game, NumericObservation, Reward, first, lookup
+from playproof.game.vector_env import LaneTerms, VectorGame
 from playproof.money import UNIT
 from playproof.policies.checkpoint import Card, Checkpoint, describe, load_checkpoint
 from playproof.policies.network import BatchPlayer, NetworkPolicy
 from playproof.policies.scaling import Scaling, game_scaling
 from playproof.provenance import commit
 from playproof.train.network import ACTIVATIONS, Weights, linear_weights
-from playproof.train.ppo.callbacks import HALTED, Boundary, Progress, Watch
+from playproof.train.ppo.callbacks import HALTED, EvaluationSchedule, RolloutBoundary, TrainingProgress
 from playproof.train.ppo.state import bring_back
 from playproof.train.run import Run, Tracking, read_config
 
@@ -214,7 +214,7 @@ def fine_tuned(config: PPOConfig, source: Path, game: Game) -> PPOConfig:
 
 
 @dataclass(frozen=True)
-class Table:
+class TrainSetup:
     """The game as a training sees it: names resolved, tables looked up."""
 
     game: Game
@@ -230,14 +230,14 @@ class Table:
     @classmethod
     def lay(
         cls, game: Game, config: PPOConfig, *, allow_failing_reward: bool = False, judged: bool | None = None
-    ) -> Table:
+    ) -> TrainSetup:
         """Look everything up, and refuse a reward that fails its checks; `judged` says so if they were run already."""
         from playproof.rewards.load import load_reward
 
         observation = config.observation or first(game.observations)
         actions = config.actions or first(game.actions)
         shown = lookup(game.observations, observation, "observation set")
-        if not isinstance(shown, Numbers):
+        if not isinstance(shown, NumericObservation):
             raise InputError(f"expected an observation set of numbers, found {observation!r}, which is of messages")
         for world, _ in config.worlds:
             lookup(game.worlds, world, "world")
@@ -252,7 +252,7 @@ class Table:
         scaling = game_scaling(game, shown.features)
         return cls(game, config, observation, actions, reward, scaling, heads, bool(failed or judged))
 
-    def lanes(self, world: str, seed: tuple[int, ...], count: int) -> Lanes:
+    def lanes(self, world: str, seed: tuple[int, ...], count: int) -> VectorGame:
         """Make lanes to train on."""
         config = self.config
         terms = LaneTerms(
@@ -325,17 +325,17 @@ def failing_checks(game: Game, reward: Reward, config: PPOConfig) -> tuple[str, 
 
 
 @dataclass(frozen=True)
-class Result:
+class PPOResult:
     """How a training ended."""
 
     path: Path
     best: Path | None
     """The best checkpoint, by profit on the validation windows."""
     steps: int
-    progress: Progress
+    progress: TrainingProgress
     weights: Weights
     """The last ones."""
-    table: Table
+    table: TrainSetup
 
 
 def train_ppo(
@@ -351,7 +351,7 @@ def train_ppo(
     clock: Clock = time.perf_counter,
     halt: int | None = None,
     judged: bool | None = None,
-) -> Result:
+) -> PPOResult:
     """Train in a run's folder, from scratch, from a checkpoint (`source`), or from where the run stopped.
 
     `clock` gives the seconds that the log and the progress tell of. At the step `halt` it stops, to be gone on with.
@@ -361,7 +361,7 @@ def train_ppo(
     torch.distributions.Distribution.set_default_validate_args(False)
     if resume:
         config, source = asked_of(read_config(path)["config"])
-    table = Table.lay(game, config, allow_failing_reward=allow_failing_reward, judged=judged)
+    table = TrainSetup.lay(game, config, allow_failing_reward=allow_failing_reward, judged=judged)
     model, env = build(table, load_checkpoint(source, game) if source is not None else None)
     run = Run.resume(path, "ppo", tracking) if resume else Run.create(path, "ppo", told_of(config, source), tracking)
     try:
@@ -373,13 +373,13 @@ def train_ppo(
         run.close()
 
 
-def _brought_back(model: Any, env: Any, run: Run) -> Progress:
+def _brought_back(model: Any, env: Any, run: Run) -> TrainingProgress:
     """Put a training back to its resume point, if it has one; give how far it had come."""
     saved = run.load_state()
     if saved is None:
-        return Progress()
+        return TrainingProgress()
     _, arrays, facts = saved
-    progress = Progress(**facts["progress"])
+    progress = TrainingProgress(**facts["progress"])
     if progress.stage:
         env.enter(progress.stage)
     bring_back(model, env, arrays, facts)
@@ -404,14 +404,14 @@ def asked_of(told: Mapping[str, Any]) -> tuple[PPOConfig, Path | None]:
 
 
 def _boundary(
-    table: Table,
+    table: TrainSetup,
     model: Any,
     run: Run,
-    progress: Progress,
+    progress: TrainingProgress,
     show: Show,
     clock: Callable[[], float],
     halt: int | None,
-) -> Boundary:
+) -> RolloutBoundary:
     config = table.config
 
     def evaluate() -> Rollout:
@@ -421,17 +421,17 @@ def _boundary(
         return run.save_checkpoint(step, table.card({**told, "step": step}), weights_of(model))
 
     starts = np.cumsum([0.0, *(share for _, share in config.worlds[:-1])]) * config.steps
-    watch = Watch(
+    watch = EvaluationSchedule(
         config.evaluate_every,
         config.patience,
         None if config.until is None else config.until * UNIT,
         tuple(int(start) for start in starts),
         halt=halt,
     )
-    return Boundary(run, watch, evaluate, keep, progress, clock, show)
+    return RolloutBoundary(run, watch, evaluate, keep, progress, clock, show)
 
 
-def _learn(model: Any, boundary: Boundary, config: PPOConfig) -> None:
+def _learn(model: Any, boundary: RolloutBoundary, config: PPOConfig) -> None:
     """Learn what is left to learn; Ctrl-C stops at the next boundary, a second one at once."""
     left = config.steps - model.num_timesteps
     halt = boundary.watch.halt
@@ -442,7 +442,7 @@ def _learn(model: Any, boundary: Boundary, config: PPOConfig) -> None:
 
 
 @contextmanager
-def _on_interrupt(boundary: Boundary) -> Iterator[None]:
+def _on_interrupt(boundary: RolloutBoundary) -> Iterator[None]:
     """Turn the first Ctrl-C into a wish to stop; signals can be caught in the main thread alone."""
 
     def ask(number: int, frame: Any) -> None:  # noqa: ARG001
@@ -464,7 +464,7 @@ def _on_interrupt(boundary: Boundary) -> Iterator[None]:
 _VECTORS = ("best_pnl", "best_reward", "first_pnl")
 
 
-def _finish(run: Run, boundary: Boundary, steps: int, weights: Weights, table: Table) -> Result:
+def _finish(run: Run, boundary: RolloutBoundary, steps: int, weights: Weights, table: TrainSetup) -> PPOResult:
     progress = boundary.progress
     told = {name: value for name, value in vars(progress).items() if name not in _VECTORS}
     told["best_profit"] = float(np.mean(progress.best_pnl)) if progress.best_pnl else None
@@ -472,10 +472,10 @@ def _finish(run: Run, boundary: Boundary, steps: int, weights: Weights, table: T
         run.amend_checkpoint(progress.best, {"alarms": progress.alarms})
     run.finish(told | {"steps": steps})
     best = run.path / progress.best if progress.best else None
-    return Result(run.path, best, steps, progress, weights, table)
+    return PPOResult(run.path, best, steps, progress, weights, table)
 
 
-def build(table: Table, origin: Checkpoint | None = None) -> tuple[Any, Any]:
+def build(table: TrainSetup, origin: Checkpoint | None = None) -> tuple[Any, Any]:
     """Build model and environment of a training, with the parameters of a checkpoint if one is given."""
     config = table.config
     if config.preset == "plan":
@@ -489,17 +489,15 @@ def build(table: Table, origin: Checkpoint | None = None) -> tuple[Any, Any]:
     return model, env
 
 
-def _environment(table: Table) -> Any:
-    from playproof.train.ppo.vec_env import LanesVecEnv
+def _environment(table: TrainSetup) -> Any:
+    from playproof.train.ppo.vec_env import GameVecEnv
 
     config = table.config
 
-    def make(stage: int) -> Lanes:
+    def make(stage: int) -> VectorGame:
         return table.lanes(config.worlds[stage][0], (STREAM, config.seed, stage), config.lanes)
 
-    return LanesVecEnv(
-        make, table.scaling, frames=config.frames, reward_scale=config.reward_scale, masked=config.masked
-    )
+    return GameVecEnv(make, table.scaling, frames=config.frames, reward_scale=config.reward_scale, masked=config.masked)
 
 
 def _settings(config: PPOConfig) -> dict[str, Any]:
@@ -527,11 +525,11 @@ def _shape(config: PPOConfig) -> dict[str, Any]:
     return {"net_arch": {"pi": layers, "vf": layers}, "activation_fn": ACTIVATIONS[config.activation]}
 
 
-def _masked(table: Table, env: Any) -> Any:
-    from playproof.train.ppo.loss import LeanPolicy, Learner
+def _masked(table: TrainSetup, env: Any) -> Any:
+    from playproof.train.ppo.loss import FastPolicy, MaskedPPO
 
     config = table.config
-    model = Learner(LeanPolicy, env, policy_kwargs=_shape(config), **_settings(config))
+    model = MaskedPPO(FastPolicy, env, policy_kwargs=_shape(config), **_settings(config))
     falls, least = SCHEDULES[config.entropy_schedule], config.entropy_least
     model.entropy_weight = lambda left: config.entropy * (least + (1.0 - least) * falls(left))
     start, end = config.lean_from, config.lean_by
@@ -547,16 +545,16 @@ def _risen(done: float, start: float, end: float) -> float:
     return min(1.0, max(0.0, (done - start) / (end - start)))
 
 
-def _recurrent(table: Table, env: Any) -> Any:
+def _recurrent(table: TrainSetup, env: Any) -> Any:
     from sb3_contrib import RecurrentPPO
 
     shape = _shape(table.config) | {"lstm_hidden_size": table.config.recurrent}
     return RecurrentPPO("MlpLstmPolicy", env, policy_kwargs=shape, **_settings(table.config))
 
 
-def _start_from(model: Any, table: Table, origin: Checkpoint) -> None:
+def _start_from(model: Any, table: TrainSetup, origin: Checkpoint) -> None:
     """Take a checkpoint's policy over, and stay near it at first."""
-    from playproof.train.ppo.loss import LeanPolicy
+    from playproof.train.ppo.loss import FastPolicy
 
     config, card = table.config, origin.card
     shape = (card.config.get("activation", "tanh"), card.config.get("frames", 1), tuple(card.config.get("hidden", ())))
@@ -569,11 +567,11 @@ def _start_from(model: Any, table: Table, origin: Checkpoint) -> None:
         raise InputError(
             f"expected a network like the one to be trained, found {card.kind} with {shape}; give the same"
         )
-    if not isinstance(model.policy, LeanPolicy):
+    if not isinstance(model.policy, FastPolicy):
         raise ConfigError("expected a policy without memory to start from a checkpoint, found a recurrent one")
     model.policy.load(dict(origin.weights))
     if config.anchor:
-        anchor = LeanPolicy(model.observation_space, model.action_space, lambda _: 0.0, **_shape(config))
+        anchor = FastPolicy(model.observation_space, model.action_space, lambda _: 0.0, **_shape(config))
         anchor.load(dict(origin.weights))
         anchor.requires_grad_(False)
         model.anchor = anchor

@@ -37,7 +37,7 @@ MASKED = -1e8
 FLOOR_WEIGHT = 0.1
 
 
-class LeanPolicy(MaskableActorCriticPolicy):  # type: ignore[misc]
+class FastPolicy(MaskableActorCriticPolicy):  # type: ignore[misc]
     """Actor and critic with trunks of their own over rows that are scaled already."""
 
     def chances(self, obs: Tensor, masks: Tensor | None) -> list[Tensor]:
@@ -116,12 +116,12 @@ def leaning(masks: Tensor, heads: Sequence[int], lean: float) -> list[Tensor]:
     return [part.log_softmax(dim=1) for part in parts]
 
 
-class Learner(MaskablePPO):  # type: ignore[misc]
+class MaskedPPO(MaskablePPO):  # type: ignore[misc]
     """Masked PPO whose updates may warm up the critic and be anchored to a cloned policy."""
 
     warmup: int = 0
     """Rollouts in which only the critic learns."""
-    anchor: LeanPolicy | None = None
+    anchor: FastPolicy | None = None
     anchor_weight: Callable[[float], float] | None = None
     """beta by what is left of the training, from 1 to 0."""
     entropy_weight: Callable[[float], float] | None = None

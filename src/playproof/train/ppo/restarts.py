@@ -30,7 +30,7 @@ from playproof.errors import ConfigError
 from playproof.game import Game
 from playproof.policies.checkpoint import write_durably
 from playproof.train.ppo.callbacks import ALARMS
-from playproof.train.ppo.loop import INTERRUPTED, Clock, PPOConfig, Result, Show, asked_of, told_of, train_ppo
+from playproof.train.ppo.loop import INTERRUPTED, Clock, PPOConfig, PPOResult, Show, asked_of, told_of, train_ppo
 from playproof.train.run import CONFIG, Tracking
 
 PLAN, FOLDER = "beginnings.json", "beginnings"
@@ -39,7 +39,7 @@ CLOSER = 4
 
 
 @dataclass(frozen=True)
-class Begun:
+class Restart:
     """One beginning."""
 
     seed: int
@@ -61,12 +61,12 @@ def steps_of(config: PPOConfig) -> int:
     return config.steps + (config.beginnings - 1) * _halt(config)
 
 
-def begun(path: Path) -> tuple[Begun, ...]:
+def begun(path: Path) -> tuple[Restart, ...]:
     """Give the beginnings of a run; none if it was alone, or has not decided yet."""
-    return tuple(Begun(**told) for told in (_plan(path) or {}).get("begun", ()))
+    return tuple(Restart(**told) for told in (_plan(path) or {}).get("begun", ()))
 
 
-def given_up(path: Path) -> tuple[Begun, ...]:
+def given_up(path: Path) -> tuple[Restart, ...]:
     """Give those of them that were not gone on with."""
     return tuple(it for at, it in enumerate(begun(path)) if at != (_plan(path) or {})["chosen"])
 
@@ -82,7 +82,7 @@ def train_best(
     tracking: Tracking = Tracking(),  # noqa: B008  (frozen)
     show: Show = lambda step, told: None,  # noqa: ARG005
     clock: Clock = time.perf_counter,
-) -> Result:
+) -> PPOResult:
     """Train like train_ppo, after as many beginnings as the configuration asks for."""
     train = partial(train_ppo, game, allow_failing_reward=allow_failing_reward, clock=clock)
     plan = _plan(path)
@@ -97,7 +97,7 @@ def train_best(
     halt = _halt(config)
     judged: bool | None = None
     if not (path / CONFIG).exists():
-        found, settled = list[Begun](), False
+        found, settled = list[Restart](), False
         for number in range(config.beginnings):
             own, place = replace(config, seed=seed_of(config, number), beginnings=1), path / FOLDER / str(number)
             made = train(
@@ -113,7 +113,7 @@ def train_best(
             if made.progress.stopped == INTERRUPTED:
                 return made
             judged = made.table.failed_checks
-            found.append(Begun(own.seed, _profit(made, config), made.progress.seconds))
+            found.append(Restart(own.seed, _profit(made, config), made.progress.seconds))
             settled = made.progress.alarms >= ALARMS or made.progress.reached is not None
             if settled:
                 break
@@ -135,7 +135,7 @@ def _later(show: Show, steps: int) -> Show:
     return lambda step, told: show(steps + step, told)
 
 
-def _profit(made: Result, config: PPOConfig) -> float:
+def _profit(made: PPOResult, config: PPOConfig) -> float:
     """Play the last policy of a beginning over validation windows that are the same for all."""
     closer = replace(made.table.config, seed=config.seed, evaluate_windows=CLOSER * config.evaluate_windows)
     table = replace(made.table, config=closer)

@@ -18,12 +18,12 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnvWrapper, VecMoni
 
 from playproof.errors import ConfigError
 from playproof.policies.scaling import LIMIT, Scaling, scale_rows
-from playproof.train.ppo.loop import Table, _settings, _shape
+from playproof.train.ppo.loop import TrainSetup, _settings, _shape
 
 Array = NDArray[Any]
 
 
-class Scaled(VecEnvWrapper):  # type: ignore[misc]
+class ScaledObservation(VecEnvWrapper):  # type: ignore[misc]
     """Show scaled rows of plain environments."""
 
     def __init__(self, venv: Any, scaling: Scaling) -> None:
@@ -47,7 +47,7 @@ class Scaled(VecEnvWrapper):  # type: ignore[misc]
         return {}
 
 
-def build_plan(table: Table) -> tuple[Any, Any]:
+def build_plan(table: TrainSetup) -> tuple[Any, Any]:
     """Build the plan's model and environments."""
     config, game = table.config, table.game
     if game.environment is None:
@@ -61,6 +61,6 @@ def build_plan(table: Table) -> tuple[Any, Any]:
     def make() -> Any:
         return gymnasium.make(name, **options)
 
-    env = Scaled(VecMonitor(DummyVecEnv([make] * config.lanes)), table.scaling)
+    env = ScaledObservation(VecMonitor(DummyVecEnv([make] * config.lanes)), table.scaling)
     env.seed(config.seed)
     return PPO("MlpPolicy", env, policy_kwargs=_shape(config), **_settings(config)), env

@@ -14,19 +14,19 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
-from playproof.game.vector_env import Ended, Lanes
+from playproof.game.vector_env import FinishedEpisodes, VectorGame
 from playproof.policies.network import BatchPlayer, stack_frames
 from playproof.policies.scaling import LIMIT, Scaling, scale_rows
 
 Array = NDArray[Any]
 
 
-class LanesVecEnv(VecEnv):  # type: ignore[misc]
+class GameVecEnv(VecEnv):  # type: ignore[misc]
     """Many lanes of a game; `enter` moves all of them to another world."""
 
     def __init__(
         self,
-        make: Callable[[int], Lanes],
+        make: Callable[[int], VectorGame],
         scaling: Scaling,
         *,
         frames: int = 1,
@@ -83,7 +83,7 @@ class LanesVecEnv(VecEnv):  # type: ignore[misc]
         self.lengths[dones] = 0
         return self._shown(moved.rows), (self._reward_scale * moved.rewards).astype(np.float32), dones, infos
 
-    def _infos(self, ended: Ended) -> list[dict[str, Any]]:
+    def _infos(self, ended: FinishedEpisodes) -> list[dict[str, Any]]:
         """Tell what came of the windows that ended, in money too."""
         infos: list[dict[str, Any]] = [{}] * self.num_envs
         for place, lane in enumerate(ended.lanes.tolist()):

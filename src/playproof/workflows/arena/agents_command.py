@@ -15,7 +15,7 @@ from playproof.game import resolve
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from playproof.games.arena.recording.ranking import Ranked
+    from playproof.games.arena.recording.ranking import RankedAgent
 
 app = typer.Typer(help="Rank the agents that were recorded, over all windows whose outcomes are known.")
 
@@ -50,7 +50,7 @@ def agents(
     emit(data, as_json, lambda: ranked_table(ranked, title))
 
 
-def ranked_table(ranked: Sequence[Ranked], title: str) -> Table:
+def ranked_table(ranked: Sequence[RankedAgent], title: str) -> Table:
     """Draw a ranking; every figure that luck moves stands with its interval."""
     from rich.table import Table
 

@@ -56,7 +56,7 @@ class Contestant(Protocol):
 
 
 @dataclass(frozen=True)
-class Scripted:
+class ScriptedContestant:
     """A scripted player."""
 
     name: str
@@ -75,7 +75,7 @@ class Scripted:
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class EndpointContestant:
     """A model behind an OpenAI-compatible address."""
 
     name: str
@@ -109,7 +109,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Local:
+class LocalContestant:
     """A language model on this machine."""
 
     name: str
@@ -130,7 +130,7 @@ def contestant(told: str, max_tokens: int, temperature: float) -> Contestant:
     from playproof.games.arena.agents.archetypes import ARCHETYPES
 
     if told in ARCHETYPES or told == DUMMY:
-        return Scripted(told)
+        return ScriptedContestant(told)
     if told.startswith(("http://", "https://")):
         return _endpoint(told, max_tokens, temperature)
     load: Callable[[str], Any] = resolve("playproof.train.language.model:load_language_model")
@@ -138,10 +138,10 @@ def contestant(told: str, max_tokens: int, temperature: float) -> Contestant:
     name = found.version if found.card is not None else Path(found.name).name
     weights = ",".join(sorted((found.card.files if found.card is not None else {}).values()))
     digest = hashlib.sha256(f"{name} {weights} {max_tokens} {temperature}".encode()).hexdigest()[:16]
-    return Local(name, found, digest, max_tokens, temperature)
+    return LocalContestant(name, found, digest, max_tokens, temperature)
 
 
-def _endpoint(told: str, max_tokens: int, temperature: float) -> Endpoint:
+def _endpoint(told: str, max_tokens: int, temperature: float) -> EndpointContestant:
     try:
         import openai
     except ImportError:
@@ -149,7 +149,7 @@ def _endpoint(told: str, max_tokens: int, temperature: float) -> Endpoint:
     url, _, model = told.partition("#")
     client = openai.OpenAI(base_url=url, api_key=os.environ.get("OPENAI_API_KEY", "none"))
     errors = (openai.OpenAIError, OSError, ValueError, AttributeError, IndexError)
-    return Endpoint(
+    return EndpointContestant(
         model or "default", model or "default", client.chat.completions.create, errors, max_tokens, temperature
     )
 
@@ -173,7 +173,7 @@ class BenchPlan:
 
 
 @dataclass
-class Played:
+class WindowResult:
     """How one window went for one contestant; money in the smallest unit."""
 
     number: int
@@ -196,7 +196,7 @@ class Played:
 
 
 @dataclass
-class _Seat:
+class _TableNotes:
     """What is noted at one table while a window is played."""
 
     number: int
@@ -225,14 +225,14 @@ class _Seat:
         listings = self.table._lanes[0].world.exchange.listings
         return {market: it.fundamental for market, it in listings.items()}
 
-    def close(self) -> Played:
+    def close(self) -> WindowResult:
         """Give how the window went."""
         end = self.table.ends()[0]
         last = self._values()
         moves = [side * (last[market] / value - 1) for market, side, value in self.bets]
         curve = np.array(self.equities)
         fall = int((np.maximum.accumulate(curve) - curve).max())
-        return Played(
+        return WindowResult(
             self.number,
             end.pnl,
             end.reward,
@@ -248,10 +248,12 @@ class _Seat:
         )
 
 
-def play_windows(who: Contestant, plan: BenchPlan, scenario: BenchScenario, numbers: Sequence[int]) -> list[Played]:
+def play_windows(
+    who: Contestant, plan: BenchPlan, scenario: BenchScenario, numbers: Sequence[int]
+) -> list[WindowResult]:
     """Let a contestant play some windows side by side."""
     terms = scenario.terms(plan.decisions, plan.prompt, plan.options)
-    seats = [_Seat(number, ArenaForks(terms, number, 1)) for number in numbers]
+    seats = [_TableNotes(number, ArenaForks(terms, number, 1)) for number in numbers]
     turn = 0
     while not seats[0].table.over:
         place = (numbers[0], turn, *scenario.name.encode())
@@ -263,7 +265,7 @@ def play_windows(who: Contestant, plan: BenchPlan, scenario: BenchScenario, numb
 
 def play(
     who: Contestant, plan: BenchPlan, scenario: BenchScenario, kept: Path, show: Callable[[int], None] = lambda _: None
-) -> list[Played]:
+) -> list[WindowResult]:
     """Play all windows of a scenario, those that are kept from before left out; `kept` is a folder."""
     kept.mkdir(parents=True, exist_ok=True)
     name = f"{_ODD.sub('-', who.name)[:60]}-{hashlib.sha256(who.version.encode()).hexdigest()[:12]}"
@@ -279,16 +281,16 @@ def play(
     return [found[number] for number in range(plan.windows)]
 
 
-def _read(file: Path) -> Iterator[Played]:
+def _read(file: Path) -> Iterator[WindowResult]:
     """Read kept windows; a torn last line is read over."""
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
-            yield Played(**json.loads(line))
+            yield WindowResult(**json.loads(line))
         except (ValueError, TypeError):
             continue
 
 
-def _append(file: Path, played: Sequence[Played]) -> None:
+def _append(file: Path, played: Sequence[WindowResult]) -> None:
     torn = file.exists() and file.stat().st_size and not file.read_bytes().endswith(b"\n")
     with file.open("ab") as out:
         out.write(b"\n" if torn else b"")
@@ -298,7 +300,7 @@ def _append(file: Path, played: Sequence[Played]) -> None:
 
 
 @dataclass(frozen=True)
-class Versus:
+class PairedResult:
     """One contestant against another on the same windows; USD a window."""
 
     difference: float
@@ -308,7 +310,7 @@ class Versus:
 
 
 @dataclass(frozen=True)
-class Figures:
+class ContestantFigures:
     """One contestant's figures over some windows; money in USD a window."""
 
     name: str
@@ -336,14 +338,14 @@ class Figures:
     """Mean of these moves, in favour positive."""
     e_value: float
     """Of the claim that it earns money."""
-    versus: Mapping[str, Versus] = field(default_factory=dict)
+    versus: Mapping[str, PairedResult] = field(default_factory=dict)
 
 
-Results = Mapping[str, Mapping[str, Sequence[Played]]]
+Results = Mapping[str, Mapping[str, Sequence[WindowResult]]]
 """By contestant and scenario."""
 
 
-def figures(results: Results, seed: int = 1) -> list[Figures]:
+def figures(results: Results, seed: int = 1) -> list[ContestantFigures]:
     """Give everybody's figures for each scenario and for all together, the most profitable first."""
     scenarios = list(next(iter(results.values())))
     found = []
@@ -354,18 +356,18 @@ def figures(results: Results, seed: int = 1) -> list[Figures]:
     return found
 
 
-def _windows(of: Mapping[str, Sequence[Played]], scenario: str) -> list[Played]:
+def _windows(of: Mapping[str, Sequence[WindowResult]], scenario: str) -> list[WindowResult]:
     return [it for name, each in of.items() if scenario in (ALL, name) for it in each]
 
 
-def _figures(who: str, scenario: str, played: Mapping[str, list[Played]], seed: int) -> Figures:
+def _figures(who: str, scenario: str, played: Mapping[str, list[WindowResult]], seed: int) -> ContestantFigures:
     own = played[who]
     pnl = _pnl(own)
     alpha = np.array([it.alpha for it in own])
     decisions, opened = max(1, sum(it.decisions for it in own)), sum(it.opened for it in own)
     running = np.concatenate([[0.0], np.cumsum(pnl)])
     wrong = sum(it.decisions - it.valid + it.refused for it in own)
-    return Figures(
+    return ContestantFigures(
         who,
         scenario,
         len(own),
@@ -387,13 +389,15 @@ def _figures(who: str, scenario: str, played: Mapping[str, list[Played]], seed: 
     )
 
 
-def _pnl(played: Sequence[Played]) -> NDArray[np.float64]:
+def _pnl(played: Sequence[WindowResult]) -> NDArray[np.float64]:
     return np.array([it.pnl for it in played]) / UNIT
 
 
-def _versus(pnl: NDArray[np.float64], other: NDArray[np.float64], seed: int) -> Versus:
+def _versus(pnl: NDArray[np.float64], other: NDArray[np.float64], seed: int) -> PairedResult:
     difference = pnl - other
-    return Versus(float(difference.mean()), _interval(difference, seed), _e_value(difference / (2 * STAKE / UNIT)))
+    return PairedResult(
+        float(difference.mean()), _interval(difference, seed), _e_value(difference / (2 * STAKE / UNIT))
+    )
 
 
 def _interval(values: NDArray[np.float64], seed: int) -> tuple[float, float]:
@@ -419,7 +423,7 @@ class Criterion:
     dummy_met: bool
 
 
-def criteria(told: Sequence[Figures], model: str, against: str) -> list[Criterion]:
+def criteria(told: Sequence[ContestantFigures], model: str, against: str) -> list[Criterion]:
     """Hold a model against another by the plan's criteria, over all scenarios."""
     by_name = {it.name: it for it in told if it.scenario == ALL}
     own, reference, dummy = by_name[model], by_name[against], by_name[DUMMY]

@@ -18,7 +18,7 @@ from playproof.home import folder
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from playproof.workflows.arena.benchmark import BenchPlan, Contestant, Figures, Results
+    from playproof.workflows.arena.benchmark import BenchPlan, Contestant, ContestantFigures, Results
 
 
 def bench(
@@ -98,14 +98,14 @@ def bench(
 
 def _contestants(models: Sequence[str], max_tokens: int, temperature: float) -> tuple[list[Contestant], list[str]]:
     """Give everybody who plays, and the names of the models."""
-    from playproof.workflows.arena.benchmark import BASELINES, DUMMY, Scripted, contestant
+    from playproof.workflows.arena.benchmark import BASELINES, DUMMY, ScriptedContestant, contestant
 
     known = (*BASELINES, DUMMY)
     own = [contestant(it, max_tokens, temperature) for it in models if it not in known]
     names = [it.name for it in own]
     if len(set(names)) < len(names):
         raise ConfigError(f"expected models of different names, found {', '.join(names)}")
-    return [*own, *(Scripted(it) for it in known)], names
+    return [*own, *(ScriptedContestant(it) for it in known)], names
 
 
 def _check_unseen(plan: BenchPlan) -> None:
@@ -138,7 +138,7 @@ def _played(everybody: Sequence[Contestant], plan: BenchPlan, place: Path) -> Re
         }
 
 
-def _table(told: Sequence[Figures], measured: Any, reference: str) -> RenderableType:
+def _table(told: Sequence[ContestantFigures], measured: Any, reference: str) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from playproof.errors import InputError
 from playproof.game import resolve
-from playproof.games.arena.agents.runner import Closed
+from playproof.games.arena.agents.runner import ClosedWindow
 from playproof.games.arena.market.pools import SIDES, YES
 from playproof.games.arena.market.windows import parse_window, window_id, window_start
 from playproof.games.arena.recording.outcomes_writer import outcome_rows
-from playproof.games.arena.recording.ranking import Result
-from playproof.games.arena.recording.run_recorder import Recorded
+from playproof.games.arena.recording.ranking import AgentResult
+from playproof.games.arena.recording.run_recorder import RecordedTrajectory
 
 QUESTION_WINDOWS = 3
 """Hours within which a question is resolved."""
@@ -47,14 +47,14 @@ def free_stretch(engine: Any, now: datetime, windows: int, hours: int) -> dateti
             end = window_start(min(it for it in taken if it is not None), hours)
 
 
-def write_outcomes(engine: Any, recorder: Any, closed: Closed) -> bool:
+def write_outcomes(engine: Any, recorder: Any, closed: ClosedWindow) -> bool:
     """Store what has been recorded of a closed window, then its outcomes, once; tell whether they are new."""
     getattr(recorder, "flush", lambda: None)()
     write: Callable[..., bool] = resolve("playproof.record.trajectories.outcomes:write_outcomes")
     return write(engine, closed.window, outcome_rows(closed), closed.end)
 
 
-def read_run(engine: Any, run: str) -> list[Recorded]:
+def read_run(engine: Any, run: str) -> list[RecordedTrajectory]:
     """Read a run's trajectories back."""
     from sqlalchemy import select
 
@@ -74,7 +74,9 @@ def read_run(engine: Any, run: str) -> list[Recorded]:
         if not rows:
             raise InputError(f"expected a recorded run, found none called {run[:80]!r}")
         return [
-            Recorded(agent, archetype or "", window, extra, _answers(connection, step, identity), balance, pnl)
+            RecordedTrajectory(
+                agent, archetype or "", window, extra, _answers(connection, step, identity), balance, pnl
+            )
             for identity, agent, archetype, window, extra, balance, pnl in rows
         ]
 
@@ -86,7 +88,7 @@ def _answers(connection: Any, step: Any, identity: str) -> dict[int, str]:
     return {state["tick"]: parameters["text"] for state, parameters in connection.execute(query) if parameters}
 
 
-def read_results(engine: Any, since: str = "") -> list[Result]:
+def read_results(engine: Any, since: str = "") -> list[AgentResult]:
     """Read what came of every agent that ended in a window whose outcomes are known, from a window on."""
     from sqlalchemy import select
 
@@ -111,7 +113,7 @@ def read_results(engine: Any, since: str = "") -> list[Result]:
             changes.setdefault(window, []).append(change)
     answers = {(window, market): answer for window, market, _, answer in rows if answer is not None}
     return [
-        Result(
+        AgentResult(
             window,
             agent,
             archetype or "",

@@ -20,9 +20,9 @@ from playproof.game import resolve
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from playproof.games.arena.agents.runner import Agent, Closed, Plan
-    from playproof.games.arena.recording.ranking import Ranked
-    from playproof.games.arena.recording.run_recorder import Recorded
+    from playproof.games.arena.agents.runner import ArenaAgent, ClosedWindow, RunPlan
+    from playproof.games.arena.recording.ranking import RankedAgent
+    from playproof.games.arena.recording.run_recorder import RecordedTrajectory
 
 app = typer.Typer(no_args_is_help=True, help="Run the arena, and look at its windows, outcomes and trajectories.")
 
@@ -68,15 +68,15 @@ def run(
 
     Example: playproof arena run --agents 4 --windows 2 --llm local
     """
-    from playproof.games.arena.agents.runner import Plan, Run, scripted
-    from playproof.games.arena.market.world import Settings
+    from playproof.games.arena.agents.runner import ArenaRun, RunPlan, scripted
+    from playproof.games.arena.market.world import WorldSettings
     from playproof.games.arena.recording.ranking import rank
 
     with _address(llm, model) as (url, named), books(record, durable=bool(llm)) as kept:
         players = [*scripted(agents), *language_players(url, named, llm_agents, persona, max_tokens)]
         begins = kept.first_window(start, windows, window_hours)
-        plan = Plan(Settings(world, seed, begins, window_hours), windows, decisions, speed)
-        running = Run(plan, players)
+        plan = RunPlan(WorldSettings(world, seed, begins, window_hours), windows, decisions, speed)
+        running = ArenaRun(plan, players)
         kept.attach(running, window_hours)
         closed = _closed(running, plan)
     ranked = rank(closed, seed)
@@ -93,7 +93,7 @@ def run(
         note(f"recorded as run {kept.run}")
 
 
-def _closed(running: Any, plan: Plan) -> list[Closed]:
+def _closed(running: Any, plan: RunPlan) -> list[ClosedWindow]:
     """Run with a progress bar."""
     with progress() as bar:
         task = bar.add_task("running windows", total=plan.windows)
@@ -118,7 +118,7 @@ def _address(llm: str, model: str) -> Iterator[tuple[str, str]]:
 
 def language_players(
     base_url: str, model: str, count: int, persona: str, max_tokens: int, prompt: str = "full"
-) -> list[Agent]:
+) -> list[ArenaAgent]:
     """Make the language agents that were asked for."""
     if not base_url:
         return []
@@ -129,7 +129,7 @@ def language_players(
     return [language_agent(f"llm-{at + 1}", settings) for at in range(count)]
 
 
-class _Books:
+class _NullSink:
     """Where a run is written down: nowhere."""
 
     run: str | None = None
@@ -145,7 +145,7 @@ class _Books:
         """Let a run be written down."""
 
 
-class _Database(_Books):
+class _DatabaseSink(_NullSink):
     """Where a run is written down: the relational tables of the home."""
 
     def __init__(self, engine: Any, durable: bool, now: datetime) -> None:
@@ -165,7 +165,7 @@ class _Database(_Books):
         """Record a run; in bulk if nobody else takes part who could be cut off."""
         from playproof.games.arena.game import arena_game
         from playproof.games.arena.market.windows import window_id
-        from playproof.games.arena.recording.run_recorder import Forms, TrajectoryScribe
+        from playproof.games.arena.recording.run_recorder import RecordTypes, TrajectoryRunSink
         from playproof.workflows.arena.collect import write_outcomes
 
         facts = "playproof.record.trajectories.facts"
@@ -176,24 +176,24 @@ class _Database(_Books):
         )
         spans = replace(arena_game().windows, length=timedelta(hours=hours), at=partial(window_id, hours=hours))
         self.recorder = kind(self.engine, lambda: running.world.now, windows=spans)
-        running.scribe = TrajectoryScribe(
+        running.scribe = TrajectoryRunSink(
             self.recorder,
-            Forms(resolve(f"{facts}:Call"), resolve(f"{facts}:ActionTaken")),
+            RecordTypes(resolve(f"{facts}:Call"), resolve(f"{facts}:ActionTaken")),
             str(self.run),
             lambda closed: write_outcomes(self.engine, self.recorder, closed),
         )
 
 
 @contextmanager
-def books(record: bool, durable: bool) -> Iterator[_Books]:
+def books(record: bool, durable: bool) -> Iterator[_NullSink]:
     """Open what a run is written into."""
     if not record:
-        yield _Books()
+        yield _NullSink()
         return
     opened: Callable[..., Any] = resolve("playproof.store.db:opened")
     ready: Callable[..., Any] = resolve("playproof.store.db:ready")
     with opened() as engine:
-        books = _Database(ready(engine), durable, datetime.now(UTC))
+        books = _DatabaseSink(ready(engine), durable, datetime.now(UTC))
         try:
             yield books
         finally:
@@ -201,7 +201,7 @@ def books(record: bool, durable: bool) -> Iterator[_Books]:
                 getattr(books.recorder, step, lambda: None)()
 
 
-def _table(ranked: list[Ranked], plan: Plan, closed: list[Closed]) -> Table:
+def _table(ranked: list[RankedAgent], plan: RunPlan, closed: list[ClosedWindow]) -> Table:
     from playproof.workflows.arena.agents_command import ranked_table
 
     title = (
@@ -225,7 +225,7 @@ def verify(
 
     opened: Callable[..., Any] = resolve("playproof.store.db:opened")
     with opened() as engine:
-        recorded: list[Recorded] = read_run(engine, run_id)
+        recorded: list[RecordedTrajectory] = read_run(engine, run_id)
     told = differences(recorded, run_again(recorded))
     data = {"run": run_id, "trajectories": len(recorded), "differences": told}
     emit(data, as_json, f"{len(recorded)} trajectories run again: {len(told)} differ")

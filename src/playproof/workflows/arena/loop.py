@@ -31,12 +31,12 @@ from playproof.workflows.arena.benchmark import (
     BASELINES,
     BenchPlan,
     Contestant,
-    Figures,
-    Scripted,
+    ContestantFigures,
+    ScriptedContestant,
     figures,
     play_windows,
 )
-from playproof.workflows.arena.benchmark import Played as PlayedWindow
+from playproof.workflows.arena.benchmark import WindowResult as PlayedWindow
 
 STEPS = ("collect", "outcomes", "score", "train", "benchmark", "decide")
 STATE, LOCK, BENCHED = "state.json", "lock", "benchmarked.jsonl"
@@ -71,7 +71,7 @@ class LoopPlan:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainRequest:
     """What a trainer is asked for."""
 
     cycle: int
@@ -83,12 +83,12 @@ class Lesson:
     plan: LoopPlan
 
 
-Train = Callable[[Lesson], Mapping[str, Any]]
+Train = Callable[[TrainRequest], Mapping[str, Any]]
 """Train a candidate; give at least `checkpoint`, its folder or name, or None if nothing was learned."""
 
 
 @dataclass(frozen=True)
-class Joints:
+class LoopSteps:
     """What a loop reaches outside of itself."""
 
     train: Train
@@ -106,7 +106,7 @@ class Joints:
 class Loop:
     """One loop in its folder."""
 
-    def __init__(self, path: Path, joints: Joints, plan: LoopPlan | None = None) -> None:
+    def __init__(self, path: Path, joints: LoopSteps, plan: LoopPlan | None = None) -> None:
         self.path, self.joints = path, joints
         path.mkdir(parents=True, exist_ok=True)
         state = read_state(path)
@@ -165,7 +165,7 @@ class Loop:
     def _train(self, number: int) -> Mapping[str, Any]:
         seed = draw(self.plan.seed, number) % 2**31
         place = self.path / "training" / f"{self.path.name}-{number:04d}"
-        lesson = Lesson(number, self.state["in_use"], place, seed, self.plan)
+        lesson = TrainRequest(number, self.state["in_use"], place, seed, self.plan)
         return _failure_told(lambda: self.joints.train(lesson))
 
     def _benchmark(self, number: int) -> Mapping[str, Any]:
@@ -177,9 +177,9 @@ class Loop:
         everybody: dict[str, Contestant] = {
             "candidate": self.joints.contestant(candidate, self.plan),
             "in use": self.joints.contestant(self.state["in_use"], self.plan),
-            **{name: Scripted(name) for name in (*BASELINES, "wait")},
+            **{name: ScriptedContestant(name) for name in (*BASELINES, "wait")},
         }
-        kept = _Kept(self.path / BENCHED, number)
+        kept = _WindowCache(self.path / BENCHED, number)
         results = {}
         for who, contestant in everybody.items():
             results[who] = {scenario.name: kept.play(who, contestant, plan, scenario)}
@@ -207,7 +207,7 @@ class Loop:
         return {"kept": not lost, "candidate": candidate, "why": why, "gain": gain["difference"]}
 
 
-class _Kept:
+class _WindowCache:
     """Benchmarked windows of one cycle, kept one by one."""
 
     def __init__(self, file: Path, cycle: int) -> None:
@@ -247,7 +247,7 @@ def _versus(results: Mapping[str, Mapping[str, list[PlayedWindow]]], scenario: s
     }
 
 
-def _short(it: Figures) -> dict[str, float]:
+def _short(it: ContestantFigures) -> dict[str, float]:
     names = ("pnl", "alpha", "win_rate", "drawdown", "valid", "errors", "e_value")
     return {name: getattr(it, name) for name in names}
 

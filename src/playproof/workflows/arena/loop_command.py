@@ -19,7 +19,7 @@ from playproof.home import folder, safe_join
 
 if TYPE_CHECKING:
     from playproof.workflows.arena.benchmark import Contestant
-    from playproof.workflows.arena.loop import Joints, Lesson, LoopPlan
+    from playproof.workflows.arena.loop import LoopPlan, LoopSteps, TrainRequest
 
 
 def loop(
@@ -121,10 +121,10 @@ def _line(told: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {it}" for name, it in shown.items()) or "done"
 
 
-def _joints(noted: Callable[[int, Mapping[str, Any]], None], track: list[str] | None, name: str) -> Joints:
-    from playproof.workflows.arena.loop import Joints
+def _joints(noted: Callable[[int, Mapping[str, Any]], None], track: list[str] | None, name: str) -> LoopSteps:
+    from playproof.workflows.arena.loop import LoopSteps
 
-    return Joints(lambda lesson: grpo(lesson, track, name), collect, sync_outcomes, score, contestant_of, noted)
+    return LoopSteps(lambda lesson: grpo(lesson, track, name), collect, sync_outcomes, score, contestant_of, noted)
 
 
 @contextmanager
@@ -154,15 +154,15 @@ def _tracked(path: Path, name: str, track: list[str] | None) -> Iterator[Callabl
 def collect(plan: LoopPlan, model: str, run: str) -> Mapping[str, Any]:
     """Record windows that the model plays among scripted agents."""
     from playproof.games.arena.agents.archetypes import ARCHETYPES
-    from playproof.games.arena.agents.runner import Plan, Run, scripted
-    from playproof.games.arena.market.world import Settings
+    from playproof.games.arena.agents.runner import ArenaRun, RunPlan, scripted
+    from playproof.games.arena.market.world import WorldSettings
     from playproof.workflows.arena.commands import books
 
     with _players(plan, model) as own, books(record=True, durable=model not in ARCHETYPES) as kept:
         kept.run = run
         begins = kept.first_window("", plan.windows, 1)
-        settings = Settings(plan.world, plan.seed, begins)
-        running = Run(Plan(settings, plan.windows, plan.decisions), [*scripted(plan.agents), *own])
+        settings = WorldSettings(plan.world, plan.seed, begins)
+        running = ArenaRun(RunPlan(settings, plan.windows, plan.decisions), [*scripted(plan.agents), *own])
         kept.attach(running, 1)
         closed = list(running.windows())
     return {"run": run, "windows": [it.window for it in closed], "agents": plan.agents + len(own)}
@@ -260,7 +260,7 @@ def contestant_of(model: str, plan: LoopPlan) -> Contestant:
     return contestant(model, plan.max_tokens, 0.0)
 
 
-def grpo(lesson: Lesson, track: list[str] | None, name: str) -> Mapping[str, Any]:
+def grpo(lesson: TrainRequest, track: list[str] | None, name: str) -> Mapping[str, Any]:
     """Train by GRPO on fresh forked windows, from where an earlier attempt of this cycle stood."""
     from playproof.games.arena.game import arena_game
 

@@ -149,7 +149,7 @@ def write_order(order: Order, questions: Mapping[int, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Scripted:
+class ScriptedPolicy:
     """An archetype as a policy for one window."""
 
     archetype: Archetype
@@ -186,7 +186,7 @@ class ScriptedLanes:
 
 
 @dataclass(frozen=True)
-class Holds:
+class HoldPolicy:
     """Hold still, whatever happens."""
 
     def act(self, observation: Observation) -> Action:  # noqa: ARG002
@@ -196,12 +196,12 @@ class Holds:
 
 def wait(rng: np.random.Generator) -> Policy:  # noqa: ARG001
     """Make the agent that holds still."""
-    return Holds()
+    return HoldPolicy()
 
 
 def _maker(name: str) -> Callable[[np.random.Generator], Policy]:
     """Make the function that makes an archetype's policy for one window."""
-    return lambda rng: Scripted(ARCHETYPES[name], rng)
+    return lambda rng: ScriptedPolicy(ARCHETYPES[name], rng)
 
 
 def _batch(name: str | None) -> Callable[[], ScriptedLanes]:

@@ -17,7 +17,7 @@ from playproof.game import Message, lookup
 from playproof.games.arena.agents.archetypes import ARCHETYPES
 from playproof.games.arena.agents.decisions import HOLD
 from playproof.games.arena.agents.prompts import FULL, PROMPTS
-from playproof.games.arena.agents.runner import ModelCall, Reply, Sight
+from playproof.games.arena.agents.runner import AgentView, ModelCall, Reply
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class LanguageAgent:
         kind = ARCHETYPES[self.settings.persona]
         return f"You are {kind.name} (risk {kind.risk}): an agent that {kind.doc}."
 
-    async def decide(self, sight: Sight) -> Reply:
+    async def decide(self, sight: AgentView) -> Reply:
         """Ask the model; whatever happens, answer."""
         messages = sight.messages(self.persona, self.settings.prompt)
         if self.calls >= self.settings.calls or self.tokens >= self.settings.tokens:

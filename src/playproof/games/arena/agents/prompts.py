@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from playproof.game import Message
-from playproof.games.arena.learning.state import Headline, Known
+from playproof.games.arena.learning.state import AgentState, Headline
 from playproof.games.arena.market.news import (
     BAD,
     CALLINGS,
@@ -62,46 +62,46 @@ SHORT_NEWS = 4
 Prompt = tuple[Message, ...]
 
 
-def full_prompt(known: Known, persona: str = "") -> Prompt:
+def full_prompt(known: AgentState, persona: str = "") -> Prompt:
     """Write the task, how the agent is asked to trade, and the state."""
     return Message("system", f"{TASK} {persona}" if persona else TASK), Message("user", state_text(known))
 
 
-def short_prompt(known: Known, persona: str = "") -> Prompt:  # noqa: ARG001
+def short_prompt(known: AgentState, persona: str = "") -> Prompt:  # noqa: ARG001
     """Write the last headlines, the latest last, and what is held; what copies of a window share stands first."""
     return _news_prompt([plain(it.text) for it in list(known.public.headlines)[-SHORT_NEWS:]], known)
 
 
-def brief_prompt(known: Known, persona: str = "") -> Prompt:  # noqa: ARG001
+def brief_prompt(known: AgentState, persona: str = "") -> Prompt:  # noqa: ARG001
     """Write the last headline on a company, and what is held."""
     told = last_headline(known)
     return _news_prompt(None if told is None else plain(told.text), known)
 
 
-def _news_prompt(news: list[str] | str | None, known: Known) -> Prompt:
+def _news_prompt(news: list[str] | str | None, known: AgentState) -> Prompt:
     shown = {"news": news, "open": [*_perps(known), *_shares(known)]}
     return Message("system", BRIEF), Message("user", _written(shown))
 
 
 FULL = "full"
-PROMPTS: Mapping[str, Callable[[Known, str], Prompt]] = {
+PROMPTS: Mapping[str, Callable[[AgentState, str], Prompt]] = {
     FULL: full_prompt,
     "short": short_prompt,
     "brief": brief_prompt,
 }
 
 
-def last_headline(known: Known) -> Headline | None:
+def last_headline(known: AgentState) -> Headline | None:
     """Give the last headline on a company."""
     return next((it for it in reversed(known.public.headlines) if it.market in PERPS), None)
 
 
-def observe_messages(known: Known, out: list[Message]) -> None:
+def observe_messages(known: AgentState, out: list[Message]) -> None:
     """Write the task and the state as messages."""
     out.extend(full_prompt(known))
 
 
-def state_text(known: Known) -> str:
+def state_text(known: AgentState) -> str:
     """Write the state as compact JSON, without its last parts if it would take more than 300 tokens."""
     shown = state(known)
     text = _written(shown)
@@ -132,7 +132,7 @@ def _cost(piece: str) -> int:
     return (len(piece) + 1) // 2 if piece[0] in _JSON else len(piece)
 
 
-def state(known: Known) -> dict[str, Any]:
+def state(known: AgentState) -> dict[str, Any]:
     """Give what a prompt shows, by provider."""
     public = known.public
     equity = known.equity()
@@ -158,7 +158,7 @@ def state(known: Known) -> dict[str, Any]:
     }
 
 
-def _perps(known: Known) -> list[list[Any]]:
+def _perps(known: AgentState) -> list[list[Any]]:
     """Give open perps: market, signed USD, move in percent since entry in favour of the position."""
     shown = []
     for market, perp in sorted(known.own.perps.items(), key=lambda it: it[0]):
@@ -168,7 +168,7 @@ def _perps(known: Known) -> list[list[Any]]:
     return shown
 
 
-def _shares(known: Known) -> list[list[Any]]:
+def _shares(known: AgentState) -> list[list[Any]]:
     """Give held shares: market, side, number."""
     return [
         [market, name, round(from_units(held[side]))]
@@ -178,7 +178,7 @@ def _shares(known: Known) -> list[list[Any]]:
     ]
 
 
-def _movers(known: Known) -> list[list[Any]]:
+def _movers(known: AgentState) -> list[list[Any]]:
     """Give the two perps that moved most over ten minutes."""
     moves = {market: _percent(known.public.change(market, 10)) for market in known.public.quotes}
     return [[market, moves[market]] for market in sorted(moves, key=lambda it: -abs(moves[it]))[:2]]

@@ -24,25 +24,25 @@ from playproof.games.arena.agents.decisions import HOLD
 from playproof.games.arena.agents.prompts import FULL, PROMPTS, state
 from playproof.games.arena.learning.observation import values
 from playproof.games.arena.learning.outcomes import hold_return
-from playproof.games.arena.learning.state import Known, Public
+from playproof.games.arena.learning.state import AgentState, PublicState
 from playproof.games.arena.market.news import slot_of
 from playproof.games.arena.market.rng import shuffled
 from playproof.games.arena.market.rules import TICK_SECONDS
-from playproof.games.arena.market.world import Done, Settings, World
+from playproof.games.arena.market.world import DecisionResult, MarketWorld, WorldSettings
 
 _ORDER = int.from_bytes(b"turn")
 _CHOICE = int.from_bytes(b"choose")
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class AgentView:
     """What an agent may look at when it is its turn; nothing else reaches it."""
 
     agent: str
     window: str
     tick: int
     now: datetime
-    known: Known
+    known: AgentState
     seed: int
 
     def messages(self, persona: str = "", prompt: str = FULL) -> tuple[Message, ...]:
@@ -87,7 +87,7 @@ class Reply:
     """None for a scripted agent."""
 
 
-class Agent(Protocol):
+class ArenaAgent(Protocol):
     """Who takes part in a run."""
 
     @property
@@ -98,7 +98,7 @@ class Agent(Protocol):
     def archetype(self) -> str:
         """Give how it trades, for tables."""
 
-    def decide(self, sight: Sight) -> Reply | Awaitable[Reply]:
+    def decide(self, sight: AgentView) -> Reply | Awaitable[Reply]:
         """Answer with one decision in JSON."""
 
 
@@ -114,7 +114,7 @@ class ScriptedAgent:
         """Give the archetype's name."""
         return self.trader.name
 
-    def decide(self, sight: Sight) -> Reply:
+    def decide(self, sight: AgentView) -> Reply:
         """Order what it wants most."""
         row = [0.0 if value is None else value for value in values(sight.known)]
         orders = self.trader.decide(row, sight.rng())
@@ -131,12 +131,12 @@ class TapedAgent:
     answers: Mapping[tuple[str, int], str]
     """By window and tick."""
 
-    def decide(self, sight: Sight) -> Reply:
+    def decide(self, sight: AgentView) -> Reply:
         """Answer what was answered then."""
         return Reply(self.answers.get((sight.window, sight.tick), HOLD))
 
 
-def scripted(count: int) -> list[Agent]:
+def scripted(count: int) -> list[ArenaAgent]:
     """Give so many scripted agents, the archetypes in turn."""
     names = list(ARCHETYPES)
     return [
@@ -146,10 +146,10 @@ def scripted(count: int) -> list[Agent]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What a run is made from beside its agents."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: WorldSettings = field(default_factory=WorldSettings)
     windows: int = 3
     decisions: int = 6
     """Turns in a window of one hour."""
@@ -170,7 +170,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Tally:
+class AgentTally:
     """What an agent did in one window; money in the smallest unit."""
 
     window: str
@@ -193,7 +193,7 @@ class Tally:
         """Give the change in equity."""
         return self.end_equity - self.start_equity
 
-    def take(self, done: Done) -> None:
+    def take(self, done: DecisionResult) -> None:
         """Count one decision."""
         self.decisions += 1
         self.rejected += done.choice.rejected is not None
@@ -205,13 +205,13 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Closed:
+class ClosedWindow:
     """A window that has closed."""
 
     window: str
     start: datetime
     end: datetime
-    tallies: tuple[Tally, ...]
+    tallies: tuple[AgentTally, ...]
     facts: tuple[Fact, ...]
     """What the world did, in order; agents' own facts are not among them."""
     volume: Mapping[str, int]
@@ -233,32 +233,32 @@ class Closed:
         return hold_return(self.prices)
 
 
-class Scribe(Protocol):
+class RunSink(Protocol):
     """Writes a run down while it happens."""
 
-    def begin(self, world: World, agents: Sequence[Agent], plan: Plan) -> None:
+    def begin(self, world: MarketWorld, agents: Sequence[ArenaAgent], plan: RunPlan) -> None:
         """Note that a window begins."""
 
-    def turn(self, world: World, taken: Sequence[tuple[Sight, Reply, Done]]) -> None:
+    def turn(self, world: MarketWorld, taken: Sequence[tuple[AgentView, Reply, DecisionResult]]) -> None:
         """Note a turn: who looked, what it answered, what came of it, in the order in which it was carried out."""
 
-    def end(self, world: World, closed: Closed) -> None:
+    def end(self, world: MarketWorld, closed: ClosedWindow) -> None:
         """Note that a window has closed."""
 
 
-class Run:
+class ArenaRun:
     """One run: a market, its agents, and the loop over its windows."""
 
-    def __init__(self, plan: Plan, agents: Sequence[Agent], scribe: Scribe | None = None) -> None:
+    def __init__(self, plan: RunPlan, agents: Sequence[ArenaAgent], scribe: RunSink | None = None) -> None:
         names = [agent.name for agent in agents]
         if not names or len(set(names)) != len(names):
             raise ConfigError(f"expected at least one agent and different names, found {', '.join(names) or 'none'}")
         self.plan, self.agents, self.scribe = plan, {agent.name: agent for agent in agents}, scribe
-        self.world = World(plan.settings)
+        self.world = MarketWorld(plan.settings)
         for name in names:
             self.world.enter(name)
 
-    def windows(self, sleep: Callable[[float], None] = time.sleep) -> Iterator[Closed]:
+    def windows(self, sleep: Callable[[float], None] = time.sleep) -> Iterator[ClosedWindow]:
         """Run window after window; give each when it has closed."""
         with asyncio.Runner() as runner:
             try:
@@ -267,11 +267,13 @@ class Run:
             finally:
                 runner.run(_close(list(self.agents.values())))
 
-    def _window(self, runner: asyncio.Runner, sleep: Callable[[float], None]) -> Closed:
+    def _window(self, runner: asyncio.Runner, sleep: Callable[[float], None]) -> ClosedWindow:
         world, start, name = self.world, self.world.now, self.world.window
         before = dict(world.exchange.volume)
         facts = world.begin()
-        tallies = {agent: Tally(name, agent, it.archetype, self._equity(agent)) for agent, it in self.agents.items()}
+        tallies = {
+            agent: AgentTally(name, agent, it.archetype, self._equity(agent)) for agent, it in self.agents.items()
+        }
         if self.scribe is not None:
             self.scribe.begin(world, list(self.agents.values()), self.plan)
         for tick in range(world.ticks):
@@ -285,18 +287,18 @@ class Run:
             tally.end_equity, tally.end_cash = self._equity(agent), world.exchange.accounts[agent].cash
         volume = {market: total - before.get(market, 0) for market, total in world.exchange.volume.items()}
         public = tuple(fact for fact in facts if fact.player_id is None)
-        closed = Closed(name, start, world.now, tuple(tallies.values()), public, volume)
+        closed = ClosedWindow(name, start, world.now, tuple(tallies.values()), public, volume)
         if self.scribe is not None:
             self.scribe.end(world, closed)
         return closed
 
-    def _turn(self, runner: asyncio.Runner, tallies: Mapping[str, Tally]) -> list[Fact]:
+    def _turn(self, runner: asyncio.Runner, tallies: Mapping[str, AgentTally]) -> list[Fact]:
         """Let every agent look, then carry their decisions out in the order of this tick."""
         world = self.world
         public = world.public.copy() if self.scribe is not None else world.public
         sights = {name: self._sight(name, public) for name in self.agents}
         replies = self._ask(runner, sights)
-        taken: list[tuple[Sight, Reply, Done]] = []
+        taken: list[tuple[AgentView, Reply, DecisionResult]] = []
         facts: list[Fact] = []
         for name in shuffled(list(self.agents), self.plan.settings.seed, _ORDER, world.clock):
             done = world.act(name, replies[name].text)
@@ -307,14 +309,14 @@ class Run:
             self.scribe.turn(world, taken)
         return facts
 
-    def _sight(self, name: str, public: Public) -> Sight:
+    def _sight(self, name: str, public: PublicState) -> AgentView:
         """Give what an agent sees now; only a run that is written down has to keep it."""
         world = self.world
         own = world.exchange.accounts[name]
-        known = Known(public, own if self.scribe is None else own.copy(), told=True)
-        return Sight(name, world.window, world.tick, world.now, known, self.plan.settings.seed)
+        known = AgentState(public, own if self.scribe is None else own.copy(), told=True)
+        return AgentView(name, world.window, world.tick, world.now, known, self.plan.settings.seed)
 
-    def _ask(self, runner: asyncio.Runner, sights: Mapping[str, Sight]) -> dict[str, Reply]:
+    def _ask(self, runner: asyncio.Runner, sights: Mapping[str, AgentView]) -> dict[str, Reply]:
         """Ask every agent, those that answer later all together."""
         said = {name: agent.decide(sights[name]) for name, agent in self.agents.items()}
         later = {name: it for name, it in said.items() if not isinstance(it, Reply)}
@@ -325,7 +327,7 @@ class Run:
         return self.world.exchange.equity(agent)
 
 
-async def _close(agents: Sequence[Agent]) -> None:
+async def _close(agents: Sequence[ArenaAgent]) -> None:
     """Let the connections of agents go that have some."""
     for agent in agents:
         close = getattr(agent, "close", None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from playproof.game.vector_env import Actions, Chosen, Habits, Rival, Rng, Rows
+from playproof.game.vector_env import Actions, ActivityProfile, Chosen, ControlPolicy, Rng, Rows
 from playproof.games.arena.agents.archetypes import BET, hold_lanes, momentum_lanes, wait_lanes
 from playproof.games.arena.agents.decisions import AMOUNTS, NAMES, ORDERS
 from playproof.games.arena.market.rules import PERPS
@@ -20,7 +20,7 @@ _BETS = [NAMES.index(order.upper()) for order in ORDERS["prediction"]]
 
 
 @dataclass(frozen=True)
-class RandomAlike:
+class RandomOrders:
     """Choose by chance, each order as often as somebody else does, on any market, with an amount of that size.
 
     On a question the amount is at most what is sensible there, or impact alone would make it lose.
@@ -47,13 +47,13 @@ class RandomAlike:
         return np.stack([kinds, places, sizes], axis=1).astype(np.int64)
 
 
-def rivals(habits: Habits) -> Mapping[str, Rival]:
+def rivals(habits: ActivityProfile) -> Mapping[str, ControlPolicy]:
     """Make the agents that one with these habits has to beat."""
     size = min(range(len(AMOUNTS)), key=lambda at: abs(AMOUNTS[at] - habits.bet / UNIT))
     shares = tuple(habits.mix.get(name, 0.0) for name in NAMES)
     return {
-        "do nothing": Rival("holds still", wait_lanes()),
-        "random": Rival("the same orders as often, on any market, at random", RandomAlike(shares, size)),
-        "buy and hold": Rival("buys a little of every company and holds it", hold_lanes()),
-        "momentum": Rival("goes with the move of the last 20 minutes", momentum_lanes()),
+        "do nothing": ControlPolicy("holds still", wait_lanes()),
+        "random": ControlPolicy("the same orders as often, on any market, at random", RandomOrders(shares, size)),
+        "buy and hold": ControlPolicy("buys a little of every company and holds it", hold_lanes()),
+        "momentum": ControlPolicy("goes with the move of the last 20 minutes", momentum_lanes()),
     }

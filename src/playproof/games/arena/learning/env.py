@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import InputError
 from playproof.games.arena.learning.table import FEATURES
-from playproof.games.arena.learning.vector_env import HEADS, PLAYER, Lane, LaneSettings
+from playproof.games.arena.learning.vector_env import HEADS, PLAYER, ArenaMarketPlayer, LaneSettings
 
 _SEEDS = 2**62
 LIMIT = 1_000.0
@@ -31,7 +31,7 @@ class ArenaEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
     def __init__(self, render_mode: str | None = None, reward: str = "alpha", **options: Any) -> None:
         self.render_mode = render_mode
         self._options = options | {"benchmark": reward == "alpha"}
-        self._lane = Lane(LaneSettings(**self._options))
+        self._lane = ArenaMarketPlayer(LaneSettings(**self._options))
         self._number = -1
         self._over = True
         self.action_space = spaces.MultiDiscrete(list(HEADS))
@@ -43,7 +43,7 @@ class ArenaEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         """Open the next window; a seed begins anew, `options={"window": k}` opens window k of the seed."""
         super().reset(seed=seed)
         if seed is not None:
-            self._lane = Lane(LaneSettings(**self._options | {"seed": seed % _SEEDS}))
+            self._lane = ArenaMarketPlayer(LaneSettings(**self._options | {"seed": seed % _SEEDS}))
             self._number = -1
         self._number = int((options or {}).get("window", self._number + 1))
         self._lane.begin(self._number)

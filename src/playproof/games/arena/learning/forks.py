@@ -19,8 +19,8 @@ from playproof.game.forks import ForkEnd, ForkTerms, Prompt
 from playproof.games.arena.agents.archetypes import ARCHETYPES, Order, write_order
 from playproof.games.arena.agents.decisions import HOLD, read_decision, shortened, write_trade
 from playproof.games.arena.agents.prompts import FULL, PROMPTS, last_headline
-from playproof.games.arena.learning.state import Known
-from playproof.games.arena.learning.vector_env import PLAYER, Lane, LaneSettings
+from playproof.games.arena.learning.state import AgentState
+from playproof.games.arena.learning.vector_env import PLAYER, ArenaMarketPlayer, LaneSettings
 from playproof.games.arena.market.news import slot_of
 
 CONTRARY = {"OPEN_LONG": "OPEN_SHORT", "OPEN_SHORT": "OPEN_LONG", "BUY_YES": "BUY_NO", "BUY_NO": "BUY_YES"}
@@ -41,7 +41,7 @@ class ArenaForks:
         self._short = terms.prompt != FULL
         if "others" in options:
             options["others"] = tuple(options["others"])
-        first = Lane(LaneSettings(terms.world, terms.seed, terms.decisions, **options))
+        first = ArenaMarketPlayer(LaneSettings(terms.world, terms.seed, terms.decisions, **options))
         first.begin(number)
         self._lanes = [first, *(first.fork() for _ in range(count - 1))]
         self._ends = [ForkEnd(first.start, 0, 0.0, 0, 0, 0, 0) for _ in range(count)]
@@ -96,7 +96,7 @@ class ArenaForks:
             raise ConfigError("expected a window that has closed, found one that is still played")
 
 
-def _answer(lane: Lane, name: str, right: float, rng: np.random.Generator) -> str:
+def _answer(lane: ArenaMarketPlayer, name: str, right: float, rng: np.random.Generator) -> str:
     """Give a scripted player's answer in one copy."""
     if name == "wait":
         return HOLD
@@ -111,7 +111,7 @@ def _answer(lane: Lane, name: str, right: float, rng: np.random.Generator) -> st
     return write_order(order, {slot_of(market): market for market in lane.world.public.questions})
 
 
-def _follow(known: Known, contrary: bool) -> str:
+def _follow(known: AgentState, contrary: bool) -> str:
     told = last_headline(known)
     if told is None or known.own.perps:
         return HOLD

@@ -16,9 +16,9 @@ from playproof.errors import ConfigError
 from playproof.game import Message
 from playproof.game.golden import RankedGroup, RankedPlay
 from playproof.games.arena.agents.decisions import HOLD, write_trade
-from playproof.games.arena.agents.runner import Closed, Plan, Reply, Run, Sight
+from playproof.games.arena.agents.runner import AgentView, ArenaRun, ClosedWindow, Reply, RunPlan
 from playproof.games.arena.market.rng import draw
-from playproof.games.arena.market.world import Settings
+from playproof.games.arena.market.world import WorldSettings
 from playproof.games.arena.recording.outcomes_writer import outcome_rows
 
 LEAST_MOVE = 0.015
@@ -39,7 +39,7 @@ class _Bettor:
     archetype: str = "golden"
     said: list[tuple[Message, ...]] = field(default_factory=list)
 
-    def decide(self, sight: Sight) -> Reply:
+    def decide(self, sight: AgentView) -> Reply:
         """Bet, and remember what was read and answered."""
         market, move = self.moves[sight.tick]
         if abs(move) < LEAST_MOVE:
@@ -62,14 +62,14 @@ def golden(groups: int, members: int, decisions: int, seed: int) -> Sequence[Ran
 
 def _groups(members: int, decisions: int, seed: int) -> Iterator[RankedGroup]:
     for number in count():
-        plan = Plan(Settings(seed=draw(seed, number)), 1, decisions)
+        plan = RunPlan(WorldSettings(seed=draw(seed, number)), 1, decisions)
         quiet = _played(plan, _Bettor(0, {}))
         moves = _moves(quiet, plan)
         if abs(next(iter(moves.values()))[1]) >= LEAST_MOVE:
             yield _group(plan, quiet, moves, members)
 
 
-def _group(plan: Plan, quiet: Closed, moves: dict[int, tuple[str, float]], members: int) -> RankedGroup:
+def _group(plan: RunPlan, quiet: ClosedWindow, moves: dict[int, tuple[str, float]], members: int) -> RankedGroup:
     bets = (*BETS[: members - 1 - (members > 5)], *BETS[-1 - (members > 5) :])
     plays = []
     for rank, bet in enumerate(bets):
@@ -79,15 +79,15 @@ def _group(plan: Plan, quiet: Closed, moves: dict[int, tuple[str, float]], membe
     return RankedGroup(quiet.window, tuple(outcome_rows(quiet)), tuple(plays))
 
 
-def _played(plan: Plan, bettor: _Bettor) -> Closed:
+def _played(plan: RunPlan, bettor: _Bettor) -> ClosedWindow:
     """Play the window with one bettor; without moves nobody decides."""
-    run = Run(plan, [bettor])
+    run = ArenaRun(plan, [bettor])
     if not bettor.moves:
         run.agents = {}
     return next(iter(run.windows()))
 
 
-def _moves(quiet: Closed, plan: Plan) -> dict[int, tuple[str, float]]:
+def _moves(quiet: ClosedWindow, plan: RunPlan) -> dict[int, tuple[str, float]]:
     """Give at each turn the company that moves most from then to the end, in a market that nobody trades in."""
     prices: dict[int, dict[str, int]] = {}
     for fact in quiet.facts:

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game import Fold
+from playproof.game import ObservationFold
 from playproof.games.arena.agents.prompts import observe_messages
-from playproof.games.arena.learning.state import Known, apply
+from playproof.games.arena.learning.state import AgentState, apply
 from playproof.games.arena.learning.table import PERP, QUESTION
 from playproof.games.arena.market.news import slot_of
-from playproof.games.arena.market.rules import PERPS, SHARE, SLOTS, TICKS, Rules
+from playproof.games.arena.market.rules import PERPS, SHARE, SLOTS, TICKS, MarketRules
 
-_CASH = Rules().cash
+_CASH = MarketRules().cash
 
 
-def values(known: Known) -> list[float | None]:
+def values(known: AgentState) -> list[float | None]:
     """Give every feature, None where it is unknown."""
     public, own, equity = known.public, known.own, known.equity()
     row: list[float | None] = [
@@ -37,7 +37,7 @@ def values(known: Known) -> list[float | None]:
     return row
 
 
-def _perp(known: Known, market: str) -> list[float | None]:
+def _perp(known: AgentState, market: str) -> list[float | None]:
     public, held = known.public, known.own.perps.get(market)
     quote, first = public.quotes.get(market), public.first.get(market)
     if quote is None:
@@ -52,7 +52,7 @@ def _perp(known: Known, market: str) -> list[float | None]:
     ]
 
 
-def _question(known: Known, market: str | None) -> list[float | None]:
+def _question(known: AgentState, market: str | None) -> list[float | None]:
     asked = known.public.questions.get(market) if market is not None else None
     if market is None or asked is None or asked.pool is None:
         return [None] * len(QUESTION)
@@ -61,15 +61,15 @@ def _question(known: Known, market: str | None) -> list[float | None]:
     return [asked.pool.probability, known.public.mood(market), held[0] / _CASH, held[1] / _CASH, left / TICKS]
 
 
-def observe_market(known: Known, out: NDArray[np.float32]) -> None:
+def observe_market(known: AgentState, out: NDArray[np.float32]) -> None:
     """Write the set `market`; every fill value is 0."""
     out[:] = [0.0 if value is None else value for value in values(known)]
 
 
-def missing_market(known: Known, out: NDArray[np.bool_]) -> None:
+def missing_market(known: AgentState, out: NDArray[np.bool_]) -> None:
     """Write what of the set `market` is unknown."""
     out[:] = [value is None for value in values(known)]
 
 
 _OBSERVERS: dict[str, Callable[[Any, Any], None]] = {"messages": observe_messages, "market": observe_market}
-FOLD = Fold(Known, apply, _OBSERVERS, {"market": missing_market})
+FOLD = ObservationFold(AgentState, apply, _OBSERVERS, {"market": missing_market})

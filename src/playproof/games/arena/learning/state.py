@@ -15,8 +15,8 @@ from playproof.errors import ConfigError
 from playproof.events import Event
 from playproof.game import Fact
 from playproof.games.arena.market.account import Account, Perp, Quote
-from playproof.games.arena.market.pools import Pool
-from playproof.games.arena.market.rules import Rules
+from playproof.games.arena.market.pools import LiquidityPool
+from playproof.games.arena.market.rules import MarketRules
 
 KEPT = 4
 """How many headlines and posts are kept, the latest ones."""
@@ -29,7 +29,7 @@ Terms = Mapping[str, tuple[float, int, int]]
 """By perp: impact of a unit, the most units of one side, the most units of one agent."""
 
 
-def terms(rules: Rules) -> Terms:
+def terms(rules: MarketRules) -> Terms:
     """Give what quotes need to know of the rules."""
     return {
         it.name: (rules.impact(it), rules.units(it, rules.open_interest), rules.units(it, rules.position))
@@ -37,18 +37,18 @@ def terms(rules: Rules) -> Terms:
     }
 
 
-_DEFAULT = terms(Rules())
+_DEFAULT = terms(MarketRules())
 
 
 @dataclass(slots=True)
-class Asked:
+class OpenQuestion:
     """An open question as agents see it."""
 
     text: str
     left: int
     """Minutes until it is resolved, at the tick `at`."""
     at: int
-    pool: Pool | None = None
+    pool: LiquidityPool | None = None
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Headline:
 
 
 @dataclass
-class Public:
+class PublicState:
     """What everybody knows; None is unknown."""
 
     tick: int | None = None
@@ -74,7 +74,7 @@ class Public:
     prices: dict[str, deque[int]] = field(default_factory=dict)
     """By perp: the last price of each of the latest ticks."""
     stamps: dict[str, int] = field(default_factory=dict)
-    questions: dict[str, Asked] = field(default_factory=dict)
+    questions: dict[str, OpenQuestion] = field(default_factory=dict)
     headlines: deque[Headline] = field(default_factory=lambda: deque(maxlen=12))
     posts: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=KEPT))
     terms: Terms = field(default_factory=lambda: _DEFAULT)
@@ -95,20 +95,20 @@ class Public:
         return sum(it.mood * max(0.0, 1 - (self.clock - it.age) / FADE) for it in told)
 
     @property
-    def pools(self) -> dict[str, Pool]:
+    def pools(self) -> dict[str, LiquidityPool]:
         """Give the pools of open questions."""
         return {market: it.pool for market, it in self.questions.items() if it.pool is not None}
 
-    def copy(self) -> Public:
+    def copy(self) -> PublicState:
         """Give the same knowledge as an object of its own."""
-        return Public(
+        return PublicState(
             self.tick,
             self.clock,
             dict(self.quotes),
             dict(self.first),
             {market: deque(past, MEMORY) for market, past in self.prices.items()},
             dict(self.stamps),
-            {market: Asked(it.text, it.left, it.at, it.pool) for market, it in self.questions.items()},
+            {market: OpenQuestion(it.text, it.left, it.at, it.pool) for market, it in self.questions.items()},
             deque(self.headlines, 12),
             deque(self.posts, KEPT),
             self.terms,
@@ -116,10 +116,10 @@ class Public:
 
 
 @dataclass
-class Known:
+class AgentState:
     """What one agent knows."""
 
-    public: Public = field(default_factory=Public)
+    public: PublicState = field(default_factory=PublicState)
     own: Account = field(default_factory=lambda: Account(0))
     told: bool = False
     """Has the agent been told its money?"""
@@ -132,7 +132,7 @@ class Known:
         return own.equity(public.quotes, pools)
 
 
-def apply(known: Known, event: Event | Fact) -> None:
+def apply(known: AgentState, event: Event | Fact) -> None:
     """Take one event into what is known."""
     told: Any = event.columns
     own = _OWN.get(event.event_name)
@@ -144,14 +144,14 @@ def apply(known: Known, event: Event | Fact) -> None:
             known.own.fund(told["market"], told["amount"], told["size"])
 
 
-def apply_public(public: Public, event: Event | Fact) -> None:
+def apply_public(public: PublicState, event: Event | Fact) -> None:
     """Take one event that everybody sees."""
     take = _PUBLIC.get(event.event_name)
     if take is not None:
         take(public, event.columns)
 
 
-def _open(public: Public, told: Any) -> None:
+def _open(public: PublicState, told: Any) -> None:
     public.tick = None
     public.first = {}
     public.terms = read_terms(told)
@@ -160,19 +160,19 @@ def _open(public: Public, told: Any) -> None:
 def read_terms(told: Mapping[str, Any]) -> Terms:
     """Read the rules that the opening of a window tells; those that no market can have are the default ones."""
     try:
-        return terms(Rules(told["kappa"], told["open_interest"], told["position"]))
+        return terms(MarketRules(told["kappa"], told["open_interest"], told["position"]))
     except ConfigError:
         return _DEFAULT
 
 
-def _tick(public: Public, tick: int) -> None:
+def _tick(public: PublicState, tick: int) -> None:
     """Go on to a tick."""
     if tick != public.tick:
         public.clock += 1
         public.tick = tick
 
 
-def _price(public: Public, told: Any) -> None:
+def _price(public: PublicState, told: Any) -> None:
     market, price = told["market"], told["price"]
     if market not in public.terms:
         return
@@ -187,42 +187,42 @@ def _price(public: Public, told: Any) -> None:
         public.stamps[market] = public.clock
 
 
-def _pool(public: Public, told: Any) -> None:
+def _pool(public: PublicState, told: Any) -> None:
     asked = public.questions.get(told["market"])
     if asked is not None:
-        asked.pool = Pool(told["yes"], told["no"])
+        asked.pool = LiquidityPool(told["yes"], told["no"])
 
 
-def _question(public: Public, told: Any) -> None:
+def _question(public: PublicState, told: Any) -> None:
     held = public.questions.get(told["market"])
     pool = held.pool if held is not None else None
-    public.questions[told["market"]] = Asked(told["text"], told["left"], public.clock, pool)
+    public.questions[told["market"]] = OpenQuestion(told["text"], told["left"], public.clock, pool)
 
 
-def _resolved(public: Public, told: Any) -> None:
+def _resolved(public: PublicState, told: Any) -> None:
     public.questions.pop(told["market"], None)
 
 
-def _headline(public: Public, told: Any) -> None:
+def _headline(public: PublicState, told: Any) -> None:
     _tick(public, told["tick"])
     public.headlines.append(Headline(public.clock, told["market"], told["mood"], told["text"]))
 
 
-def _post(public: Public, told: Any) -> None:
+def _post(public: PublicState, told: Any) -> None:
     _tick(public, told["tick"])
     public.posts.append((told["author"], told["text"]))
 
 
-def _turn(public: Public, told: Any) -> None:
+def _turn(public: PublicState, told: Any) -> None:
     _tick(public, told["tick"])
 
 
-def _balance(known: Known, told: Any) -> None:
+def _balance(known: AgentState, told: Any) -> None:
     known.told = True
     known.own = Account(told["cash"])
 
 
-def _holding(known: Known, told: Any) -> None:
+def _holding(known: AgentState, told: Any) -> None:
     """Take what is held of one market, after a fill or at the beginning."""
     known.told = True
     own, market = known.own, told["market"]

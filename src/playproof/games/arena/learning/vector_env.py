@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError
 from playproof.game import Choice, Fact, Reward, lookup
-from playproof.game.vector_env import Actions, Chosen, Ended, Ints, LaneTerms, Moved, Rows
+from playproof.game.vector_env import Actions, Chosen, FinishedEpisodes, Ints, LaneTerms, Rows, StepResult
 from playproof.games.arena.agents.archetypes import ARCHETYPES, Archetype
 from playproof.games.arena.agents.decisions import AMOUNTS, NAMES, order_choice
 from playproof.games.arena.learning.observation import values
@@ -28,8 +28,8 @@ from playproof.games.arena.learning.outcomes import hold_return
 from playproof.games.arena.learning.table import FEATURES
 from playproof.games.arena.market.news import slot_of
 from playproof.games.arena.market.rng import draw, shuffled
-from playproof.games.arena.market.rules import PERPS, Rules
-from playproof.games.arena.market.world import BEGINNING, Settings, World
+from playproof.games.arena.market.rules import PERPS, MarketRules
+from playproof.games.arena.market.world import BEGINNING, MarketWorld, WorldSettings
 
 PLAYER = "player"
 OTHERS = ("informed", "momentum", "contrarian", "balanced", "random")
@@ -52,7 +52,7 @@ class LaneSettings:
     stake: int | None = None
     benchmark: bool = True
     """Is the return of buying and holding taken off at the end of a window? As the reward `alpha` does."""
-    rules: Rules = field(default_factory=Rules)
+    rules: MarketRules = field(default_factory=MarketRules)
 
     def __post_init__(self) -> None:
         if self.decisions < 1 or 60 % self.decisions:
@@ -61,7 +61,7 @@ class LaneSettings:
             lookup(ARCHETYPES, name, "archetype")
 
 
-class Lane:
+class ArenaMarketPlayer:
     """One market with its player."""
 
     def __init__(self, settings: LaneSettings) -> None:
@@ -76,7 +76,7 @@ class Lane:
         """Open window `number` and go on to the first decision."""
         config = self.settings
         start = BEGINNING + timedelta(hours=number % 8_760)
-        self.world = World(Settings(config.world, draw(config.seed, number), start, 1, config.rules))
+        self.world = MarketWorld(WorldSettings(config.world, draw(config.seed, number), start, 1, config.rules))
         account = self.world.enter(PLAYER, config.cash)
         account.stake = config.stake
         for name in self.others:
@@ -103,7 +103,7 @@ class Lane:
         account = self.world.exchange.accounts[PLAYER]
         return bool(account.perps or account.shares)
 
-    def fork(self) -> Lane:
+    def fork(self) -> ArenaMarketPlayer:
         """Give a lane of its own in the same state."""
         other = copy(self)
         other.world, other.ends = self.world.fork(), dict(self.ends)
@@ -171,7 +171,7 @@ _IDLE = np.random.default_rng(0)
 """For archetypes that draw nothing."""
 
 
-class ArenaLanes:
+class ArenaVectorGame:
     """Many lanes, as the stages know them; lane i of n plays windows i, i + n, i + 2 n ..."""
 
     heads = HEADS
@@ -179,7 +179,7 @@ class ArenaLanes:
 
     def __init__(self, settings: LaneSettings, count: int) -> None:
         self.settings, self.count = settings, count
-        self.lanes = [Lane(settings) for _ in range(count)]
+        self.lanes = [ArenaMarketPlayer(settings) for _ in range(count)]
         self._state = {
             "number": np.arange(count, dtype=np.int64),
             "taken": np.zeros(count, np.int64),
@@ -196,12 +196,12 @@ class ArenaLanes:
         self._agree()
         return self._rows()
 
-    def step(self, actions: Actions) -> Moved:
+    def step(self, actions: Actions) -> StepResult:
         """Take an action in every lane, (n, heads)."""
         self._restore()
         rewards, held = np.zeros(self.count), np.zeros(self.count, np.bool_)
         profit, benchmark = np.zeros(self.count), np.zeros(self.count)
-        ended: list[tuple[int, Lane, list[float]]] = []
+        ended: list[tuple[int, ArenaMarketPlayer, list[float]]] = []
         for at, lane in enumerate(self.lanes):
             self._state["actions"][at, self._state["taken"][at]] = actions[at]
             profit[at], over, hold = lane.step(tuple(int(it) for it in actions[at]))
@@ -218,16 +218,16 @@ class ArenaLanes:
             lane.begin(int(self._state["number"][at]))
         self._agree()
         parts = {"profit": profit, "benchmark": benchmark} if self.settings.benchmark else {"profit": profit}
-        return Moved(self._rows(), rewards, held, told, parts)
+        return StepResult(self._rows(), rewards, held, told, parts)
 
-    def _ended(self, ended: list[tuple[int, Lane, list[float]]]) -> Ended:
+    def _ended(self, ended: list[tuple[int, ArenaMarketPlayer, list[float]]]) -> FinishedEpisodes:
         """Give the figures of the windows that are over."""
 
-        def ints(of: Callable[[Lane], int]) -> Ints:
+        def ints(of: Callable[[ArenaMarketPlayer], int]) -> Ints:
             return np.array([of(lane) for _, lane, _ in ended], np.int64)
 
         rows = np.array([row for _, _, row in ended], np.float32).reshape(len(ended), len(FEATURES))
-        return Ended(
+        return FinishedEpisodes(
             np.array([at for at, _, _ in ended], np.int64),
             rows,
             np.ones(len(ended), np.bool_),
@@ -269,7 +269,7 @@ class ArenaLanes:
         return np.array([lane.row for lane in self.lanes], np.float32)
 
 
-def make_lanes(terms: LaneTerms, count: int) -> ArenaLanes:
+def make_lanes(terms: LaneTerms, count: int) -> ArenaVectorGame:
     """Make lanes on a stage's terms."""
     if not isinstance(terms.source, str):
         raise ConfigError("expected the name of a world for the arena's lanes, found recorded windows")
@@ -282,7 +282,7 @@ def make_lanes(terms: LaneTerms, count: int) -> ArenaLanes:
     options = dict(terms.options)
     if "others" in options:
         options["others"] = tuple(options["others"])
-    return ArenaLanes(
+    return ArenaVectorGame(
         LaneSettings(
             terms.source, seed, cash=terms.balance, stake=terms.stake, benchmark=_benchmark(terms.reward), **options
         ),

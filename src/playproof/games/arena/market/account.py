@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 
 from playproof.errors import RefusedOrder
 from playproof.games.arena.market.impact import buy_cost, growth, sell_proceeds
-from playproof.games.arena.market.pools import NO, YES, Pool
-from playproof.games.arena.market.rules import FUNDING, SHARE, Rules, fee
+from playproof.games.arena.market.pools import NO, YES, LiquidityPool
+from playproof.games.arena.market.rules import FUNDING, SHARE, MarketRules, fee
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Fill:
     units: int = 0
     """Change in net units that agents hold."""
     shares: int = 0
-    pool: Pool | None = None
+    pool: LiquidityPool | None = None
     """The pool after a fill on a prediction market."""
 
 
@@ -123,12 +123,12 @@ class Account:
         """Note the money at the beginning of a window; what stands behind perps may be lost in it."""
         self.reserve = self.cash + self.margins
 
-    def equity(self, quotes: Mapping[str, Quote], pools: Mapping[str, Pool]) -> int:
+    def equity(self, quotes: Mapping[str, Quote], pools: Mapping[str, LiquidityPool]) -> int:
         """Give cash and what closing everything would pay, each by itself."""
         open_perps = sum(perp.settlement(quotes[name]) for name, perp in self.perps.items())
         return self.cash + open_perps + sum(_worth(pools[name], held) for name, held in self.shares.items())
 
-    def open(self, market: str, side: int, size: int, leverage: int, quote: Quote, rules: Rules) -> Fill:
+    def open(self, market: str, side: int, size: int, leverage: int, quote: Quote, rules: MarketRules) -> Fill:
         """Open a position of a notional, or add to one."""
         held = self.perps.get(market)
         if held is not None and held.side != side:
@@ -186,7 +186,7 @@ class Account:
             owed = -min(held.size * pot // max(1, shorts), held.size // FUNDING)
         self.perps[market] = replace(held, funding=held.funding + owed)
 
-    def buy(self, market: str, side: int, amount: int, pool: Pool, rules: Rules) -> Fill:
+    def buy(self, market: str, side: int, amount: int, pool: LiquidityPool, rules: MarketRules) -> Fill:
         """Buy shares of a side; the fee comes on top of the amount."""
         if amount < rules.least_bet:
             raise RefusedOrder("expected an amount of 1 USD or more")
@@ -200,7 +200,7 @@ class Account:
         order = "BUY_YES" if side == YES else "BUY_NO"
         return Fill(order, market, amount, amount + charge, charge, shares=shares, pool=after)
 
-    def sell(self, market: str, worth: int | None, pool: Pool) -> Fill:
+    def sell(self, market: str, worth: int | None, pool: LiquidityPool) -> Fill:
         """Sell the shares of the side that more are held of, all, or as many as would pay `worth` if right."""
         held = self.shares.get(market, (0, 0))
         side = YES if held[0] >= held[1] else NO
@@ -267,7 +267,7 @@ def _check_room(total: Perp, added: int, quote: Quote) -> None:
         raise RefusedOrder("expected a margin that covers the market's impact, found less; use less leverage")
 
 
-def _worth(pool: Pool, held: tuple[int, int]) -> int:
+def _worth(pool: LiquidityPool, held: tuple[int, int]) -> int:
     """Give what selling shares would bring, each side by itself."""
     brought = (pool.sell(side, held[side])[1] for side in (YES, NO) if held[side])
     return sum(amount - min(amount, fee(amount)) for amount in brought)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from playproof.errors import RefusedOrder
 from playproof.games.arena.market.account import Account, Fill, Quote
 from playproof.games.arena.market.impact import price_at
-from playproof.games.arena.market.pools import NO, YES, Pool
-from playproof.games.arena.market.rules import FUNDING, Rules
+from playproof.games.arena.market.pools import NO, YES, LiquidityPool
+from playproof.games.arena.market.rules import FUNDING, MarketRules
 
 LEAST_FUNDAMENTAL = 10_000_000
 """A share is never worth less than 0.01 USD."""
@@ -41,11 +41,11 @@ class Listing:
 class Exchange:
     """All money of the arena, and the only place in which it moves."""
 
-    rules: Rules = field(default_factory=Rules)
+    rules: MarketRules = field(default_factory=MarketRules)
     maker: int = 0
     accounts: dict[str, Account] = field(default_factory=dict)
     listings: dict[str, Listing] = field(default_factory=dict)
-    pools: dict[str, Pool] = field(default_factory=dict)
+    pools: dict[str, LiquidityPool] = field(default_factory=dict)
     collateral: dict[str, int] = field(default_factory=dict)
     """By prediction market: the money behind its pairs of shares."""
     volume: dict[str, int] = field(default_factory=dict)
@@ -120,11 +120,11 @@ class Exchange:
             account.fund(market, pot, shorts)
         return pot, shorts
 
-    def open_pool(self, market: str) -> Pool:
+    def open_pool(self, market: str) -> LiquidityPool:
         """Open a prediction market with the maker's money behind it."""
         self.maker -= self.rules.liquidity
         self.collateral[market] = self.rules.liquidity
-        self.pools[market] = Pool(self.rules.liquidity, self.rules.liquidity)
+        self.pools[market] = LiquidityPool(self.rules.liquidity, self.rules.liquidity)
         return self.pools[market]
 
     def buy(self, agent: str, market: str, side: int, amount: int) -> Fill:
@@ -179,7 +179,7 @@ class Exchange:
             raise RefusedOrder(f"expected a perp among {', '.join(self.listings)}, found {market!r:.40}")
         return self.listings[market]
 
-    def _pool(self, market: str) -> Pool:
+    def _pool(self, market: str) -> LiquidityPool:
         if market not in self.pools:
             raise RefusedOrder(f"expected an open prediction market, found {market!r:.40}")
         return self.pools[market]

@@ -48,7 +48,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class MarketQuestion:
     """A yes/no question that a prediction market is on."""
 
     market: str
@@ -60,7 +60,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NewsItem:
     """A headline or a post."""
 
     market: str
@@ -72,20 +72,20 @@ class Told:
 
 
 @dataclass
-class Nature:
+class NewsProcess:
     """The state of what happens by itself."""
 
     scenario: Scenario
     seed: int
     stories: list[Story] = field(default_factory=list)
-    questions: dict[str, Question] = field(default_factory=dict)
+    questions: dict[str, MarketQuestion] = field(default_factory=dict)
     asked: int = 0
 
-    def copy(self) -> Nature:
+    def copy(self) -> NewsProcess:
         """Give a nature of its own in the same state."""
         return replace(self, stories=list(self.stories), questions=dict(self.questions))
 
-    def move(self, tick: int, exchange: Exchange) -> list[Told]:
+    def move(self, tick: int, exchange: Exchange) -> list[NewsItem]:
         """Move every fundamental by one tick; give what is told of it."""
         moves = dict.fromkeys(exchange.listings, self.scenario.drift)
         for story in self.stories:
@@ -97,7 +97,7 @@ class Nature:
             listing.fundamental = max(LEAST_FUNDAMENTAL, listing.fundamental * (MILLION + step) // MILLION)
         return [*self._news(tick, exchange), *self._leaks(tick), *self._rumours(tick, exchange)]
 
-    def ask(self, tick: int, window: int) -> list[Question]:
+    def ask(self, tick: int, window: int) -> list[MarketQuestion]:
         """Ask new questions where a slot is free; they are open for one to three windows of so many ticks."""
         free = {slot_of(market) for market in self.questions}
         asked = []
@@ -108,18 +108,18 @@ class Nature:
             market = f"Q{self.asked * SLOTS + slot}"
             answer = YES if chance(draw(bits, 1), within(draw(bits, 2), 30, 70) / 100) else NO
             topic = TOPICS[within(draw(bits, 3), 0, len(TOPICS) - 1)].format(CALLINGS[draw(bits, 4) % len(CALLINGS)])
-            asked.append(Question(market, topic, answer, tick + window * within(draw(bits, 5), 1, 3) - 1))
+            asked.append(MarketQuestion(market, topic, answer, tick + window * within(draw(bits, 5), 1, 3) - 1))
         self.asked += 1
         self.questions |= {question.market: question for question in asked}
         return asked
 
-    def due(self, tick: int) -> list[Question]:
+    def due(self, tick: int) -> list[MarketQuestion]:
         """Give the questions to be resolved at the end of a tick, and forget them."""
         found = [question for question in self.questions.values() if question.closes <= tick]
         self.questions = {market: it for market, it in self.questions.items() if it.closes > tick}
         return found
 
-    def _news(self, tick: int, exchange: Exchange) -> Iterator[Told]:
+    def _news(self, tick: int, exchange: Exchange) -> Iterator[NewsItem]:
         """Begin stories, with the headlines that tell of them."""
         for place, market in enumerate(exchange.listings):
             bits = draw(self.seed, NEWS, tick, place)
@@ -129,13 +129,13 @@ class Nature:
             if self.scenario.scandal and chance(bits, self.scenario.scandal):
                 ticks = within(draw(bits, 1), 30, 45)
                 self.stories.append(Story(market, -within(draw(bits, 2), 40_000, 80_000) // ticks, ticks))
-                yield Told(market, f"{calling(market)} {_pick(SCANDALS, bits)}", -1.0)
+                yield NewsItem(market, f"{calling(market)} {_pick(SCANDALS, bits)}", -1.0)
         if self.scenario.pump and chance(draw(self.seed, PUMP, tick), self.scenario.pump):
             market = next(reversed(exchange.listings))
             self.stories += [Story(market, 2_700, 15), Story(market, -5_000, 10, wait=15)]
-            yield Told(market, HYPE.format(market), 1.0, CROWD[0])
+            yield NewsItem(market, HYPE.format(market), 1.0, CROWD[0])
 
-    def _story(self, market: str, bits: int) -> Told:
+    def _story(self, market: str, bits: int) -> NewsItem:
         """Begin a story; its headline points the right way as often as the scenario says."""
         ticks = within(draw(bits, 1), *self.scenario.spread)
         size = within(draw(bits, 2), *self.scenario.story)
@@ -143,9 +143,9 @@ class Nature:
         self.stories.append(Story(market, size // ticks * (1 if up else -1), ticks))
         good = up == chance(draw(bits, 4), self.scenario.accuracy)
         mood = within(draw(bits, 5), 40, 90) / 100
-        return Told(market, f"{calling(market)} {_pick(GOOD if good else BAD, bits)}", mood if good else -mood)
+        return NewsItem(market, f"{calling(market)} {_pick(GOOD if good else BAD, bits)}", mood if good else -mood)
 
-    def _leaks(self, tick: int) -> Iterator[Told]:
+    def _leaks(self, tick: int) -> Iterator[NewsItem]:
         """Let something be told of a question."""
         for market, question in self.questions.items():
             bits = draw(self.seed, LEAK, tick, slot_of(market))
@@ -153,9 +153,9 @@ class Nature:
                 continue
             towards = (question.answer == YES) == chance(draw(bits, 1), self.scenario.leak_accuracy)
             how = "likely" if towards else "unlikely"
-            yield Told(market, f"sources call {market} {how}", 0.5 if towards else -0.5)
+            yield NewsItem(market, f"sources call {market} {how}", 0.5 if towards else -0.5)
 
-    def _rumours(self, tick: int, exchange: Exchange) -> Iterator[Told]:
+    def _rumours(self, tick: int, exchange: Exchange) -> Iterator[NewsItem]:
         """Let somebody in the crowd post on a company that a story is about, or on any."""
         bits = draw(self.seed, RUMOUR, tick)
         if not chance(bits, self.scenario.rumours):
@@ -168,7 +168,7 @@ class Nature:
             up = (story.move > 0) == chance(draw(bits, 3), self.scenario.rumour_accuracy)
         market = story.market if story is not None else names[draw(bits, 4) % len(names)]
         text = _pick(UP_POSTS if up else DOWN_POSTS, bits).format(market)
-        yield Told(market, text, 0.3 if up else -0.3, CROWD[draw(bits, 5) % len(CROWD)])
+        yield NewsItem(market, text, 0.3 if up else -0.3, CROWD[draw(bits, 5) % len(CROWD)])
 
 
 def slot_of(market: str) -> int:

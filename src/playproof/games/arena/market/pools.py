@@ -15,7 +15,7 @@ SIDES = ("yes", "no")
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class LiquidityPool:
     """The reserves of a pool, in 10^-9 shares."""
 
     yes: int
@@ -26,13 +26,13 @@ class Pool:
         """Give the price of YES."""
         return self.no / (self.yes + self.no)
 
-    def buy(self, side: int, amount: int) -> tuple[Pool, int]:
+    def buy(self, side: int, amount: int) -> tuple[LiquidityPool, int]:
         """Give the pool after an amount bought shares of a side, and how many: a + yes - k / (no + a)."""
         mine, other = (self.yes, self.no) if side == YES else (self.no, self.yes)
         left = -(-mine * other // (other + amount))
         return _pool(side, left, other + amount), mine + amount - left
 
-    def sell(self, side: int, shares: int) -> tuple[Pool, int]:
+    def sell(self, side: int, shares: int) -> tuple[LiquidityPool, int]:
         """Give the pool after shares of a side were sold, and what they brought: the inverse of buying."""
         mine, other = (self.yes, self.no) if side == YES else (self.no, self.yes)
         total = mine + other + shares
@@ -40,8 +40,8 @@ class Pool:
         return _pool(side, mine + shares - paid, other - paid), paid
 
 
-def _pool(side: int, mine: int, other: int) -> Pool:
-    return Pool(mine, other) if side == YES else Pool(other, mine)
+def _pool(side: int, mine: int, other: int) -> LiquidityPool:
+    return LiquidityPool(mine, other) if side == YES else LiquidityPool(other, mine)
 
 
 def _sqrt_up(square: int) -> int:

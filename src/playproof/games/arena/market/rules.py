@@ -46,7 +46,7 @@ PERPS = tuple(company.name for company in COMPANIES)
 
 
 @dataclass(frozen=True)
-class Rules:
+class MarketRules:
     """The settings of a market."""
 
     kappa: float = 1e-5

@@ -16,12 +16,12 @@ from playproof.errors import ConfigError, RefusedOrder
 from playproof.events import Value
 from playproof.game import Choice, Fact
 from playproof.games.arena.agents.decisions import read_decision
-from playproof.games.arena.learning.state import Known, Public, apply_public
+from playproof.games.arena.learning.state import AgentState, PublicState, apply_public
 from playproof.games.arena.market.account import Account, Fill
 from playproof.games.arena.market.exchange import Exchange
-from playproof.games.arena.market.news import Nature, Told
+from playproof.games.arena.market.news import NewsItem, NewsProcess
 from playproof.games.arena.market.pools import NO, YES
-from playproof.games.arena.market.rules import FUNDING_HOURS, MAX_ACTIONS, TICK_SECONDS, TICKS, Rules
+from playproof.games.arena.market.rules import FUNDING_HOURS, MAX_ACTIONS, TICK_SECONDS, TICKS, MarketRules
 from playproof.games.arena.market.windows import window_id, window_start
 from playproof.games.arena.market.worlds import Scenario, get_world
 from playproof.games.arena.recording.columns import balance_facts, fact, fill_fact, pool_columns, price_columns
@@ -31,7 +31,7 @@ BEGINNING = datetime(2025, 1, 15, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Settings:
+class WorldSettings:
     """What a world is made from; with the actions it gives everything."""
 
     world: str = "news"
@@ -40,7 +40,7 @@ class Settings:
     start: datetime = BEGINNING
     hours: int = 1
     """Length of a window."""
-    rules: Rules = field(default_factory=Rules)
+    rules: MarketRules = field(default_factory=MarketRules)
 
     def __post_init__(self) -> None:
         if self.start != window_start(self.start, self.hours):
@@ -61,11 +61,11 @@ class Settings:
         }
 
     @classmethod
-    def from_json(cls, told: dict[str, Value]) -> Settings:
+    def from_json(cls, told: dict[str, Value]) -> WorldSettings:
         """Read what `to_json` gave."""
         try:
             names = ("kappa", "open_interest", "position", "cash")
-            rules = Rules(**{name: told[name] for name in names})  # type: ignore[arg-type]
+            rules = MarketRules(**{name: told[name] for name in names})  # type: ignore[arg-type]
             start = datetime.fromisoformat(str(told["start"]))
             return cls(str(told["world"]), int(str(told["seed"])), start, int(str(told["hours"])), rules)
         except (KeyError, ValueError, TypeError) as error:
@@ -73,7 +73,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class DecisionResult:
     """What became of one decision."""
 
     choice: Choice
@@ -84,14 +84,14 @@ class Done:
     """What was told, to the agent and to everybody, in order."""
 
 
-class World:
+class MarketWorld:
     """One running market."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: WorldSettings) -> None:
         self.settings = settings
         self.exchange = Exchange(settings.rules)
-        self.nature = Nature(get_world(settings.world), settings.seed)
-        self.public = Public()
+        self.nature = NewsProcess(get_world(settings.world), settings.seed)
+        self.public = PublicState()
         self.clock = 0
         """Ticks since the beginning."""
         self.passed = 0
@@ -120,9 +120,9 @@ class World:
         """Give the tick of the window that the market is in."""
         return max(0, self.passed - 1)
 
-    def fork(self) -> World:
+    def fork(self) -> MarketWorld:
         """Give a world of its own in the same state."""
-        other = World.__new__(World)
+        other = MarketWorld.__new__(MarketWorld)
         other.settings, other.clock, other.passed, other.window = self.settings, self.clock, self.passed, self.window
         other.exchange, other.nature, other.public = self.exchange.copy(), self.nature.copy(), self.public.copy()
         other.acted = dict(self.acted)
@@ -132,9 +132,9 @@ class World:
         """Let an agent in."""
         return self.exchange.enter(agent, cash)
 
-    def known(self, agent: str) -> Known:
+    def known(self, agent: str) -> AgentState:
         """Give what an agent knows now; the parts are the world's own, to be read and not kept."""
-        return Known(self.public, self.exchange.accounts[agent], told=True)
+        return AgentState(self.public, self.exchange.accounts[agent], told=True)
 
     def begin(self) -> list[Fact]:
         """Open a window: its rules, what every agent has, the questions."""
@@ -185,28 +185,28 @@ class World:
         """Give the fact that it is an agent's turn."""
         return fact("turn", self.window, {"tick": self.tick})
 
-    def act(self, agent: str, text: str) -> Done:
+    def act(self, agent: str, text: str) -> DecisionResult:
         """Carry one decision out; whatever is wrong with it is told and changes nothing."""
         return self.order(agent, read_decision(text), fact("decision", self.window, {"text": text}, agent))
 
-    def order(self, agent: str, choice: Choice, *decision: Fact) -> Done:
+    def order(self, agent: str, choice: Choice, *decision: Fact) -> DecisionResult:
         """Carry a choice out; `decision` is the fact that stands before what comes of it."""
         self.acted[agent] = self.acted.get(agent, 0) + 1
         if choice.rejected is not None:
-            return Done(choice, None, choice.rejected, decision)
+            return DecisionResult(choice, None, choice.rejected, decision)
         if self.acted[agent] > MAX_ACTIONS:
-            return Done(choice, None, f"expected at most {MAX_ACTIONS} actions in a tick", decision)
+            return DecisionResult(choice, None, f"expected at most {MAX_ACTIONS} actions in a tick", decision)
         if choice.kind == "CREATE_POST":
             text = str(choice.arguments["text"])
             post = self._say("post", {"tick": self.tick, "author": agent, "text": text})
-            return Done(choice, None, None, (*decision, post))
+            return DecisionResult(choice, None, None, (*decision, post))
         try:
             fill = self._carry_out(agent, choice)
         except RefusedOrder as error:
-            return Done(choice, None, str(error), decision)
+            return DecisionResult(choice, None, str(error), decision)
         if fill is None:
-            return Done(choice, None, None, decision)
-        return Done(choice, fill, None, (*decision, *self._after(agent, fill)))
+            return DecisionResult(choice, None, None, decision)
+        return DecisionResult(choice, fill, None, (*decision, *self._after(agent, fill)))
 
     def _carry_out(self, agent: str, choice: Choice) -> Fill | None:
         """Give the order to the exchange; None where nothing is ordered."""
@@ -254,7 +254,7 @@ class World:
         """Give where in eight hours of ticks a funding falls: at 0, 8 and 16 o'clock UTC."""
         return -(self.settings.start.astimezone(UTC).hour * TICKS) % (FUNDING_HOURS * TICKS)
 
-    def _tell(self, told: Told) -> Fact:
+    def _tell(self, told: NewsItem) -> Fact:
         """Tell a headline or a post of the crowd."""
         if told.author is not None:
             return self._say("post", {"tick": self.tick, "author": told.author, "text": told.text})

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from playproof.events import DocType, Value
 from playproof.game import Column, Fact
 from playproof.games.arena.market.account import Account, Fill, Perp, Quote
-from playproof.games.arena.market.pools import Pool
+from playproof.games.arena.market.pools import LiquidityPool
 
 USD = "10^-9 USD"
 
@@ -68,7 +68,7 @@ def price_columns(tick: int, market: str, quote: Quote) -> dict[str, Value]:
     return {"tick": tick, "market": market, "price": quote.price, "longs": quote.longs, "shorts": quote.shorts}
 
 
-def pool_columns(tick: int, market: str, pool: Pool) -> dict[str, Value]:
+def pool_columns(tick: int, market: str, pool: LiquidityPool) -> dict[str, Value]:
     """Give the columns of a pool."""
     return {"tick": tick, "market": market, "yes": pool.yes, "no": pool.no}
 

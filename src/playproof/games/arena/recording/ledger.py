@@ -11,16 +11,16 @@ from typing import Any
 
 from playproof.errors import RefusedOrder
 from playproof.events import Event
-from playproof.game import WAIT, Action, Choice, Fact, Standing, Terms
+from playproof.game import WAIT, AccountSnapshot, Action, Choice, Fact, Terms
 from playproof.games.arena.agents.decisions import order_choice, read_decision
-from playproof.games.arena.learning.state import Public, apply_public
+from playproof.games.arena.learning.state import PublicState, apply_public
 from playproof.games.arena.market.account import Account, Fill
 from playproof.games.arena.market.news import slot_of
 from playproof.games.arena.market.pools import NO, YES
-from playproof.games.arena.market.rules import Rules
+from playproof.games.arena.market.rules import MarketRules
 from playproof.games.arena.recording.columns import balance_facts, fact, fill_fact
 
-RULES = Rules()
+RULES = MarketRules()
 """Only what windows do not tell is read from it: the smallest orders."""
 
 
@@ -31,7 +31,7 @@ class ArenaLedger:
         cash = RULES.cash if terms.cash is None else terms.cash
         self.account = Account(cash, stake=terms.stake, reserve=cash)
         self.house = 0
-        self.public = Public()
+        self.public = PublicState()
         self.window: str | None = None
 
     @property
@@ -39,10 +39,10 @@ class ArenaLedger:
         """Give all money: the agent's, its margins, the house's."""
         return self.account.cash + self.account.margins + self.house
 
-    def standing(self) -> Standing:
+    def standing(self) -> AccountSnapshot:
         """Give where the agent stands, what it holds at what closing it would pay."""
         equity = self.account.equity(self.public.quotes, self.public.pools)
-        return Standing(self.account.cash, equity, self.account.opened)
+        return AccountSnapshot(self.account.cash, equity, self.account.opened)
 
     def see(self, event: Event) -> tuple[Fact, ...]:
         """Take what the world did: opening, prices, fundings, resolutions."""

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from playproof.games.arena.agents.runner import Closed
-from playproof.games.arena.market.pools import SIDES, Pool
+from playproof.games.arena.agents.runner import ClosedWindow
+from playproof.games.arena.market.pools import SIDES, LiquidityPool
 
 Row = dict[str, Any]
 
 
-def outcome_rows(closed: Closed) -> list[Row]:
+def outcome_rows(closed: ClosedWindow) -> list[Row]:
     """Give the rows of a closed window, named as the table of outcomes names its columns."""
     return [*_assets(closed), *_markets(closed)]
 
 
-def _assets(closed: Closed) -> list[Row]:
+def _assets(closed: ClosedWindow) -> list[Row]:
     news: dict[str, list[tuple[str, float]]] = {}
     headlines = [fact.columns for fact in closed.facts if fact.event_name == "headline"]
     for number, told in enumerate(headlines):
@@ -38,7 +38,7 @@ def _assets(closed: Closed) -> list[Row]:
     ]
 
 
-def _markets(closed: Closed) -> list[Row]:
+def _markets(closed: ClosedWindow) -> list[Row]:
     asked = {str(it.columns["market"]): str(it.columns["text"]) for it in closed.facts if it.event_name == "question"}
     answers = {it.columns["market"]: it.columns["answer"] for it in closed.facts if it.event_name == "resolved"}
     pools: dict[Any, Mapping[str, Any]] = {
@@ -49,13 +49,13 @@ def _markets(closed: Closed) -> list[Row]:
         | {
             "question": text,
             "outcome": SIDES[int(str(answers[market]))] if market in answers else None,
-            "final_probability": Pool(pools[market]["yes"], pools[market]["no"]).probability,
+            "final_probability": LiquidityPool(pools[market]["yes"], pools[market]["no"]).probability,
         }
         for market, text in asked.items()
     ]
 
 
-def _row(closed: Closed, kind: str, subject: str) -> Row:
+def _row(closed: ClosedWindow, kind: str, subject: str) -> Row:
     empty: Row = dict.fromkeys(("start_price", "end_price", "change", "sentiment", "news_ids", "question", "outcome"))
     named = {"window_id": closed.window, "kind": kind, "subject": subject, "volume": closed.volume.get(subject, 0)}
     return empty | {"final_probability": None} | named

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.game import resolve
-from playproof.games.arena.agents.runner import Closed
+from playproof.games.arena.agents.runner import ClosedWindow
 from playproof.money import UNIT
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class AgentResult:
     """What came of one agent in one window; money in the smallest unit."""
 
     window: str
@@ -40,7 +40,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedAgent:
     """One agent's figures, means over windows; money in USD."""
 
     agent: str
@@ -66,19 +66,19 @@ class Ranked:
         return asdict(self)
 
 
-def rank(closed: Sequence[Closed], seed: int) -> list[Ranked]:
+def rank(closed: Sequence[ClosedWindow], seed: int) -> list[RankedAgent]:
     """Rank the agents of a run, the most profitable first."""
     return rank_results([found for it in closed for found in _results(it)], seed)
 
 
-def _results(closed: Closed) -> Iterable[Result]:
+def _results(closed: ClosedWindow) -> Iterable[AgentResult]:
     held = closed.hold_return
     for it in closed.tallies:
         counts = (it.fees, it.trades, it.decisions, it.rejected)
-        yield Result(it.window, it.agent, it.archetype, it.pnl, it.start_equity, held, *counts)
+        yield AgentResult(it.window, it.agent, it.archetype, it.pnl, it.start_equity, held, *counts)
 
 
-def rank_results(results: Sequence[Result], seed: int) -> list[Ranked]:
+def rank_results(results: Sequence[AgentResult], seed: int) -> list[RankedAgent]:
     """Rank whoever took part in some windows, the most profitable first."""
     means: dict[tuple[str, str], list[float]] = {}
     for it in results:
@@ -96,14 +96,14 @@ def rank_results(results: Sequence[Result], seed: int) -> list[Ranked]:
     return sorted(ranked, key=lambda it: -it.profit)
 
 
-def profits(closed: Sequence[Closed]) -> NDArray[np.float64]:
+def profits(closed: Sequence[ClosedWindow]) -> NDArray[np.float64]:
     """Give the profits in USD, (windows, agents)."""
     return np.array([[tally.pnl for tally in it.tallies] for it in closed]) / UNIT
 
 
 def _figures(
-    own: Sequence[Result], pnl: dict[tuple[str, str], float], over: dict[tuple[str, str], float], seed: int
-) -> Ranked:
+    own: Sequence[AgentResult], pnl: dict[tuple[str, str], float], over: dict[tuple[str, str], float], seed: int
+) -> RankedAgent:
     agent, windows = own[0].agent, list(dict.fromkeys(it.window for it in own))
     earned = np.array([pnl[window, agent] for window in windows])
     others = np.array([over[window, agent] for window in windows])
@@ -111,7 +111,7 @@ def _figures(
     held = {it.window: it.hold_return for it in own}
     alpha = earned / np.array([start[it] for it in windows]) - np.array([held[it] for it in windows])
     squares = [value for it in own for value in it.squares]
-    return Ranked(
+    return RankedAgent(
         agent,
         own[0].archetype,
         len(windows),

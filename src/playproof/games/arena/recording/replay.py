@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from playproof.errors import DecodeError
-from playproof.game.replay import Line, Mark, Number, ReplayedEpisode, Replaying, Said, Standing, Values
-from playproof.game.vector_env import Actions, LaneTerms, Moved
+from playproof.game.replay import LaneSnapshot, Line, Mark, Number, ReplayedEpisode, ReplayRules, ReplayText, Values
+from playproof.game.vector_env import Actions, LaneTerms, StepResult
 from playproof.games.arena.agents.decisions import AMOUNTS, NAMES, ORDERS
-from playproof.games.arena.learning.vector_env import PLAYER, ArenaLanes, Lane, make_lanes
+from playproof.games.arena.learning.vector_env import PLAYER, ArenaMarketPlayer, ArenaVectorGame, make_lanes
 from playproof.games.arena.market.rules import PERPS, SLOTS
 from playproof.money import UNIT
 
@@ -35,7 +35,7 @@ LINES = (
 )
 
 
-def _told(lane: Lane) -> dict[str, float]:
+def _told(lane: ArenaMarketPlayer) -> dict[str, float]:
     """Tell where a lane's player stands, exactly."""
     account, public = lane.world.exchange.accounts[PLAYER], lane.world.public
     prices = {name: public.price(name) for name in PERPS}
@@ -49,7 +49,7 @@ def _told(lane: Lane) -> dict[str, float]:
     )
 
 
-class _WatchedLane(Lane):
+class _ObservedMarket(ArenaMarketPlayer):
     """A lane that remembers how its player stood before and after the last step."""
 
     stood: tuple[dict[str, float], list[bool], dict[str, float], list[bool]]
@@ -62,35 +62,37 @@ class _WatchedLane(Lane):
         return found
 
 
-class WatchedArenaLanes(ArenaLanes):
+class ObservedArena(ArenaVectorGame):
     """Lanes of the arena that also tell where each player stood before and after a step."""
 
-    def step(self, actions: Actions) -> Moved:
+    def step(self, actions: Actions) -> StepResult:
         """Take an action in every lane."""
         moved = super().step(actions)
-        stood = [lane.stood for lane in self.lanes if isinstance(lane, _WatchedLane)]
+        stood = [lane.stood for lane in self.lanes if isinstance(lane, _ObservedMarket)]
         self._before = _standing([it[0] for it in stood], [it[1] for it in stood])
         self._after = _standing([it[2] for it in stood], [it[3] for it in stood])
         return moved
 
-    def before(self) -> Standing:
+    def before(self) -> LaneSnapshot:
         """Tell how every lane stood when the last step began."""
         return self._before
 
-    def after(self) -> Standing:
+    def after(self) -> LaneSnapshot:
         """Tell how every lane stood when the last step was over."""
         return self._after
 
 
-def _standing(values: Sequence[Mapping[str, float]], missing: Sequence[Sequence[bool]]) -> Standing:
-    return Standing({name: np.array([it[name] for it in values]) for name in values[0]}, np.array(missing, np.bool_))
+def _standing(values: Sequence[Mapping[str, float]], missing: Sequence[Sequence[bool]]) -> LaneSnapshot:
+    return LaneSnapshot(
+        {name: np.array([it[name] for it in values]) for name in values[0]}, np.array(missing, np.bool_)
+    )
 
 
-def watch(terms: LaneTerms, count: int) -> WatchedArenaLanes:
+def watch(terms: LaneTerms, count: int) -> ObservedArena:
     """Make lanes that can be watched."""
     plain = make_lanes(terms, count)
-    watched = WatchedArenaLanes(plain.settings, count)
-    watched.lanes = [_WatchedLane(plain.settings) for _ in range(count)]
+    watched = ObservedArena(plain.settings, count)
+    watched.lanes = [_ObservedMarket(plain.settings) for _ in range(count)]
     return watched
 
 
@@ -218,24 +220,24 @@ def _fills(steps: Sequence[Any], values: Mapping[str, Sequence[Number]], end: in
     return (*found, Mark(end, "equity", "end", "the window closes"))
 
 
-def _said(found: Any, step: Any) -> Iterator[Said]:
+def _said(found: Any, step: Any) -> Iterator[ReplayText]:
     """Give what was said at a step, in its order."""
     for call in found.calls_of(step.number):
         for message in call.prompt:
             role = str(message.get("role", "?"))
             text, by_system = _text(message.get("content")), role == "system"
-            yield Said("told", role, text) if by_system else Said("saw", found.agent_id, text)
+            yield ReplayText("told", role, text) if by_system else ReplayText("saw", found.agent_id, text)
         if call.reasoning:
-            yield Said("thought", call.model, call.reasoning)
+            yield ReplayText("thought", call.model, call.reasoning)
         if call.response is not None or call.error is not None:
-            yield Said("said", call.model, call.response if call.response is not None else f"error: {call.error}")
+            yield ReplayText("said", call.model, call.response if call.response is not None else f"error: {call.error}")
     if step.action_reasoning:
-        yield Said("thought", found.agent_id, step.action_reasoning)
+        yield ReplayText("thought", found.agent_id, step.action_reasoning)
     refused = step.action_success is False
     told = f"{_action(step)}{f', refused: {step.action_error}' if refused else ''}"
     if step.action_result:
         told += f"; {_filled(step.action_result)}"
-    yield Said("refused" if refused else "did", found.agent_id, told)
+    yield ReplayText("refused" if refused else "did", found.agent_id, told)
 
 
 def _filled(result: Mapping[str, Any]) -> str:
@@ -253,4 +255,4 @@ def _text(content: object) -> str:
         raise DecodeError(f"expected a text or JSON, found {type(content).__name__}: {error}") from None
 
 
-REPLAYING = Replaying(LINES, watch, say, marks, trajectory=trajectory)
+REPLAYING = ReplayRules(LINES, watch, say, marks, trajectory=trajectory)

@@ -13,13 +13,22 @@ from typing import Any, Protocol
 
 from playproof.errors import InputError
 from playproof.game import Choice
-from playproof.games.arena.agents.runner import Agent, Closed, ModelCall, Plan, Reply, Run, Sight, TapedAgent
-from playproof.games.arena.market.world import Done, Settings, World
+from playproof.games.arena.agents.runner import (
+    AgentView,
+    ArenaAgent,
+    ArenaRun,
+    ClosedWindow,
+    ModelCall,
+    Reply,
+    RunPlan,
+    TapedAgent,
+)
+from playproof.games.arena.market.world import DecisionResult, MarketWorld, WorldSettings
 
 _TYPES = {"WAIT": "hold", "CREATE_POST": "create_post"}
 
 
-class Recorder(Protocol):
+class TrajectorySink(Protocol):
     """The part of the trajectory SDK that a run needs."""
 
     def start_trajectory(
@@ -53,27 +62,27 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True)
-class Forms:
+class RecordTypes:
     """The records that the recorder takes."""
 
     call: Callable[..., Any]
     action: Callable[..., Any]
 
 
-class TrajectoryScribe:
+class TrajectoryRunSink:
     """Records a run through a trajectory recorder."""
 
     def __init__(
         self,
-        recorder: Recorder,
-        forms: Forms,
+        recorder: TrajectorySink,
+        forms: RecordTypes,
         run: str,
-        closed: Callable[[Closed], object] | None = None,
+        closed: Callable[[ClosedWindow], object] | None = None,
     ) -> None:
         self.recorder, self.forms, self.run, self.closed = recorder, forms, run, closed
         self._open: dict[str, tuple[str, int]] = {}
 
-    def begin(self, world: World, agents: Sequence[Agent], plan: Plan) -> None:
+    def begin(self, world: MarketWorld, agents: Sequence[ArenaAgent], plan: RunPlan) -> None:
         """Start a trajectory for every agent."""
         metadata = {
             "run": self.run,
@@ -92,12 +101,12 @@ class TrajectoryScribe:
             )
             self._open[agent.name] = (identity, world.exchange.equity(agent.name))
 
-    def turn(self, world: World, taken: Sequence[tuple[Sight, Reply, Done]]) -> None:  # noqa: ARG002
+    def turn(self, world: MarketWorld, taken: Sequence[tuple[AgentView, Reply, DecisionResult]]) -> None:  # noqa: ARG002
         """Record a step of every agent."""
         for sight, reply, done in taken:
             self._step(sight, reply, done)
 
-    def _step(self, sight: Sight, reply: Reply, done: Done) -> None:
+    def _step(self, sight: AgentView, reply: Reply, done: DecisionResult) -> None:
         identity, start = self._open[sight.agent]
         equity = sight.known.equity()
         self.recorder.start_step(
@@ -115,7 +124,7 @@ class TrajectoryScribe:
         self.recorder.log_llm_call(identity, self._call(sight, reply))
         self.recorder.complete_step(identity, self._action(reply.text, done))
 
-    def _call(self, sight: Sight, reply: Reply) -> Any:
+    def _call(self, sight: AgentView, reply: Reply) -> Any:
         """Give the model call, or what it would have been for a scripted agent."""
         call = reply.call or ModelCall("scripted", sight.messages(), reply.text)
         texts = {message.role: message.content for message in call.messages}
@@ -136,7 +145,7 @@ class TrajectoryScribe:
             logprobs=_list(call.logprobs),
         )
 
-    def _action(self, text: str, done: Done) -> Any:
+    def _action(self, text: str, done: DecisionResult) -> Any:
         choice, fill = done.choice, done.fill
         names = ("order", "amount", "fee", "units", "shares")
         result = None if fill is None else {name: getattr(fill, name) for name in names}
@@ -148,7 +157,7 @@ class TrajectoryScribe:
             error=done.refused,
         )
 
-    def end(self, world: World, closed: Closed) -> None:  # noqa: ARG002
+    def end(self, world: MarketWorld, closed: ClosedWindow) -> None:  # noqa: ARG002
         """End every agent's trajectory, then let the outcomes be written."""
         for tally in closed.tallies:
             identity, start = self._open.pop(tally.agent)
@@ -175,7 +184,7 @@ def _list(found: Sequence[Any] | None) -> list[Any] | None:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedTrajectory:
     """One trajectory as it was read back."""
 
     agent: str
@@ -188,7 +197,7 @@ class Recorded:
     final_pnl: int | None
 
 
-def run_again(recorded: Iterable[Recorded]) -> list[Closed]:
+def run_again(recorded: Iterable[RecordedTrajectory]) -> list[ClosedWindow]:
     """Run a recorded run again from its answers alone; every window must be there, from the first on."""
     found = list(recorded)
     if not found:
@@ -199,15 +208,15 @@ def run_again(recorded: Iterable[Recorded]) -> list[Closed]:
     for it in found:
         answers[it.agent] |= {(it.window, tick): text for tick, text in it.answers.items()}
     kinds = {it.agent: it.archetype for it in found}
-    plan = Plan(Settings.from_json(told["settings"]), len(windows), told["decisions"])
-    again = Run(plan, [TapedAgent(name, kinds.get(name, "taped"), answers[name]) for name in told["agents"]])
+    plan = RunPlan(WorldSettings.from_json(told["settings"]), len(windows), told["decisions"])
+    again = ArenaRun(plan, [TapedAgent(name, kinds.get(name, "taped"), answers[name]) for name in told["agents"]])
     closed = list(again.windows())
     if [it.window for it in closed] != windows:
         raise InputError(f"expected every window of the run from {closed[0].window} on, found {windows[0]} first")
     return closed
 
 
-def differences(recorded: Iterable[Recorded], closed: Iterable[Closed]) -> list[str]:
+def differences(recorded: Iterable[RecordedTrajectory], closed: Iterable[ClosedWindow]) -> list[str]:
     """Tell where a recording and the same run again differ in money, to the last unit."""
     found = {(it.window, it.agent): it for it in recorded}
     told = []

@@ -15,7 +15,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from playproof.errors import InputError
-from playproof.game.audit import Ages, Auditing, Material, Promised, Recorded, Settled, Verified, Wager
+from playproof.game.audit import (
+    AuditRules,
+    Material,
+    Promise,
+    RecordedTables,
+    SettledBet,
+    VerifiedWindow,
+    Wager,
+    WindowAges,
+)
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules import prices as fair
 from playproof.games.crash.rules.money import SIDEBET_TICKS
@@ -55,7 +64,7 @@ _PATHS = 4000
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeRounds:
     """Rounds that were received whole, tick after tick in one line."""
 
     windows: tuple[str, ...]
@@ -71,7 +80,7 @@ class Whole:
         return np.concatenate([[0], np.cumsum(self.rugs)[:-1]]).astype(np.int64)
 
 
-def from_store(store: Recorded) -> Material:
+def from_store(store: RecordedTables) -> Material:
     """Gather from stored events."""
     ages, whole = read_ticks(_frame(store, "game_tick", ["window_id", "tick", "price", "game_phase"]))
     return gather(ages, whole, tuple(read_settled(store)), tuple(read_revealed(store, whole)))
@@ -83,7 +92,9 @@ def from_rows(rows: pl.DataFrame) -> Material:
     return gather(*read_ticks(ticks))
 
 
-def gather(ages: Ages, whole: Whole, settled: Sequence[Settled] = (), verified: Sequence[Verified] = ()) -> Material:
+def gather(
+    ages: WindowAges, whole: WholeRounds, settled: Sequence[SettledBet] = (), verified: Sequence[VerifiedWindow] = ()
+) -> Material:
     """Put everything together."""
     wagers = [wager for ticks in HOLDS for wager in holds(whole, ticks)]
     for _, zone, ticks, _ in BEST_HOLDS:
@@ -92,7 +103,7 @@ def gather(ages: Ages, whole: Whole, settled: Sequence[Settled] = (), verified: 
     return Material(ages, len(whole.windows), tuple(wagers), tuple(settled), tuple(verified))
 
 
-def read_ticks(ticks: pl.DataFrame) -> tuple[Ages, Whole]:
+def read_ticks(ticks: pl.DataFrame) -> tuple[WindowAges, WholeRounds]:
     """Give how long rounds lived, and the rounds that are whole; the rug is the lowest tick called rugged."""
     running = (
         ticks.filter(pl.col("window_id").is_not_null() & (pl.col("game_phase") == int(Phase.ACTIVE)))
@@ -117,10 +128,10 @@ def read_ticks(ticks: pl.DataFrame) -> tuple[Ages, Whole]:
         raise InputError("expected ticks of rounds in the recordings, found none")
     ended = rounds["rug"].is_not_null().to_numpy()
     end = rounds.select(pl.coalesce("rug", "last")).to_series().to_numpy().astype(np.int64)
-    ages = Ages(tuple(rounds["window_id"]), rounds["first"].to_numpy().astype(np.int64), end, ended)
+    ages = WindowAges(tuple(rounds["window_id"]), rounds["first"].to_numpy().astype(np.int64), end, ended)
     chosen = rounds.filter(pl.col("rug").is_not_null() & (pl.col("seen") == pl.col("rug")))
     prices = joined.join(chosen.select("window_id"), on="window_id", how="semi")["price"].to_numpy()
-    return ages, Whole(
+    return ages, WholeRounds(
         tuple(chosen["window_id"]),
         chosen["rug"].to_numpy().astype(np.int64),
         chosen["rug_price"].to_numpy().astype(np.float64),
@@ -128,7 +139,7 @@ def read_ticks(ticks: pl.DataFrame) -> tuple[Ages, Whole]:
     )
 
 
-def holds(whole: Whole, ticks: int) -> list[Wager]:
+def holds(whole: WholeRounds, ticks: int) -> list[Wager]:
     """Buy at every tick and sell so many ticks later, or at the rug; by the zone of the entry price."""
     starts, owner = whole.starts, np.repeat(np.arange(len(whole.windows)), whole.rugs)
     place = np.arange(len(whole.prices))
@@ -146,7 +157,7 @@ def holds(whole: Whole, ticks: int) -> list[Wager]:
     return found
 
 
-def lows(whole: Whole) -> Floats:
+def lows(whole: WholeRounds) -> Floats:
     """Give the lowest price of its round so far at every tick, the start price 1 included."""
     found = np.empty_like(whole.prices)
     for start, length in zip(whole.starts.tolist(), whole.rugs.tolist(), strict=True):
@@ -154,7 +165,7 @@ def lows(whole: Whole) -> Floats:
     return np.minimum(found, 1.0)
 
 
-def sidebets(whole: Whole) -> list[Wager]:
+def sidebets(whole: WholeRounds) -> list[Wager]:
     """Place a sidebet at every tick, by the age of the round."""
     owner = np.repeat(np.arange(len(whole.windows)), whole.rugs)
     tick = np.arange(len(whole.prices)) - whole.starts[owner]
@@ -168,7 +179,7 @@ def sidebets(whole: Whole) -> list[Wager]:
 
 
 def _wager(
-    group: str, name: str, whole: Whole, owner: Ints, profit: Floats, theory: float | None, remark: str | None
+    group: str, name: str, whole: WholeRounds, owner: Ints, profit: Floats, theory: float | None, remark: str | None
 ) -> Wager:
     """Sum a wager up by round, rounds that never allowed it left out."""
     size = len(whole.windows)
@@ -209,7 +220,7 @@ def _rug_parts(ticks: int, spread: float) -> Floats:
     return parts
 
 
-def read_settled(store: Recorded) -> Iterator[Settled]:
+def read_settled(store: RecordedTables) -> Iterator[SettledBet]:
     """Give the sidebets that were settled, the player's own with what his wallet gained."""
     wanted = ["session_id", "seq", "window_id", "event_name", "sidebet_type", "sidebet_stake", "sidebet_payout"]
     told = pl.concat([_frame(store, doc_type, wanted) for doc_type in ("player_action", "ws_event")])
@@ -222,16 +233,16 @@ def read_settled(store: Recorded) -> Iterator[Settled]:
     for row in told.sort("session_id", "seq").iter_rows(named=True):
         own = row["event_name"] == c.BET
         gained = _gained(wallets.get(row["session_id"]), row["seq"]) if own else None
-        yield Settled(row["window_id"] or "", row["sidebet_stake"], row["sidebet_payout"] or 0, gained)
+        yield SettledBet(row["window_id"] or "", row["sidebet_stake"], row["sidebet_payout"] or 0, gained)
 
 
-def _frame(store: Recorded, doc_type: str, wanted: Sequence[str]) -> pl.DataFrame:
+def _frame(store: RecordedTables, doc_type: str, wanted: Sequence[str]) -> pl.DataFrame:
     frame = pl.from_arrow(store.arrow(doc_type, wanted))
     assert isinstance(frame, pl.DataFrame)
     return frame
 
 
-def _wallets(store: Recorded) -> dict[str, tuple[Ints, Ints]]:
+def _wallets(store: RecordedTables) -> dict[str, tuple[Ints, Ints]]:
     """Give by session when the player's wallet was told, and what it held."""
     frame = _frame(store, "server_state", ["session_id", "seq", "event_name", "cash"])
     told = frame.filter((pl.col("event_name") == c.PLAYER) & pl.col("cash").is_not_null()).sort("session_id", "seq")
@@ -249,7 +260,7 @@ def _gained(wallet: tuple[Ints, Ints] | None, seq: int) -> int | None:
     return int(wallet[1][after] - wallet[1][after - 1]) if 0 < after < len(wallet[0]) else None
 
 
-def read_revealed(store: Recorded, whole: Whole) -> Iterator[Verified]:
+def read_revealed(store: RecordedTables, whole: WholeRounds) -> Iterator[VerifiedWindow]:
     """Replay every round whose seed was revealed, and hold it against what was told and what was received."""
     wanted = ["game_id", "server_seed", "server_seed_hash", "game_version", "rug_tick", "peak"]
     frame = _frame(store, "complete_game", wanted).filter(pl.col("server_seed").is_not_null())
@@ -258,7 +269,7 @@ def read_revealed(store: Recorded, whole: Whole) -> Iterator[Verified]:
     for row in frame.unique("game_id", keep="first").sort("game_id").iter_rows(named=True):
         place = places.get(row["game_id"])
         received = None if place is None else whole.prices[starts[place] : starts[place] + whole.rugs[place]]
-        yield Verified(row["game_id"], _difference(row, received))
+        yield VerifiedWindow(row["game_id"], _difference(row, received))
 
 
 def _difference(row: dict[str, object], received: Floats | None) -> str | None:
@@ -281,16 +292,16 @@ def _difference(row: dict[str, object], received: Floats | None) -> str | None:
     return None
 
 
-AUDITING = Auditing(
+AUDITING = AuditRules(
     from_store=from_store,
     from_rows=from_rows,
     hazard=fair.RUG_CHANCE,
     hit_rates={SIDEBET: 1 - (1 - fair.RUG_CHANCE) ** SIDEBET_TICKS},
     break_even={SIDEBET: 1 / PAYOUT},
     promised=(
-        *(Promised(f"rugged by tick {tick}", share, age=tick) for tick, share in RUG_BY),
+        *(Promise(f"rugged by tick {tick}", share, age=tick) for tick, share in RUG_BY),
         *(
-            Promised(f"entry at {entry:g}x, held {ticks} ticks: success", share, f"hold {ticks}", zone)
+            Promise(f"entry at {entry:g}x, held {ticks} ticks: success", share, f"hold {ticks}", zone)
             for entry, zone, ticks, share in BEST_HOLDS
         ),
     ),

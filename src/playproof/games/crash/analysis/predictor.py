@@ -42,7 +42,7 @@ _PLACES = np.array([TRADER.index(name) for name in INPUTS])
 
 
 @dataclass
-class Memory:
+class PriceMemory:
     """What is remembered of each lane: the folds of its prices."""
 
     states: NDArray[Any]
@@ -86,19 +86,19 @@ class Sidebets:
         """Tell what became of the 14 inputs of the old plan."""
         return PREDICTOR_INPUTS
 
-    def start(self, lanes: int) -> Memory:
+    def start(self, lanes: int) -> PriceMemory:
         """Remember nothing yet of so many lanes."""
-        return Memory(state.new_state(lanes), history.new_history(lanes), np.full(lanes, -1))
+        return PriceMemory(state.new_state(lanes), history.new_history(lanes), np.full(lanes, -1))
 
-    def begin(self, memory: Memory, chosen: Chosen) -> None:
+    def begin(self, memory: PriceMemory, chosen: Chosen) -> None:
         """Forget the chosen lanes."""
         memory.seen[chosen] = -1
 
-    def keep(self, memory: Memory, lanes: int) -> Memory:
+    def keep(self, memory: PriceMemory, lanes: int) -> PriceMemory:
         """Give the memory of the first lanes only."""
-        return Memory(memory.states[:lanes], memory.histories[:lanes], memory.seen[:lanes])
+        return PriceMemory(memory.states[:lanes], memory.histories[:lanes], memory.seen[:lanes])
 
-    def look(self, memory: Memory, rows: Rows, names: tuple[str, ...]) -> Rows:
+    def look(self, memory: PriceMemory, rows: Rows, names: tuple[str, ...]) -> Rows:
         """Take one row a lane into the folds; give the inputs beyond it."""
         ticks = self.clock(rows, names)
         out = np.zeros((len(rows), len(TRADER)), np.float32)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game.replay import Arrays, Line, Mark, Number, Replaying, Standing, Values
-from playproof.game.vector_env import Actions, Chosen, LaneTerms, Moved
+from playproof.game.replay import Arrays, LaneSnapshot, Line, Mark, Number, ReplayRules, Values
+from playproof.game.vector_env import Actions, Chosen, LaneTerms, StepResult
 from playproof.games.crash.rules.actions import ACTIONS, SIZES, TRADER_MAIN
 from playproof.games.crash.sim import kernel
-from playproof.games.crash.sim.vector_env import CrashLanes
+from playproof.games.crash.sim.vector_env import CrashVectorGame
 from playproof.money import UNIT, show
 
 LINES = (
@@ -44,7 +44,7 @@ _CLIENT = ("trade_id_hash", "client_timestamp", "latency_ms")
 _EXECUTION = ("execution_tick", "execution_price")
 
 
-class WatchedCrashLanes(CrashLanes):
+class ObservedCrash(CrashVectorGame):
     """Lanes of the game that also tell where each player stood before and after a step."""
 
     def __init__(self, terms: LaneTerms, count: int) -> None:
@@ -56,9 +56,9 @@ class WatchedCrashLanes(CrashLanes):
             lanes._addresses[kernel.BEFORE], lanes._addresses[kernel.AFTER] = kernel.addresses(*self._moments)
         else:
             self._moments = (lanes.purse.before, lanes.purse.after)
-        self._told: tuple[Standing, Standing] | None = None
+        self._told: tuple[LaneSnapshot, LaneSnapshot] | None = None
 
-    def step(self, actions: Actions) -> Moved:
+    def step(self, actions: Actions) -> StepResult:
         """Take an action in every lane."""
         bets, traded = self._lanes.lanes["bet"].copy(), self._traded()
         moved = super().step(actions)
@@ -73,12 +73,12 @@ class WatchedCrashLanes(CrashLanes):
         )
         return moved
 
-    def before(self) -> Standing:
+    def before(self) -> LaneSnapshot:
         """Tell how every lane stood when the last step began."""
         assert self._told is not None
         return self._told[0]
 
-    def after(self) -> Standing:
+    def after(self) -> LaneSnapshot:
         """Tell how every lane stood when the last step was over."""
         assert self._told is not None
         return self._told[1]
@@ -98,14 +98,14 @@ class WatchedCrashLanes(CrashLanes):
         return unknown
 
 
-def _standing(moments: NDArray[Any], bets: NDArray[np.int64], missing: Chosen | None) -> Standing:
+def _standing(moments: NDArray[Any], bets: NDArray[np.int64], missing: Chosen | None) -> LaneSnapshot:
     values = {name: moments[field].copy() for name, field in _MOMENT.items()}
-    return Standing(values | {"bet field": bets}, missing)
+    return LaneSnapshot(values | {"bet field": bets}, missing)
 
 
-def watch(terms: LaneTerms, count: int) -> WatchedCrashLanes:
+def watch(terms: LaneTerms, count: int) -> ObservedCrash:
     """Make lanes that can be watched."""
-    return WatchedCrashLanes(terms, count)
+    return ObservedCrash(terms, count)
 
 
 def say(action: Sequence[int], actions: str) -> str:
@@ -191,4 +191,4 @@ def _shortest(values: NDArray[Any]) -> list[Number]:
     return [float(str(it)) for it in values.astype(np.float32)]
 
 
-REPLAYING = Replaying(LINES, watch, say, marks, stored)
+REPLAYING = ReplayRules(LINES, watch, say, marks, stored)

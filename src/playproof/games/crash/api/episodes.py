@@ -29,7 +29,7 @@ class Episode:
 
 
 @dataclass
-class _Gathered:
+class _OpenRound:
     """A round while its events are being gathered."""
 
     game_id: str
@@ -76,7 +76,7 @@ class EpisodeSegmenter:
         """Give the episodes in the order of their first events."""
         readers: dict[str, EventReader] = {}
         current: dict[str, str] = {}
-        found: dict[tuple[str, str], _Gathered] = {}
+        found: dict[tuple[str, str], _OpenRound] = {}
         for event in events:
             session = event.session_id if isinstance(event, Event) else ""
             made = readers.setdefault(session, EventReader()).take(event)
@@ -84,7 +84,7 @@ class EpisodeSegmenter:
             if game_id is None:
                 continue
             if (session, game_id) not in found:
-                found[session, game_id], current[session] = _Gathered(game_id), game_id
+                found[session, game_id], current[session] = _OpenRound(game_id), game_id
             found[session, game_id].take(event, made)
         kept = (each for each in found.values() if each.is_shown and len(each.ticks) >= self.min_ticks)
         return [each.episode() for each in kept]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.game import load_game
-from playproof.game.play import View
+from playproof.game.play import PlayerView
 from playproof.games.crash.api.reading import EventReader, UserEvent
 from playproof.games.crash.features.table import FILLS, OBSERVATIONS
 
@@ -125,7 +125,7 @@ class ObservationBuilder:
 
     def reset(self) -> None:
         """Forget everything."""
-        self._reader, self._view = EventReader(), View(load_game("crash"), SET)
+        self._reader, self._view = EventReader(), PlayerView(load_game("crash"), SET)
 
     def update(self, event: UserEvent) -> None:
         """Take one event."""

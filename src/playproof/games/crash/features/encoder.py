@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from playproof._numba import compiler
 from playproof.events import Event
-from playproof.game import Fold
+from playproof.game import ObservationFold
 from playproof.games.crash.features import history, state, table
 from playproof.games.crash.features.history import K_LOTS, K_PAST
 from playproof.games.crash.features.state import K_CLIENT, K_PLAYER, RUGGED
@@ -60,7 +60,7 @@ _OWN_MONEY = ("cash", "position_qty", "avg_cost", "cumulative_pnl", "total_inves
 
 
 @dataclass(frozen=True)
-class Shape:
+class FactShape:
     """How a fact becomes a row."""
 
     kind: int
@@ -70,20 +70,20 @@ class Shape:
     """Columns that it may have."""
 
 
-SHAPES: Mapping[str, Shape] = {
-    c.ROUND: Shape(ROUND),
-    c.TICK: Shape(TICK, ("tick", "price", "game_phase"), _SHOWN),
-    c.COUNTDOWN: Shape(TICK, ("tick", "price", "game_phase"), _SHOWN),
-    c.RUGPOOL: Shape(RUGPOOL, _GROUPS["rugpool"]),
-    c.TRADE: Shape(TRADE, ("tick", "trade_amount")),
-    c.COMPLETE: Shape(PAST, ("rug_tick", "rug_price", "peak", "rug_seen")),
-    c.SEAT: Shape(SEAT),
-    c.PLAYER: Shape(PLAYER, _OWN_MONEY, ("sidebet", "bet")),
-    c.PRESS: Shape(PRESS, (), ("bet",)),
-    c.ORDER: Shape(PRESS),
-    c.FILL: Shape(FILL, ("tick", "trade_amount", "trade_qty", "trade_price")),
-    c.BET: Shape(BET, ("sidebet_start_tick",)),
-    c.ACK: Shape(ACK, ("success",), ("execution", "client")),
+SHAPES: Mapping[str, FactShape] = {
+    c.ROUND: FactShape(ROUND),
+    c.TICK: FactShape(TICK, ("tick", "price", "game_phase"), _SHOWN),
+    c.COUNTDOWN: FactShape(TICK, ("tick", "price", "game_phase"), _SHOWN),
+    c.RUGPOOL: FactShape(RUGPOOL, _GROUPS["rugpool"]),
+    c.TRADE: FactShape(TRADE, ("tick", "trade_amount")),
+    c.COMPLETE: FactShape(PAST, ("rug_tick", "rug_price", "peak", "rug_seen")),
+    c.SEAT: FactShape(SEAT),
+    c.PLAYER: FactShape(PLAYER, _OWN_MONEY, ("sidebet", "bet")),
+    c.PRESS: FactShape(PRESS, (), ("bet",)),
+    c.ORDER: FactShape(PRESS),
+    c.FILL: FactShape(FILL, ("tick", "trade_amount", "trade_qty", "trade_price")),
+    c.BET: FactShape(BET, ("sidebet_start_tick",)),
+    c.ACK: FactShape(ACK, ("success",), ("execution", "client")),
 }
 """The facts that change what is known; all others are for the record."""
 LIGHT = ("policy", "recorded")
@@ -140,7 +140,7 @@ _BITS = {group: 1 << bit for bit, group in enumerate(_GROUPS)}
 
 
 @dataclass(frozen=True)
-class Plan:
+class RowPlan:
     """A shape, worked out: which columns go to which places of a row."""
 
     kind: int
@@ -149,11 +149,11 @@ class Plan:
     """Bit in `told`, columns and places; texts have the last place, which is not packed."""
 
 
-def _plan(shape: Shape) -> Plan:
+def _plan(shape: FactShape) -> RowPlan:
     def places(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
         return tuple((name, _PLACES.get(name, len(_PLACES))) for name in names)
 
-    return Plan(
+    return RowPlan(
         shape.kind, places(shape.needs), tuple((_BITS[group], places(_GROUPS[group])) for group in shape.groups)
     )
 
@@ -468,7 +468,7 @@ def mark_one(states: Array, histories: Array, kind: int, out: Array) -> None:
     mark_missing(states[0], histories[0], kind, out, 0)
 
 
-class Known:
+class ObservationState:
     """What one player knows."""
 
     __slots__ = ("books", "histories", "lots", "states")
@@ -480,23 +480,23 @@ class Known:
         self.lots = np.zeros(1, kernel.LOTS)
 
 
-def apply(known: Known, rows: Array) -> None:
+def apply(known: ObservationState, rows: Array) -> None:
     """Take one encoded event, or many."""
     take(known.states, known.histories, known.books, known.lots, rows)
 
 
-def observe(known: Known, out: Array, *, kind: int) -> None:
+def observe(known: ObservationState, out: Array, *, kind: int) -> None:
     """Write one observation set."""
     look_one(known.states, known.histories, kind, out[None, :])
 
 
-def missing(known: Known, out: Array, *, kind: int) -> None:
+def missing(known: ObservationState, out: Array, *, kind: int) -> None:
     """Write what of one observation set is unknown."""
     mark_one(known.states, known.histories, kind, out[None, :])
 
 
-FOLD = Fold(
-    Known,
+FOLD = ObservationFold(
+    ObservationState,
     apply,
     {name: partial(observe, kind=kind) for kind, name in enumerate(SETS)},
     {name: partial(missing, kind=kind) for kind, name in enumerate(SETS)},

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from playproof.game import Feature, Numbers
+from playproof.game import Feature, NumericObservation
 
 WINDOW = 40
 """Ticks of the volumes and of the price and volume statistics; a sidebet's span."""
@@ -47,7 +47,7 @@ FILLS_OWN = "own fills: order acks, playerUpdate"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FeatureRow:
     """One row of the table."""
 
     name: str
@@ -149,21 +149,23 @@ SCALES: Mapping[str, str] = {
 is curved so that its last tick and none are as far apart as its first ticks. What is not named is taken as it is."""
 
 SERVER = (
-    Entry("tick", "ticks", STATE, "tick", "tickCount; 0 until the round is active, as on the feed"),
-    Entry("price", "multiplier", STATE, "tick", "the last price said; filled with 1, where every round starts", 1.0),
-    Entry("game_phase", "code", STATE, "tick", "0 cooldown, 1 presale, 2 active, 3 rugged; filled with cooldown"),
-    Entry(
+    FeatureRow("tick", "ticks", STATE, "tick", "tickCount; 0 until the round is active, as on the feed"),
+    FeatureRow(
+        "price", "multiplier", STATE, "tick", "the last price said; filled with 1, where every round starts", 1.0
+    ),
+    FeatureRow("game_phase", "code", STATE, "tick", "0 cooldown, 1 presale, 2 active, 3 rugged; filled with cooldown"),
+    FeatureRow(
         "cooldown_timer_ms",
         "ms",
         STATE,
         "timer",
         "cooldownTimer; while the round is active 0, but in world `drift` 250 for each tick left of a countdown",
     ),
-    Entry("allow_pre_round_buys", "flag", STATE, "tick", "1 in the presale"),
-    Entry("active", "flag", STATE, "tick", "1 from tick 0 to the rug, the rug's message included"),
-    Entry("rugged", "flag", STATE, "tick", "1 from the rug to the next round"),
-    Entry("connected_players", "players", STATE, "", "connectedPlayers; 0 until told, which no real feed says"),
-    Entry(
+    FeatureRow("allow_pre_round_buys", "flag", STATE, "tick", "1 in the presale"),
+    FeatureRow("active", "flag", STATE, "tick", "1 from tick 0 to the rug, the rug's message included"),
+    FeatureRow("rugged", "flag", STATE, "tick", "1 from the rug to the next round"),
+    FeatureRow("connected_players", "players", STATE, "", "connectedPlayers; 0 until told, which no real feed says"),
+    FeatureRow(
         "game_id_hash",
         "hash in [0, 1)",
         STATE,
@@ -172,18 +174,18 @@ SERVER = (
     ),
 )
 PLAYER = (
-    Entry("balance", "coins", OWN, "player", "cash; filled with 1, the balance a player starts with", 1.0),
-    Entry("position_qty", "coins at price 1", OWN, "player", "positionQty"),
-    Entry(
+    FeatureRow("balance", "coins", OWN, "player", "cash; filled with 1, the balance a player starts with", 1.0),
+    FeatureRow("position_qty", "coins at price 1", OWN, "player", "positionQty"),
+    FeatureRow(
         "avg_entry_price", "multiplier", OWN, "player", "avgCost: cost of the held lots / their quantity; 0 when flat"
     ),
-    Entry(
+    FeatureRow(
         "cumulative_pnl", "coins", OWN, "player", "cumulativePnL as last told: realised and unrealised, of this round"
     ),
-    Entry("total_invested", "coins", OWN, "player", "totalInvested of this round, sidebet stakes included"),
+    FeatureRow("total_invested", "coins", OWN, "player", "totalInvested of this round, sidebet stakes included"),
 )
 RUGPOOL = (
-    Entry(
+    FeatureRow(
         "rugpool_amount",
         "coins",
         STATE,
@@ -191,8 +193,10 @@ RUGPOOL = (
         "rugpoolAmount; filled with its mean, 4.5 instarugs of 0.814 each",
         3.663,
     ),
-    Entry("rugpool_threshold", "instarugs", STATE, "rugpool", "threshold; filled with 10, the only value seen", 10.0),
-    Entry(
+    FeatureRow(
+        "rugpool_threshold", "instarugs", STATE, "rugpool", "threshold; filled with 10, the only value seen", 10.0
+    ),
+    FeatureRow(
         "instarug_count",
         "instarugs",
         STATE,
@@ -203,7 +207,7 @@ RUGPOOL = (
 )
 _SIMULATED = "over a million simulated rounds, which no real count equals"
 SESSION = (
-    Entry(
+    FeatureRow(
         "average_multiplier",
         "multiplier",
         STATE,
@@ -212,7 +216,7 @@ SESSION = (
         "simulated rounds (its own mean, 9.4, hangs on a few peaks)",
         4.78,
     ),
-    Entry(
+    FeatureRow(
         "count_2x",
         "rounds",
         STATE,
@@ -220,10 +224,10 @@ SESSION = (
         f"rounds of the last 100 that reached 2; filled with the mean {_SIMULATED}",
         43.95,
     ),
-    Entry("count_10x", "rounds", STATE, "session", "the same for 10", 7.73),
-    Entry("count_50x", "rounds", STATE, "session", "the same for 50", 1.38),
-    Entry("count_100x", "rounds", STATE, "session", "the same for 100", 0.65),
-    Entry(
+    FeatureRow("count_10x", "rounds", STATE, "session", "the same for 10", 7.73),
+    FeatureRow("count_50x", "rounds", STATE, "session", "the same for 50", 1.38),
+    FeatureRow("count_100x", "rounds", STATE, "session", "the same for 100", 0.65),
+    FeatureRow(
         "highest_today",
         "multiplier",
         STATE,
@@ -233,29 +237,29 @@ SESSION = (
     ),
 )
 DERIVED = (
-    Entry(
+    FeatureRow(
         "price_velocity",
         "multiplier a tick",
         STATE,
         "velocity",
         "price(t) - price(t-1), the rug included; 0 at tick 0 and, as unknown, after a missed tick",
     ),
-    Entry(
+    FeatureRow(
         "price_acceleration",
         "multiplier a tick^2",
         STATE,
         "acceleration",
         "price_velocity(t) - price_velocity(t-1); 0 at tick 0 and, as unknown, until two ticks after a missed one",
     ),
-    Entry("unrealized_pnl", "coins", f"{STATE}, {OWN}", "player", "position_qty x (price - avg_entry_price)"),
-    Entry(
+    FeatureRow("unrealized_pnl", "coins", f"{STATE}, {OWN}", "player", "position_qty x (price - avg_entry_price)"),
+    FeatureRow(
         "position_pnl_pct",
         "fraction",
         f"{STATE}, {OWN}",
         "player",
         "unrealized_pnl / cost of the held lots; 0 when flat. A fraction in spite of its name: 0.1 is 10 %",
     ),
-    Entry(
+    FeatureRow(
         "rugpool_ratio",
         "fraction",
         STATE,
@@ -263,7 +267,7 @@ DERIVED = (
         "rugpool_amount / rugpool_threshold; filled with the ratio of their fills",
         0.3663,
     ),
-    Entry(
+    FeatureRow(
         "balance_at_risk_pct",
         "fraction",
         f"{STATE}, {OWN}",
@@ -272,21 +276,21 @@ DERIVED = (
     ),
 )
 ACTION = (
-    Entry(
+    FeatureRow(
         "time_in_position",
         "ticks",
         f"{STATE}, {OWN}",
         "player",
         "ticks since the position was opened from flat; 0 when flat",
     ),
-    Entry(
+    FeatureRow(
         "ticks_since_last_action",
         "ticks",
         f"{STATE}, presses",
         "tick",
         "ticks since the last press of BUY, SELL or SIDEBET in this round, or since its start",
     ),
-    Entry(
+    FeatureRow(
         "bet_amount",
         "coins",
         "presses",
@@ -297,27 +301,33 @@ ACTION = (
 )
 _LAST = "of the last own execution completed before this row"
 EXECUTION = (
-    Entry(
+    FeatureRow(
         "execution_tick",
         "ticks",
         FILLS_OWN,
         "execution",
         f"tick {_LAST}; 0 while there was none, which execution_price tells apart",
     ),
-    Entry(
+    FeatureRow(
         "execution_price", "multiplier", FILLS_OWN, "execution", f"price {_LAST}; 0 while there was none: no price is"
     ),
-    Entry("trade_id_hash", "hash in [0, 1)", TRADE, "execution client", f"identity {_LAST}; only recordings know it"),
-    Entry("client_timestamp", "ms", "presses", "execution client", f"page time of the press {_LAST}; recordings only"),
-    Entry("latency_ms", "ms", "presses, order acks", "execution client", f"press to ack {_LAST}; recordings only"),
+    FeatureRow(
+        "trade_id_hash", "hash in [0, 1)", TRADE, "execution client", f"identity {_LAST}; only recordings know it"
+    ),
+    FeatureRow(
+        "client_timestamp", "ms", "presses", "execution client", f"page time of the press {_LAST}; recordings only"
+    ),
+    FeatureRow("latency_ms", "ms", "presses, order acks", "execution client", f"press to ack {_LAST}; recordings only"),
 )
 _BOARD = (
     "of the leaderboard, which holds at most 10, practice tokens left out; filled with the mean of 241 recorded ticks"
 )
 CROWD = (
-    Entry("players_in_game", "players", STATE, "leaderboard", f"entries {_BOARD}", 9.59),
-    Entry("players_with_positions", "players", STATE, "leaderboard", f"entries with positionQty > 0 {_BOARD}", 3.31),
-    Entry(
+    FeatureRow("players_in_game", "players", STATE, "leaderboard", f"entries {_BOARD}", 9.59),
+    FeatureRow(
+        "players_with_positions", "players", STATE, "leaderboard", f"entries with positionQty > 0 {_BOARD}", 3.31
+    ),
+    FeatureRow(
         "total_market_capital",
         "coins",
         STATE,
@@ -325,7 +335,7 @@ CROWD = (
         f"positionQty of all entries x the price said with them, {_BOARD}",
         0.285,
     ),
-    Entry(
+    FeatureRow(
         "recent_buy_volume",
         "coins",
         TRADE,
@@ -333,8 +343,8 @@ CROWD = (
         "amounts of the buys heard of that are stamped with ticks t-39 to t of this round (all of it, if younger); "
         "presale buys are stamped 0",
     ),
-    Entry("recent_sell_volume", "coins", TRADE, "", "the same for sells"),
-    Entry(
+    FeatureRow("recent_sell_volume", "coins", TRADE, "", "the same for sells"),
+    FeatureRow(
         "trade_flow_ratio",
         "fraction",
         TRADE,
@@ -342,7 +352,7 @@ CROWD = (
         "recent_buy_volume / (recent_buy_volume + recent_sell_volume); 0.5 when both are 0",
         0.5,
     ),
-    Entry(
+    FeatureRow(
         "whale_activity_flag",
         "flag",
         TRADE,
@@ -352,7 +362,7 @@ CROWD = (
     ),
 )
 PRICE_STATISTICS = (
-    Entry(
+    FeatureRow(
         "price_mean_40",
         "multiplier",
         STATE,
@@ -361,26 +371,26 @@ PRICE_STATISTICS = (
         "like the other three filled as if only the start price were known",
         1.0,
     ),
-    Entry("price_std_40", "multiplier", STATE, "tick", "standard deviation of the same, divided by their number"),
-    Entry("price_min_40", "multiplier", STATE, "tick", "lowest of the same", 1.0),
-    Entry("price_max_40", "multiplier", STATE, "tick", "highest of the same", 1.0),
+    FeatureRow("price_std_40", "multiplier", STATE, "tick", "standard deviation of the same, divided by their number"),
+    FeatureRow("price_min_40", "multiplier", STATE, "tick", "lowest of the same", 1.0),
+    FeatureRow("price_max_40", "multiplier", STATE, "tick", "highest of the same", 1.0),
 )
 VOLUME_STATISTICS = (
-    Entry(
+    FeatureRow(
         "volume_mean_40",
         "coins a tick",
         TRADE,
         "",
         "mean over ticks t-39 to t of this round (all, if younger) of the volume stamped with each, buys and sells",
     ),
-    Entry("volume_std_40", "coins a tick", TRADE, "", "standard deviation of the same, divided by their number"),
-    Entry("volume_min_40", "coins a tick", TRADE, "", "lowest of the same"),
-    Entry("volume_max_40", "coins a tick", TRADE, "", "highest of the same"),
+    FeatureRow("volume_std_40", "coins a tick", TRADE, "", "standard deviation of the same, divided by their number"),
+    FeatureRow("volume_min_40", "coins a tick", TRADE, "", "lowest of the same"),
+    FeatureRow("volume_max_40", "coins a tick", TRADE, "", "highest of the same"),
 )
 _CHANGES = "standard deviation (divided by their number) of the changes price(t) / price(t-1) - 1"
 CURRENT = (
-    Entry("has_positions", "flag", OWN, "player", "1 if position_qty > 0"),
-    Entry(
+    FeatureRow("has_positions", "flag", OWN, "player", "1 if position_qty > 0"),
+    FeatureRow(
         "bankroll",
         "coins",
         f"{STATE}, {OWN}",
@@ -388,48 +398,58 @@ CURRENT = (
         "balance + position_qty x price, an open sidebet at 0; filled with 1, the balance a player starts with",
         1.0,
     ),
-    Entry("position_count", "lots", FILLS_OWN, "lots", "open lots, more than 10 included"),
-    Entry(
+    FeatureRow("position_count", "lots", FILLS_OWN, "lots", "open lots, more than 10 included"),
+    FeatureRow(
         "volatility_first_40", "fraction a tick", STATE, "", f"{_CHANGES} of ticks 1 to 40 seen so far; 0 before tick 1"
     ),
-    Entry("volatility_last_10", "fraction a tick", STATE, "", f"{_CHANGES} of ticks t-9 to t seen; 0 before tick 1"),
-    Entry(
+    FeatureRow(
+        "volatility_last_10", "fraction a tick", STATE, "", f"{_CHANGES} of ticks t-9 to t seen; 0 before tick 1"
+    ),
+    FeatureRow(
         "volatility_ratio", "ratio", STATE, "", "volatility_last_10 / volatility_first_40; 1 while the latter is 0", 1.0
     ),
 )
 
 
-def past_entries(back: int) -> tuple[Entry, ...]:
+def past_entries(back: int) -> tuple[FeatureRow, ...]:
     """Describe the finished round that lies `back` rounds back, 1 being the last one."""
     which = f"of the finished round {back} back, 1 being the last one known (from its rug on)"
     needs = f"past_{back}"
     return (
-        Entry(f"history_{back}_end_price", "multiplier", STATE, needs, f"rug price {which}; 0 if unknown: no price is"),
-        Entry(
+        FeatureRow(
+            f"history_{back}_end_price", "multiplier", STATE, needs, f"rug price {which}; 0 if unknown: no price is"
+        ),
+        FeatureRow(
             f"history_{back}_duration",
             "ticks",
             STATE,
             needs,
             f"rug tick {which}; 0 if unknown: a real one is at least 1",
         ),
-        Entry(
+        FeatureRow(
             f"history_{back}_peak",
             "multiplier",
             STATE,
             needs,
             f"highest price {which}; 0 if unknown: a real one is at least 1",
         ),
-        Entry(f"history_{back}_ultra_short_flag", "flag", STATE, needs, f"1 for an instarug, duration < 6, {which}"),
+        FeatureRow(
+            f"history_{back}_ultra_short_flag", "flag", STATE, needs, f"1 for an instarug, duration < 6, {which}"
+        ),
     )
 
 
-def lot_entries(place: int) -> tuple[Entry, ...]:
+def lot_entries(place: int) -> tuple[FeatureRow, ...]:
     """Describe the open lot in a place, 1 being the oldest."""
     which = f"of open lot {place}, 1 being the oldest; 0 if there is none: a real one costs at least 0.001"
     return (
-        Entry(f"lot_{place}_entry_price", "multiplier", FILLS_OWN, "lots", f"cost / quantity of what is left {which}"),
-        Entry(f"lot_{place}_bet_size", "coins", FILLS_OWN, "lots", f"cost of what is left {which}"),
-        Entry(f"lot_{place}_pnl_pct", "fraction", f"{STATE}, {FILLS_OWN}", "lots", f"price / entry price - 1 {which}"),
+        FeatureRow(
+            f"lot_{place}_entry_price", "multiplier", FILLS_OWN, "lots", f"cost / quantity of what is left {which}"
+        ),
+        FeatureRow(f"lot_{place}_bet_size", "coins", FILLS_OWN, "lots", f"cost of what is left {which}"),
+        FeatureRow(
+            f"lot_{place}_pnl_pct", "fraction", f"{STATE}, {FILLS_OWN}", "lots", f"price / entry price - 1 {which}"
+        ),
     )
 
 
@@ -437,7 +457,7 @@ HISTORY = tuple(row for back in range(1, PAST_ROUNDS + 1) for row in past_entrie
 POSITIONS = tuple(row for place in range(1, LOTS + 1) for row in lot_entries(place))
 META_CONTEXT = (
     *(
-        Entry(
+        FeatureRow(
             f"log_return_{ticks}",
             "log",
             STATE,
@@ -446,7 +466,7 @@ META_CONTEXT = (
         )
         for ticks in (3, 5, 10, 20)
     ),
-    Entry(
+    FeatureRow(
         "rsi_14",
         "0 to 100",
         STATE,
@@ -455,7 +475,7 @@ META_CONTEXT = (
         "are 0",
         50.0,
     ),
-    Entry(
+    FeatureRow(
         "z_score_20",
         "standard deviations",
         STATE,
@@ -463,23 +483,23 @@ META_CONTEXT = (
         "(price - mean) / standard deviation (divided by their number) of the prices seen of ticks t-19 to t of this "
         "round; 0 while that is 0",
     ),
-    Entry(
+    FeatureRow(
         "drawdown_from_peak",
         "fraction",
         STATE,
         "",
         "1 - price / highest price seen in this round, the start price 1 included",
     ),
-    Entry(
+    FeatureRow(
         "run_up_from_low",
         "fraction",
         STATE,
         "",
         "price / lowest price seen in this round, the start price 1 included, - 1",
     ),
-    Entry("ticks_since_peak", "ticks", STATE, "", "ticks since that highest price was first seen"),
-    Entry("ticks_since_low", "ticks", STATE, "", "ticks since that lowest price was first seen"),
-    Entry(
+    FeatureRow("ticks_since_peak", "ticks", STATE, "", "ticks since that highest price was first seen"),
+    FeatureRow("ticks_since_low", "ticks", STATE, "", "ticks since that lowest price was first seen"),
+    FeatureRow(
         "ticks_since_big_move",
         "ticks",
         STATE,
@@ -487,8 +507,8 @@ META_CONTEXT = (
         "ticks since the last big move seen in this round, or since its start. A big move changes the price by more "
         "than 12 % in one tick: ordinary changes stay below 9 %, big ones, god candles and rugs are above 13 %",
     ),
-    Entry("big_moves_10", "moves", STATE, "", "big moves seen on ticks t-9 to t of this round"),
-    Entry(
+    FeatureRow("big_moves_10", "moves", STATE, "", "big moves seen on ticks t-9 to t of this round"),
+    FeatureRow(
         "up_share_10",
         "fraction",
         STATE,
@@ -496,43 +516,45 @@ META_CONTEXT = (
         "share of ticks t-9 to t of this round on which the price rose; 0.5 before tick 1",
         0.5,
     ),
-    Entry("range_10", "fraction", STATE, "", "(highest - lowest) / highest price seen of ticks t-9 to t of this round"),
-    Entry("log_price", "log", STATE, "tick", "ln(price)"),
-    Entry("half_lives", "half-lives", STATE, "tick", "tick / 138: half of all rounds are over after 138.3 ticks"),
-    Entry("rounds_in_session", "rounds", STATE, "", "rounds begun in this session, the present one included"),
-    Entry("session_pnl", "coins", OWN, "player", "result of the finished rounds of this session"),
-    Entry(
+    FeatureRow(
+        "range_10", "fraction", STATE, "", "(highest - lowest) / highest price seen of ticks t-9 to t of this round"
+    ),
+    FeatureRow("log_price", "log", STATE, "tick", "ln(price)"),
+    FeatureRow("half_lives", "half-lives", STATE, "tick", "tick / 138: half of all rounds are over after 138.3 ticks"),
+    FeatureRow("rounds_in_session", "rounds", STATE, "", "rounds begun in this session, the present one included"),
+    FeatureRow("session_pnl", "coins", OWN, "player", "result of the finished rounds of this session"),
+    FeatureRow(
         "win_streak",
         "rounds",
         OWN,
         "player",
         "finished rounds in a row with a profit; one without a trade changes nothing, one that breaks even ends it",
     ),
-    Entry("loss_streak", "rounds", OWN, "player", "the same with a loss"),
-    Entry(
+    FeatureRow("loss_streak", "rounds", OWN, "player", "the same with a loss"),
+    FeatureRow(
         "rounds_since_trade",
         "rounds",
         OWN,
         "player",
         "finished rounds of this session since the last one with a buy or sidebet, or since its start",
     ),
-    Entry(
+    FeatureRow(
         "mean_peak_5",
         "multiplier",
         STATE,
         "past_1",
         "mean peak of the last 5 finished rounds known, fewer if there are; 0 if none",
     ),
-    Entry("mean_duration_5", "ticks", STATE, "past_1", "the same of their durations"),
+    FeatureRow("mean_duration_5", "ticks", STATE, "past_1", "the same of their durations"),
 )
 SWEET_SPOT = (
-    Entry("in_sweet_spot", "flag", STATE, "", "1 if 25 <= price <= 50"),
-    Entry("ticks_in_sweet_spot", "ticks", STATE, "", "ticks seen in this round with 25 <= price <= 50"),
-    Entry("sweet_spot_reached", "flag", STATE, "", "1 if a price of 25 or more was seen in this round"),
+    FeatureRow("in_sweet_spot", "flag", STATE, "", "1 if 25 <= price <= 50"),
+    FeatureRow("ticks_in_sweet_spot", "ticks", STATE, "", "ticks seen in this round with 25 <= price <= 50"),
+    FeatureRow("sweet_spot_reached", "flag", STATE, "", "1 if a price of 25 or more was seen in this round"),
 )
 _PREDICTOR = "a predictor, asked on this round's ticks"
 DURATION_PRED = (
-    Entry(
+    FeatureRow(
         "predicted_duration",
         "ticks",
         _PREDICTOR,
@@ -540,11 +562,11 @@ DURATION_PRED = (
         "expected rug tick; without a prediction tick + 200, the constant hazard's",
         200.0,
     ),
-    Entry(
+    FeatureRow(
         "duration_confidence", "0 to 1", _PREDICTOR, "", "0 without a prediction: nothing is known beyond the base rate"
     ),
-    Entry("sidebet_active", "flag", FILLS_OWN, "player", "1 while an own sidebet is open and not settled"),
-    Entry(
+    FeatureRow("sidebet_active", "flag", FILLS_OWN, "player", "1 while an own sidebet is open and not settled"),
+    FeatureRow(
         "ticks_until_sidebet",
         "ticks",
         FILLS_OWN,
@@ -553,7 +575,7 @@ DURATION_PRED = (
     ),
 )
 RUG_PREDICTION = (
-    Entry(
+    FeatureRow(
         "rug_probability",
         "0 to 1",
         _PREDICTOR,
@@ -561,8 +583,10 @@ RUG_PREDICTION = (
         "P(rug within 40 ticks); without a prediction 1 - 0.995^40, the constant hazard's",
         1.0 - 0.995**WINDOW,
     ),
-    Entry("rug_confidence", "0 to 1", _PREDICTOR, "", "0 without a prediction: nothing is known beyond the base rate"),
-    Entry(
+    FeatureRow(
+        "rug_confidence", "0 to 1", _PREDICTOR, "", "0 without a prediction: nothing is known beyond the base rate"
+    ),
+    FeatureRow(
         "ticks_to_rug_norm",
         "ratio",
         _PREDICTOR,
@@ -570,10 +594,10 @@ RUG_PREDICTION = (
         "expected ticks to the rug / 200, the constant hazard's; 1 without a prediction",
         1.0,
     ),
-    Entry(
+    FeatureRow(
         "is_critical", "flag", _PREDICTOR, "", "1 if rug_probability >= 0.5: a rug within 40 ticks is as likely as not"
     ),
-    Entry(
+    FeatureRow(
         "should_exit",
         "flag",
         _PREDICTOR,
@@ -582,7 +606,7 @@ RUG_PREDICTION = (
     ),
 )
 
-GROUPS: Mapping[str, tuple[Entry, ...]] = {
+GROUPS: Mapping[str, tuple[FeatureRow, ...]] = {
     "server": SERVER,
     "player": PLAYER,
     "rugpool": RUGPOOL,
@@ -603,11 +627,11 @@ GROUPS: Mapping[str, tuple[Entry, ...]] = {
 }
 """The whole table; each feature stands in the group it is defined with."""
 
-ENTRIES: Mapping[str, Entry] = {row.name: row for rows in GROUPS.values() for row in rows}
+ENTRIES: Mapping[str, FeatureRow] = {row.name: row for rows in GROUPS.values() for row in rows}
 FEATURES: tuple[Feature, ...] = tuple(row.feature for row in ENTRIES.values())
 
 
-def names(*groups: tuple[Entry, ...]) -> tuple[str, ...]:
+def names(*groups: tuple[FeatureRow, ...]) -> tuple[str, ...]:
     """Name the features of some groups, in order."""
     return tuple(row.name for rows in groups for row in rows)
 
@@ -659,11 +683,11 @@ TRADER_GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 TRADER = tuple(name for group in TRADER_GROUPS.values() for name in group)
 
-OBSERVATIONS: dict[str, Numbers] = {
-    "policy": Numbers(POLICY, doc="what a player sees at a decision, without identities and executions"),
-    "recorded": Numbers(RECORDED, doc="everything that is stored of a decision, in every data set"),
-    "market": Numbers(MARKET, doc="the player's view with the crowd's trades and leaderboard"),
-    "trader": Numbers(
+OBSERVATIONS: dict[str, NumericObservation] = {
+    "policy": NumericObservation(POLICY, doc="what a player sees at a decision, without identities and executions"),
+    "recorded": NumericObservation(RECORDED, doc="everything that is stored of a decision, in every data set"),
+    "market": NumericObservation(MARKET, doc="the player's view with the crowd's trades and leaderboard"),
+    "trader": NumericObservation(
         TRADER,
         {block: len(group) for block, group in TRADER_GROUPS.items()},
         "a trading desk's view: the last rounds, the open lots, indicators, predictions",

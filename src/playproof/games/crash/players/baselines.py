@@ -142,7 +142,7 @@ def next_presses(bets: Ints, target: int) -> tuple[Ints, Ints]:
 
 
 @dataclass
-class Memory:
+class BaselineMemory:
     """What a baseline remembers of its lanes."""
 
     rng: Rng
@@ -160,7 +160,7 @@ def progress(obs: Rows) -> Ints:
 
 
 @dataclass(frozen=True)
-class Scripted:
+class RuleBaseline:
     """Play by a rule that needs one number of memory a lane; a subclass gives `choose`."""
 
     bet: float = MIN_BET / UNIT
@@ -180,11 +180,11 @@ class Scripted:
         """Give the bet as a row shows it."""
         return np.float32(self.target / UNIT)
 
-    def start(self, lanes: int, rng: Rng) -> Memory:
+    def start(self, lanes: int, rng: Rng) -> BaselineMemory:
         """Remember nothing of so many lanes."""
-        return Memory(rng, np.full(lanes, _UNSEEN), np.zeros(lanes, np.int64))
+        return BaselineMemory(rng, np.full(lanes, _UNSEEN), np.zeros(lanes, np.int64))
 
-    def begin(self, state: Memory, chosen: Chosen) -> None:
+    def begin(self, state: BaselineMemory, chosen: Chosen) -> None:
         """Forget what is remembered of the chosen lanes."""
         state.seen[chosen] = _UNSEEN
 
@@ -193,18 +193,18 @@ class Scripted:
         """Tell that lanes can be left."""
         return True
 
-    def keep(self, state: Memory, kept: Ints) -> None:
+    def keep(self, state: BaselineMemory, kept: Ints) -> None:
         """Remember these lanes alone."""
         state.seen, state.note = state.seen[kept], state.note[kept]
 
-    def act(self, obs: Rows, state: Memory) -> Actions:
+    def act(self, obs: Rows, state: BaselineMemory) -> Actions:
         """Choose for every lane."""
         now = progress(obs)
         state.note[now < state.seen] = 0
         state.seen[:] = now
         return self.choose(obs, state)
 
-    def choose(self, obs: Rows, state: Memory) -> Actions:
+    def choose(self, obs: Rows, state: BaselineMemory) -> Actions:
         """Choose for every lane, new rounds noticed."""
         raise NotImplementedError
 
@@ -222,16 +222,16 @@ class Scripted:
 
 
 @dataclass(frozen=True)
-class Wait(Scripted):
+class Wait(RuleBaseline):
     """Do nothing, for ever."""
 
-    def choose(self, obs: Rows, state: Memory) -> Actions:  # noqa: ARG002
+    def choose(self, obs: Rows, state: BaselineMemory) -> Actions:  # noqa: ARG002
         """Wait."""
         return np.zeros((len(obs), 2), np.int64)
 
 
 @dataclass(frozen=True)
-class Random(Scripted):
+class Random(RuleBaseline):
     """Choose by chance, whatever is shown."""
 
     weights: tuple[float, ...] = field(default=(1.0,) * (HEADS[0][0] * HEADS[0][1]))
@@ -249,7 +249,7 @@ class Random(Scripted):
         pairs = np.bincount(actions[:, 0] * HEADS[0][1] + actions[:, 1], minlength=HEADS[0][0] * HEADS[0][1])
         return cls(weights=tuple(pairs.astype(float).tolist()))
 
-    def choose(self, obs: Rows, state: Memory) -> Actions:
+    def choose(self, obs: Rows, state: BaselineMemory) -> Actions:
         """Draw a pair for every lane."""
         limits = np.cumsum(self.weights)
         drawn = np.searchsorted(limits, state.rng.random(len(obs)) * limits[-1], side="right")
@@ -257,12 +257,12 @@ class Random(Scripted):
 
 
 @dataclass(frozen=True)
-class Entering(Scripted):
+class SingleEntry(RuleBaseline):
     """Buy once a round, at the first tick from `entry_tick` on; a subclass says when to sell."""
 
     entry_tick: int = 0
 
-    def choose(self, obs: Rows, state: Memory) -> Actions:
+    def choose(self, obs: Rows, state: BaselineMemory) -> Actions:
         """Buy, hold or sell."""
         active, held = obs[:, PHASE] == ACTIVE, obs[:, QTY] > 0
         enters = active & ~held & (state.note == 0) & (obs[:, TICK] >= self.entry_tick)
@@ -277,7 +277,7 @@ class Entering(Scripted):
 
 
 @dataclass(frozen=True)
-class Hold(Entering):
+class Hold(SingleEntry):
     """Buy once a round and sell k ticks later."""
 
     k: int = 40
@@ -288,7 +288,7 @@ class Hold(Entering):
 
 
 @dataclass(frozen=True)
-class TakeProfit(Entering):
+class TakeProfit(SingleEntry):
     """Buy once a round; sell at a profit or at a loss that was fixed before."""
 
     profit: float = 0.25
@@ -301,10 +301,10 @@ class TakeProfit(Entering):
 
 
 @dataclass(frozen=True)
-class AlwaysSidebet(Scripted):
+class AlwaysSidebet(RuleBaseline):
     """Place a sidebet as soon as one is allowed: in the presale, then whenever the last one is over."""
 
-    def choose(self, obs: Rows, state: Memory) -> Actions:
+    def choose(self, obs: Rows, state: BaselineMemory) -> Actions:
         """Bet where no bet of this round can be open and the balance allows it; `note` is when the next may start."""
         phase, tick = obs[:, PHASE], obs[:, TICK].astype(np.int64)
         free = ((phase == PRESALE) | (phase == ACTIVE)) & (tick >= state.note) & (obs[:, BALANCE] >= self.bet)
@@ -314,7 +314,7 @@ class AlwaysSidebet(Scripted):
 
 
 @dataclass(frozen=True)
-class SweetSpot(Scripted):
+class SweetSpot(RuleBaseline):
     """Buy when the price comes into a range; sell above it, below a floor, or after some ticks.
 
     After an entry the price must leave the range and come back before the next one.
@@ -326,7 +326,7 @@ class SweetSpot(Scripted):
     longest: int = 60
     """Ticks that a position is held at most."""
 
-    def choose(self, obs: Rows, state: Memory) -> Actions:
+    def choose(self, obs: Rows, state: BaselineMemory) -> Actions:
         """Buy, hold or sell; `note` is 1 from an entry until the price has left the range."""
         price, held, active = obs[:, PRICE], obs[:, QTY] > 0, obs[:, PHASE] == ACTIVE
         inside = (price >= self.low) & (price <= self.high)
@@ -345,21 +345,21 @@ def _human() -> VectorPolicy:
 
 
 @dataclass(frozen=True)
-class Listed:
+class BaselineEntry:
     """One line of the table of baselines."""
 
     doc: str
     make: Callable[[], VectorPolicy]
 
 
-BASELINES: dict[str, Listed] = {
-    "wait": Listed("does nothing; the best that the published game allows", Wait),
-    "random": Listed("presses any pair of buttons, each equally often", Random),
-    "hold-40": Listed("buys at tick 0 and sells 40 ticks later; hold-k for any other k", Hold),
-    "take-profit": Listed("buys at tick 0, sells at +25 % or -15 %", TakeProfit),
-    "sidebet": Listed("always has a sidebet open", AlwaysSidebet),
-    "sweet-spot": Listed("buys at 25x to 50x; sells above 50x, below 20x or after 60 ticks", SweetSpot),
-    "human": Listed("a scripted person: moods, hesitation, bet adjustments, mistakes", _human),
+BASELINES: dict[str, BaselineEntry] = {
+    "wait": BaselineEntry("does nothing; the best that the published game allows", Wait),
+    "random": BaselineEntry("presses any pair of buttons, each equally often", Random),
+    "hold-40": BaselineEntry("buys at tick 0 and sells 40 ticks later; hold-k for any other k", Hold),
+    "take-profit": BaselineEntry("buys at tick 0, sells at +25 % or -15 %", TakeProfit),
+    "sidebet": BaselineEntry("always has a sidebet open", AlwaysSidebet),
+    "sweet-spot": BaselineEntry("buys at 25x to 50x; sells above 50x, below 20x or after 60 ticks", SweetSpot),
+    "human": BaselineEntry("a scripted person: moods, hesitation, bet adjustments, mistakes", _human),
 }
 
 
@@ -372,7 +372,7 @@ def make_baseline(name: str) -> VectorPolicy:
     raise UnknownName("baseline", name, [*BASELINES, "hold-k"])
 
 
-class Seated:
+class SingleEnvAdapter:
     """Sit a policy of many lanes down in one: row in, action out (playproof.game.Policy)."""
 
     def __init__(self, policy: VectorPolicy, rng: Rng) -> None:
@@ -385,8 +385,8 @@ class Seated:
         return main, adjustment
 
 
-def _seat(name: str, rng: Rng) -> Seated:
-    return Seated(make_baseline(name), rng)
+def _seat(name: str, rng: Rng) -> SingleEnvAdapter:
+    return SingleEnvAdapter(make_baseline(name), rng)
 
 
 def game_baselines(names: Sequence[str] = tuple(BASELINES)) -> dict[str, Baseline]:

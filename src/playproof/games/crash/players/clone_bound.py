@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.games.crash.players.baselines import WAIT
-from playproof.games.crash.players.human import ADJUST, CHOICES, Floats, Human, Watcher
+from playproof.games.crash.players.human import ADJUST, CHOICES, CloneBoundPredictor, Floats, Human
 
 
 def watched_chances(
@@ -23,7 +23,7 @@ def watched_chances(
     lengths = np.diff(np.r_[begins, len(rows)])
     order = np.argsort(-lengths, kind="stable")
     begins, lengths = begins[order], lengths[order]
-    watcher, found = Watcher(human or Human(), len(begins)), np.empty((len(rows), len(CHOICES)))
+    watcher, found = CloneBoundPredictor(human or Human(), len(begins)), np.empty((len(rows), len(CHOICES)))
     for step in range(int(lengths[0])):
         live = int((lengths > step).sum())
         places = begins[:live] + step

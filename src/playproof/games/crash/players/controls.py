@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game.vector_env import Habits, Rival
+from playproof.game.vector_env import ActivityProfile, ControlPolicy
 from playproof.games.crash.features.state import ACTIVE
 from playproof.games.crash.players.baselines import (
     PHASE,
     PRICE,
     Actions,
     AlwaysSidebet,
+    BaselineMemory,
     Chosen,
     Hold,
     Ints,
-    Memory,
     Rng,
     Rows,
-    Scripted,
+    RuleBaseline,
     Wait,
 )
 from playproof.games.crash.rules.actions import ACTIONS
@@ -36,13 +36,13 @@ NAMES = ACTIONS["buttons"].heads[0]
 
 
 @dataclass(frozen=True)
-class RandomAlike(Scripted):
+class RandomControl(RuleBaseline):
     """Choose by chance, each action as often as somebody else does, with a bet of that size."""
 
     shares: tuple[float, ...] = (1.0,)
     """Of the actions, in their order."""
 
-    def choose(self, obs: Rows, state: Memory) -> Actions:
+    def choose(self, obs: Rows, state: BaselineMemory) -> Actions:
         """Draw an action for every lane."""
         limits = np.cumsum(self.shares)
         drawn = np.searchsorted(limits, state.rng.random(len(obs)) * limits[-1], side="right")
@@ -50,33 +50,35 @@ class RandomAlike(Scripted):
 
 
 @dataclass(frozen=True)
-class Always(Scripted):
+class ConstantBatchPolicy(RuleBaseline):
     """Choose the same action for ever."""
 
     action: int = 0
 
-    def choose(self, obs: Rows, state: Memory) -> Actions:  # noqa: ARG002
+    def choose(self, obs: Rows, state: BaselineMemory) -> Actions:  # noqa: ARG002
         """Choose it."""
         return self.order(obs, np.full(len(obs), self.action))
 
 
-def rivals(habits: Habits) -> Mapping[str, Rival]:
+def rivals(habits: ActivityProfile) -> Mapping[str, ControlPolicy]:
     """Make the players that a policy with these habits has to beat."""
     bet = max(MIN_BET, round(min(habits.bet, habits.stake) / MIN_BET) * MIN_BET) / UNIT
     held = max(1, round(habits.held))
     shares = tuple(habits.mix.get(name, 0.0) for name in NAMES)
     usual = int(np.argmax(shares))
     return {
-        "do nothing": Rival("waits for ever", Wait()),
-        "random": Rival("the same actions as often, at random", RandomAlike(bet, shares)),
-        f"hold-{held}": Rival("buys once a round and holds as long as the policy does", Hold(bet, k=held)),
-        "always sidebet": Rival("always has a sidebet open", AlwaysSidebet(bet)),
-        "majority": Rival(f"always {NAMES[usual]}, the most frequent action", Always(bet, usual) if usual else Wait()),
+        "do nothing": ControlPolicy("waits for ever", Wait()),
+        "random": ControlPolicy("the same actions as often, at random", RandomControl(bet, shares)),
+        f"hold-{held}": ControlPolicy("buys once a round and holds as long as the policy does", Hold(bet, k=held)),
+        "always sidebet": ControlPolicy("always has a sidebet open", AlwaysSidebet(bet)),
+        "majority": ControlPolicy(
+            f"always {NAMES[usual]}, the most frequent action", ConstantBatchPolicy(bet, usual) if usual else Wait()
+        ),
     }
 
 
 @dataclass
-class _Seen:
+class _WindowTrack:
     """What was seen of the windows that run."""
 
     low: Floats
@@ -87,19 +89,19 @@ class _Seen:
 
 
 @dataclass
-class Hindsight:
+class HindsightTrader:
     """Wait and watch prices; tell what buying at one and selling at a later one would have earned at best."""
 
     lanes: int = 0
     ended: list[list[float]] = field(default_factory=list)
     """By lane the best gain of each window that ended."""
 
-    def start(self, lanes: int, rng: Rng) -> _Seen:  # noqa: ARG002
+    def start(self, lanes: int, rng: Rng) -> _WindowTrack:  # noqa: ARG002
         """See nothing of so many lanes yet."""
         self.lanes, self.ended = lanes, [[] for _ in range(lanes)]
-        return _Seen(np.full(lanes, np.inf), np.ones(lanes), np.arange(lanes))
+        return _WindowTrack(np.full(lanes, np.inf), np.ones(lanes), np.arange(lanes))
 
-    def begin(self, state: _Seen, chosen: Chosen) -> None:
+    def begin(self, state: _WindowTrack, chosen: Chosen) -> None:
         """Note what the windows that ended had to give."""
         for lane in np.flatnonzero(chosen).tolist():
             self.ended[state.seats[lane]].append(float(state.gain[lane]))
@@ -110,11 +112,11 @@ class Hindsight:
         """Tell that lanes can be left."""
         return True
 
-    def keep(self, state: _Seen, kept: Ints) -> None:
+    def keep(self, state: _WindowTrack, kept: Ints) -> None:
         """Watch these lanes alone."""
         state.low, state.gain, state.seats = state.low[kept], state.gain[kept], state.seats[kept]
 
-    def act(self, obs: Rows, state: _Seen) -> Actions:
+    def act(self, obs: Rows, state: _WindowTrack) -> Actions:
         """Wait, and look at the price."""
         price = np.where(obs[:, PHASE] == ACTIVE, obs[:, PRICE], np.nan)
         np.fmin(state.low, price, out=state.low)

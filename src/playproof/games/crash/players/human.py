@@ -100,7 +100,7 @@ class Mood:
 
 
 @dataclass(frozen=True)
-class Sight:
+class HumanView:
     """What he takes from a row; one value a lane."""
 
     phase: Floats
@@ -120,17 +120,17 @@ class Sight:
     target: Ints
     """What he wants in it, in millionths."""
 
-    def take(self, rows: Any) -> Sight:
+    def take(self, rows: Any) -> HumanView:
         """Give some lanes of it."""
-        return Sight(*(getattr(self, each.name)[rows] for each in fields(self)))
+        return HumanView(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
-Alike = tuple[int, Ints, Sight]
+Alike = tuple[int, Ints, HumanView]
 """A mind, the lanes that are of it, and what is seen there."""
 
 
 @dataclass
-class Memory:
+class HumanMemory:
     """What he remembers of each lane: his mind, his nerve, and of the last row only what tells a round's end."""
 
     rng: Rng
@@ -141,7 +141,7 @@ class Memory:
     held: Chosen
     pnl: Floats
 
-    def copy(self) -> Memory:
+    def copy(self) -> HumanMemory:
         """Give a copy that shares the generator only."""
         return replace(self, **{each: getattr(self, each).copy() for each in ("mind", "nerve", "seen", "held", "pnl")})
 
@@ -218,9 +218,9 @@ class Human:
         """Give the moods in the order CAUTIOUS, CALM, GREEDY."""
         return self.cautious, self.calm, self.greedy
 
-    def start(self, lanes: int, rng: Rng) -> Memory:
+    def start(self, lanes: int, rng: Rng) -> HumanMemory:
         """Sit down at so many tables."""
-        return Memory(
+        return HumanMemory(
             rng,
             np.full(lanes, FRESH, np.int8),
             np.zeros(lanes, np.int8),
@@ -229,13 +229,13 @@ class Human:
             np.zeros(lanes),
         )
 
-    def begin(self, state: Memory, chosen: Chosen) -> None:
+    def begin(self, state: HumanMemory, chosen: Chosen) -> None:
         """Sit down anew at the chosen tables: the last round is forgotten too."""
         fresh = self.start(int(chosen.sum()), state.rng)
         for each in ("mind", "nerve", "seen", "held", "pnl"):
             getattr(state, each)[chosen] = getattr(fresh, each)
 
-    def act(self, obs: Rows, state: Memory) -> Actions:
+    def act(self, obs: Rows, state: HumanMemory) -> Actions:
         """Choose for every lane, and move his mind."""
         sight = self.see(obs)
         self.notice(obs, sight, state)
@@ -244,7 +244,7 @@ class Human:
         state.mind[:] = _draw(self._moves(alike, choice, state.nerve), state.rng)
         return to_actions(choice)
 
-    def probabilities(self, obs: Rows, state: Memory) -> tuple[Floats, Floats]:
+    def probabilities(self, obs: Rows, state: HumanMemory) -> tuple[Floats, Floats]:
         """Give the chances of his next action by head, (N, 4) and (N, 9), from the memory before it.
 
         The heads are not independent: he never presses an action and an adjustment in one step.
@@ -255,7 +255,7 @@ class Human:
         bet[:, 0], bet[:, 1:] = joint[:, : ADJUST + 1].sum(axis=1), joint[:, ADJUST + 1 :]
         return main, bet
 
-    def choice_probabilities(self, obs: Rows, state: Memory) -> Floats:
+    def choice_probabilities(self, obs: Rows, state: HumanMemory) -> Floats:
         """Give the chances of his twelve choices, (N, 12); changes nothing."""
         sight, after = self.see(obs), state.copy()
         self.notice(obs, sight, after)
@@ -271,14 +271,14 @@ class Human:
         table[(sight.pct > 0.0) & (sight.mood == GREEDY)] = (0.05, 0.15, 0.30, 0.50)
         return table
 
-    def see(self, obs: Rows) -> Sight:
+    def see(self, obs: Rows) -> HumanView:
         """Read what he looks at."""
         rows = obs.astype(np.float64)
         before = rows[:, PRICE] - rows[:, VELOCITY]
         mood = self._mood(rows)
         wanted = np.rint(self._by_mood("bet", mood) * _MICRO).astype(np.int64)
         balance = np.rint(rows[:, BALANCE] * _MICRO).astype(np.int64)
-        return Sight(
+        return HumanView(
             phase=rows[:, PHASE],
             tick=rows[:, TICK],
             flat=rows[:, QTY] <= 0.0,
@@ -305,7 +305,7 @@ class Human:
         moods: Minds = (CALM + np.sign(signs)).astype(np.int8)
         return moods
 
-    def notice(self, obs: Rows, sight: Sight, state: Memory) -> None:
+    def notice(self, obs: Rows, sight: HumanView, state: HumanMemory) -> None:
         """Take in what the row says about his memory: a new round, or a position gained or gone. Draws nothing."""
         now = progress(obs)
         turned = now < state.seen
@@ -327,7 +327,7 @@ class Human:
             table[rows] = self.mind_table(sight, mind, choice[rows], nerve[rows])
         return table
 
-    def choice_table(self, sight: Sight, mind: int) -> Floats:
+    def choice_table(self, sight: HumanView, mind: int) -> Floats:
         """Give the chances of the twelve choices in one mind, (N, 12)."""
         lanes = len(sight.tick)
         active = sight.phase == ACTIVE
@@ -346,14 +346,14 @@ class Human:
         table[:, WAIT] = 1.0 - table[:, WAIT + 1 :].sum(axis=1)
         return table
 
-    def _readiness(self, sight: Sight, mind: int) -> Floats:
+    def _readiness(self, sight: HumanView, mind: int) -> Floats:
         """Give the chance that he presses now, whatever the button."""
         if mind == FRESH:
             return np.where(sight.phase == PRESALE, self.early, 0.0)
         chance = self.fingers if mind == PRESS else self.hesitation
         return np.where((sight.phase == PRESALE) | (sight.phase == ACTIVE), chance, 0.0)
 
-    def press_table(self, sight: Sight, final: int) -> Floats:
+    def press_table(self, sight: HumanView, final: int) -> Floats:
         """Give the chances of the next press on the way to the wanted bet and the order at its end, (N, 12)."""
         meant = self.meant_adjustment(sight)
         done, too_big = meant == 0, sight.bet > sight.target
@@ -370,7 +370,7 @@ class Human:
         table[:, final] += final_chance
         return table
 
-    def meant_adjustment(self, sight: Sight) -> Ints:
+    def meant_adjustment(self, sight: HumanView) -> Ints:
         """Tell which adjustment he means to press: none within 0.001, X2 or 1/2 if that does it, else step by step."""
         missing = sight.target - sight.bet
         step = INC_001 + np.searchsorted(_INCREMENTS, np.maximum(missing, 1_000), side="right") - 1
@@ -379,7 +379,7 @@ class Human:
         up, down = np.where(doubles, DOUBLE, step), np.where(halves, HALF, CLEAR)
         return np.where(np.abs(missing) < 1_000, 0, np.where(missing > 0, up, down)).astype(np.int64)
 
-    def mind_table(self, sight: Sight, mind: int, choice: Ints, nerve: Minds) -> Floats:
+    def mind_table(self, sight: HumanView, mind: int, choice: Ints, nerve: Minds) -> Floats:
         """Give the chances of his next mind after a choice in one mind, (N, 7)."""
         table = np.zeros((len(choice), len(MINDS)))
         waits, open_phase = choice == WAIT, (sight.phase == PRESALE) | (sight.phase == ACTIVE)
@@ -397,14 +397,14 @@ class Human:
         table[:, IDLE] += 1.0 - table.sum(axis=1)
         return table
 
-    def _sit_out(self, sight: Sight, nerve: Minds) -> Floats:
+    def _sit_out(self, sight: HumanView, nerve: Minds) -> Floats:
         return self._by_mood("sit_out", sight.mood) + np.where(nerve < 0, self.burned, 0.0)
 
     def _by_mood(self, name: str, mood: Minds) -> Floats:
         """Give a value of the mood that each lane is in."""
         return np.array([getattr(each, name) for each in self.moods])[mood]
 
-    def _wish(self, sight: Sight, nerve: Minds, may: Chosen, table: Floats) -> None:
+    def _wish(self, sight: HumanView, nerve: Minds, may: Chosen, table: Floats) -> None:
         """Write the chances that a wish comes up."""
         wish = np.where(sight.flat, self._entry_chance(sight, nerve), self._exit_chance(sight)) * may
         table[:, ENTER], table[:, EXIT] = wish * sight.flat, wish * ~sight.flat
@@ -417,13 +417,13 @@ class Human:
         table[:, mind] = (choice == WAIT) * (1.0 - fades) * open_phase
         table[:, PRESS if mind == ENTER else mind] += (choice > ADJUST) & open_phase
 
-    def _entry_chance(self, sight: Sight, nerve: Minds) -> Floats:
+    def _entry_chance(self, sight: HumanView, nerve: Minds) -> Floats:
         chance = self._by_mood("entry", sight.mood) * (1.0 + self.nerve * nerve)
         chance = np.where(sight.jump <= -self.big_move, self.dip * chance, chance)
         chance = np.where(sight.jump >= self.big_move, self.chase * chance, chance)
         return np.where(sight.price >= self.heights, self.height_fear * chance, chance)
 
-    def _exit_chance(self, sight: Sight) -> Floats:
+    def _exit_chance(self, sight: HumanView) -> Floats:
         """Take the strongest of his reasons to sell."""
         goal = self._by_mood("take_profit", sight.mood)
         reasons = (
@@ -435,20 +435,20 @@ class Human:
         chance: Floats = np.maximum.reduce([np.full(len(goal), self.whim), *reasons])
         return chance
 
-    def _at_stop(self, sight: Sight) -> Chosen:
+    def _at_stop(self, sight: HumanView) -> Chosen:
         return sight.pct <= -self._by_mood("stop_loss", sight.mood)
 
-    def _frightened(self, sight: Sight) -> Chosen:
+    def _frightened(self, sight: HumanView) -> Chosen:
         return self._at_stop(sight) | (sight.jump <= -self.big_move)
 
 
-def by_mind(sight: Sight, minds: Minds) -> list[Alike]:
+def by_mind(sight: HumanView, minds: Minds) -> list[Alike]:
     """Put lanes of the same mind together."""
     places = [(mind, np.flatnonzero(minds == mind)) for mind in np.flatnonzero(np.bincount(minds)).tolist()]
     return [(mind, rows, sight if len(rows) == len(minds) else sight.take(rows)) for mind, rows in places]
 
 
-def settled(sight: Sight, minds: Minds) -> Minds:
+def settled(sight: HumanView, minds: Minds) -> Minds:
     """Drop wishes that the position has overtaken: no exit without one, no entry or sitting out with one."""
     gone = (minds == EXIT) & sight.flat
     gone |= np.isin(minds, (OUT, ENTER, PRESS)) & ~sight.flat
@@ -478,7 +478,7 @@ def _draw(table: Floats, rng: Rng) -> Ints:
     return places
 
 
-class Watcher:
+class CloneBoundPredictor:
     """Predict him from the rows and his presses alone, as well as that is possible.
 
     Keeps the exact chances of his mind given everything shown so far. Nobody who cannot read his mind
@@ -518,7 +518,7 @@ class Watcher:
         kept = {each: getattr(self._memory, each)[:lanes] for each in ("mind", "nerve", "seen", "held", "pnl")}
         self._memory = replace(self._memory, **kept)
 
-    def _settle(self, sight: Sight) -> Floats:
+    def _settle(self, sight: HumanView) -> Floats:
         moved = np.zeros_like(self.belief)
         lanes = np.arange(len(moved))
         for mind in range(len(MINDS)):
@@ -550,7 +550,7 @@ class Press:
     delay_ms: int
 
 
-class Presser:
+class ScriptedPresser:
     """Give the presses of one scripted human, tick by tick, for the real page or socket.
 
     Each tick is one decision point, the presale is one too; what is shown again changes nothing. All

@@ -36,9 +36,9 @@ from playproof.games.crash.players.baselines import (
     TICK,
     WAIT,
     Actions,
-    Memory,
+    BaselineMemory,
     Rows,
-    Scripted,
+    RuleBaseline,
     bet_units,
 )
 from playproof.games.crash.rules.money import SIDEBET_TICKS
@@ -112,14 +112,14 @@ def solve_drift(rounds: int = 40) -> DriftSolution:
 
 
 @dataclass(frozen=True)
-class BestDrift(Scripted):
+class BestDrift(RuleBaseline):
     """Hold as much as the cap allows while a countdown runs, nothing outside."""
 
     bet: float = 0.1
     refresh: tuple[float, ...] = ()
     """By ticks left: below this value over cost, sell and buy again; empty: never."""
 
-    def choose(self, obs: Rows, state: Memory) -> Actions:  # noqa: ARG002
+    def choose(self, obs: Rows, state: BaselineMemory) -> Actions:  # noqa: ARG002
         """Buy, hold or sell."""
         left = np.rint(obs[:, TIMER] / TICK_MS).astype(np.int64)
         active, held = obs[:, PHASE] == ACTIVE, obs[:, QTY] > 0
@@ -131,10 +131,10 @@ class BestDrift(Scripted):
 
 
 @dataclass(frozen=True)
-class BestHazard(Scripted):
+class BestHazard(RuleBaseline):
     """Have a sidebet open all through the rounds that show themselves as hot, and none else."""
 
-    def choose(self, obs: Rows, state: Memory) -> Actions:
+    def choose(self, obs: Rows, state: BaselineMemory) -> Actions:
         """Bet where no bet of this round can be open; `note` is when the next may start."""
         phase, tick = obs[:, PHASE], obs[:, TICK].astype(np.int64)
         hot = obs[:, RATIO] >= np.float32(HOT_RATIO) * (1 - 1e-6)

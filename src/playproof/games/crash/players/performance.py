@@ -14,20 +14,20 @@ from typing import Any, Protocol
 import numpy as np
 import socketio
 
-from playproof.games.crash.players.human import Human, Live, Presser
+from playproof.games.crash.players.human import Human, Live, ScriptedPresser
 from playproof.games.crash.rules.actions import BETS, adjusted
 from playproof.games.crash.rules.money import MIN_BET
 from playproof.games.crash.rules.worlds import TICK_MS
 from playproof.games.crash.server.app import RunningServer, ServeConfig
 from playproof.games.crash.server.protocol import BET, BUY, SELL, SESSION, Phase
-from playproof.games.crash.server.table import Player, Table
+from playproof.games.crash.server.table import GameTable, TablePlayer
 from playproof.money import UNIT
 
 PATIENCE_MS = 10_000
 """How long a button may take to be pressed before the person gives up on it."""
 
 
-class Fingers(Protocol):
+class Presser(Protocol):
     """What a scripted person presses with."""
 
     async def bet(self) -> float:
@@ -37,7 +37,7 @@ class Fingers(Protocol):
         """Press a button."""
 
 
-class PageFingers:
+class PagePresser:
     """Press the buttons of the page in a browser."""
 
     def __init__(self, page: Any) -> None:
@@ -52,10 +52,10 @@ class PageFingers:
         await self._page.click(f'[data-button="{button_id}"]', timeout=PATIENCE_MS)
 
 
-class SocketFingers:
+class SocketPresser:
     """Keep the bet field, and send what the page would send."""
 
-    def __init__(self, client: socketio.AsyncClient, table: Table) -> None:
+    def __init__(self, client: socketio.AsyncClient, table: GameTable) -> None:
         self._client, self._table = client, table
         self._bet, self._share, self._round = MIN_BET, 100, table.number
 
@@ -83,7 +83,7 @@ class Performance:
 
     def __init__(self, server: RunningServer, rounds: int, speed: float, rng: np.random.Generator, name: str) -> None:
         self._server, self._rounds, self._speed, self._name = server, rounds, speed, name
-        self._presser = Presser(Human(), rng, tick_ms=int(TICK_MS / speed))
+        self._presser = ScriptedPresser(Human(), rng, tick_ms=int(TICK_MS / speed))
 
     @property
     def url(self) -> str:
@@ -94,7 +94,7 @@ class Performance:
         """Log in on a Playwright page and play there until the rounds are over."""
         await page.fill("#login-name", self._name)
         await page.click("#login-go")
-        await self._play(PageFingers(page))
+        await self._play(PagePresser(page))
 
     async def join(self) -> tuple[dict[str, str], Callable[[], Awaitable[None]]]:
         """Sit down over the socket; give what lets a second connection be the same player, and the playing."""
@@ -104,12 +104,12 @@ class Performance:
         await client.connect(self.url, transports=["websocket"], auth={"name": self._name})
 
         async def play() -> None:
-            await self._play(SocketFingers(client, self._server.table))
+            await self._play(SocketPresser(client, self._server.table))
             await client.disconnect()
 
         return await told, play
 
-    async def _play(self, fingers: Fingers) -> None:
+    async def _play(self, fingers: Presser) -> None:
         table = self._server.table
         begun = table.phase is not Phase.COOLDOWN  # a round that was under way counts as none
         last = table.number + self._rounds + begun
@@ -125,7 +125,7 @@ class Performance:
         table = self._server.table
 
         def look() -> Live | None:
-            seated: list[Player] = list(table.players.values())
+            seated: list[TablePlayer] = list(table.players.values())
             if not seated or table.phase not in (Phase.PRESALE, Phase.ACTIVE):
                 return None
             book = seated[0].ledger

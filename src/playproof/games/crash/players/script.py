@@ -18,7 +18,7 @@ from playproof.game import Frame
 from playproof.game.vector_env import Rows
 from playproof.games.crash.players.baselines import Ints
 from playproof.games.crash.players.clone_bound import watched_chances
-from playproof.games.crash.players.human import Floats, Human, Live, Presser
+from playproof.games.crash.players.human import Floats, Human, Live, ScriptedPresser
 from playproof.games.crash.recording.sample import JOINS_AT_MS, PLAYER_ID, Point, Recording
 from playproof.games.crash.rules.actions import FULL_SHARE
 from playproof.games.crash.rules.money import MIN_BET
@@ -39,7 +39,7 @@ class SellsAll(Human):
         return np.tile([0.0, 0.0, 0.0, 1.0], (len(obs), 1))
 
 
-class Sittings(Recording):
+class RecordedSittings(Recording):
     """Persons who come to one table, each for one round; the script is what comes to their minds."""
 
     def __init__(self, world: str, seed: int, number: int) -> None:
@@ -47,11 +47,11 @@ class Sittings(Recording):
         super().__init__(table_seed, self, world=world, crowded=False)  # type: ignore[arg-type]
         self._rng = np.random.default_rng([STREAM, seed, number])
         self.now += number * APART
-        self._presser = Presser(SellsAll(), self._rng)
+        self._presser = ScriptedPresser(SellsAll(), self._rng)
 
     def sit(self) -> tuple[Frame, ...]:
         """Let a new person play the next round to its end; give every frame of his."""
-        self._presser = Presser(SellsAll(), self._rng.spawn(1)[0])
+        self._presser = ScriptedPresser(SellsAll(), self._rng.spawn(1)[0])
         self.frames, self._bet, self._share, self._orders = [], MIN_BET, FULL_SHARE, 0
         while not self._in(Phase.COOLDOWN) or self.table.timer_ms > JOINS_AT_MS:
             self.now += timedelta(milliseconds=self.table.wait_ms)
@@ -87,7 +87,7 @@ class Sittings(Recording):
         return tuple(press.button_id for press in self._presser.see(live))
 
 
-class Scripted:
+class ScriptedHuman:
     """What cloning him takes, as the entry-point group "playproof.scripted" gives it."""
 
     game, player, world, actions, clock = "crash", "human", "published", "buttons", "press"
@@ -98,11 +98,11 @@ class Scripted:
     def sessions(self, seed: int, count: int) -> Iterator[tuple[Frame, ...]]:
         """Give the frames of sessions of one round each, every one at another table."""
         for number in range(count):
-            yield Sittings(self.world, seed, number).sit()
+            yield RecordedSittings(self.world, seed, number).sit()
 
     def chances(self, rows: Rows, actions: Ints, begins: Ints) -> tuple[Floats, Floats]:
         """Give the chances of his choices by head, as well as one can know who sees rows and presses alone."""
         return watched_chances(rows, actions, begins)
 
 
-SCRIPTED = Scripted()
+SCRIPTED = ScriptedHuman()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game.vector_env import BatchPolicy, Played, Target, leave, narrows
+from playproof.game.vector_env import BatchPolicy, RolloutStats, Target, leave, narrows
 from playproof.games.crash.features.state import ACTIVE
 from playproof.games.crash.players.baselines import (
     BUY,
@@ -42,7 +42,7 @@ SOON = 20
 
 
 @dataclass
-class Noting:
+class EntryExitLog:
     """Play as somebody else does, and note entries and exits."""
 
     player: BatchPolicy
@@ -88,7 +88,7 @@ class Noting:
 
 
 @dataclass
-class Agreeing:
+class AgreementCounter:
     """Play as a person does, and count how often somebody else would have done the same."""
 
     person: BatchPolicy
@@ -129,13 +129,13 @@ def _lucky(pnl: NDArray[np.int64], staked: NDArray[np.int64]) -> float | None:
     return float(np.mean(won > WANTED * paid))
 
 
-def targets(player: BatchPolicy, options: Any, play: Callable[..., Played]) -> tuple[Target, ...]:
+def targets(player: BatchPolicy, options: Any, play: Callable[..., RolloutStats]) -> tuple[Target, ...]:
     """Measure accuracy, entries at 25x to 50x, exits before the rug, and ROI above 5 %."""
-    noting, dummy = Noting(player), Noting(Hold(k=SOON))
+    noting, dummy = EntryExitLog(player), EntryExitLog(Hold(k=SOON))
     played, lucky = play(noting, options), play(dummy, type(options)())
-    agreeing: Agreeing | None = None
+    agreeing: AgreementCounter | None = None
     if options.observation in (None, "policy") and options.actions in (None, "buttons"):
-        agreeing = Agreeing(make_baseline("human"), player)
+        agreeing = AgreementCounter(make_baseline("human"), player)
         play(agreeing, type(options)(), COMPARED)
     return (
         Target(

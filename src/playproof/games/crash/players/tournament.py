@@ -23,7 +23,7 @@ STREAM = int.from_bytes(b"tournament")
 
 
 @dataclass(frozen=True)
-class Score:
+class TournamentScore:
     """What one policy did over some rounds; money in coins."""
 
     name: str
@@ -50,16 +50,18 @@ class Score:
         return {**asdict(self), "interval": list(self.interval)}
 
 
-def score(name: str, pnl: NDArray[np.float64], staked: NDArray[np.float64], counts: tuple[int, int, int]) -> Score:
+def score(
+    name: str, pnl: NDArray[np.float64], staked: NDArray[np.float64], counts: tuple[int, int, int]
+) -> TournamentScore:
     """Sum rounds up; the error of the ratio is that of the residuals pnl - roi x staked."""
     total = float(staked.sum())
     roi = float(pnl.sum() / total) if total else 0.0
     spread = float(np.sqrt(((pnl - roi * staked) ** 2).sum())) / total if total else 0.0
     positions, decisions, no_effect = counts
-    return Score(name, len(pnl), positions, total, float(pnl.sum()), roi, spread, decisions, no_effect)
+    return TournamentScore(name, len(pnl), positions, total, float(pnl.sum()), roi, spread, decisions, no_effect)
 
 
-def play(name: str, policy: BatchPolicy, world: str, rounds: int, seed: int) -> Score:
+def play(name: str, policy: BatchPolicy, world: str, rounds: int, seed: int) -> TournamentScore:
     """Play a policy over so many rounds of a world, without a reserved stake."""
     lanes = make_lanes(LaneTerms(world, (STREAM, seed)), min(LANES, rounds))
     played = play_lanes(lanes, policy, rounds, np.random.default_rng([STREAM, seed, 1]))
@@ -68,6 +70,6 @@ def play(name: str, policy: BatchPolicy, world: str, rounds: int, seed: int) -> 
     return score(name, played.pnl / UNIT, played.staked / UNIT, counts)
 
 
-def tournament(names: Sequence[str], world: str, rounds: int, seed: int) -> list[Score]:
+def tournament(names: Sequence[str], world: str, rounds: int, seed: int) -> list[TournamentScore]:
     """Play several baselines over the same rounds."""
     return [play(name, make_baseline(name), world, rounds, seed) for name in names]

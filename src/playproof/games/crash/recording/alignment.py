@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from playproof.events import Event
-from playproof.game import Lack, Recordings, Terms
+from playproof.game import RecordingGap, RecordingRules, Terms
 from playproof.games.crash.features import encoder
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.player_ledger import CrashLedger
@@ -35,18 +35,18 @@ def updates(event: Event) -> bool:
     return event.event_name == c.PLAYER
 
 
-def lack(events: Sequence[Event]) -> Lack:
+def lack(events: Sequence[Event]) -> RecordingGap:
     """Say what the recording of a round lacks."""
     told = [event.columns for event in events if event.event_name in (c.TICK, c.LATE_TICK)]
     active = [tick for it in told if it.get("game_phase") == Phase.ACTIVE and isinstance(tick := it.get("tick"), int)]
     return name_lack(any(it.get("game_phase") == Phase.RUGGED for it in told), min(active, default=None))
 
 
-def name_lack(rugged: bool, first_tick: int | None) -> Lack:
+def name_lack(rugged: bool, first_tick: int | None) -> RecordingGap:
     """Say what a round lacks of which the rug was seen or not, and whose first active tick was this one."""
     if not rugged:
-        return Lack(NO_RUG)
-    return Lack(BEGAN_LATE if first_tick != 0 else LOST_TICKS, ended=True)
+        return RecordingGap(NO_RUG)
+    return RecordingGap(BEGAN_LATE if first_tick != 0 else LOST_TICKS, ended=True)
 
 
 def terms(events: Sequence[Event], asked: Terms) -> Terms:
@@ -69,4 +69,4 @@ def quiet(event: Event, observation: str) -> bool:
 
 
 SHOWN = ("bet_amount", "sell_share", "sidebet_stake")
-RECORDINGS = Recordings(anchors, ends, updates, lack, terms, CrashLedger.hear, settles, quiet, SHOWN)
+RECORDINGS = RecordingRules(anchors, ends, updates, lack, terms, CrashLedger.hear, settles, quiet, SHOWN)

@@ -21,8 +21,15 @@ from numpy.typing import NDArray
 from benchmarks.dataset_peers import PEERS
 from playproof.errors import InputError
 from playproof.game import Reward
-from playproof.game.episode_columns import NEVER, Ask, Batch, Entry, Laid, LeftOut
-from playproof.game.rewards import Composed
+from playproof.game.episode_columns import (
+    NEVER,
+    BuildRequest,
+    ColumnarSession,
+    EpisodeColumns,
+    EpisodeEntry,
+    SkippedWindow,
+)
+from playproof.game.rewards import ComposedReward
 from playproof.games.crash.features import encoder
 from playproof.games.crash.features import table as features
 from playproof.games.crash.features.state import ACTIVE, PRESALE
@@ -68,7 +75,7 @@ from playproof.games.crash.rules.money import MIN_BET
 from playproof.games.crash.rules.prices import id_hash
 from playproof.games.crash.server.protocol import COIN
 from playproof.games.crash.sim.kernel import BUTTONS, BUTTONS_SHARE, LANE, LOTS, TRADER
-from playproof.games.crash.sim.lanes import Settings
+from playproof.games.crash.sim.lanes import CrashConfig
 from playproof.money import UNIT
 
 Array = NDArray[Any]
@@ -297,7 +304,7 @@ def _nearest(choices: Sequence[int], wanted: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionEvents:
     """One session's events, ready for the compiled pass."""
 
     session_id: str
@@ -309,7 +316,7 @@ class Session:
     other_windows: Array
 
 
-def read_session(tables: Mapping[str, pa.Table]) -> Session:
+def read_session(tables: Mapping[str, pa.Table]) -> SessionEvents:
     """Bring a session's tables into the order of the recording: ticks, and everything else."""
     ticks = _ordered([tables[TICKS]] if TICKS in tables else [], next(iter(tables.values())))
     others = _ordered([table for name, table in tables.items() if name != TICKS], next(iter(tables.values())))
@@ -319,7 +326,7 @@ def read_session(tables: Mapping[str, pa.Table]) -> Session:
     session_id = (ticks if len(ticks) else others).codes("session_id")[1][0]
     if len(players) > 1:
         raise InputError(f"expected one player in session {session_id}, found {', '.join(players)}")
-    return Session(
+    return SessionEvents(
         session_id=session_id,
         player_id=players[0] if players else None,
         ticks=ticks,
@@ -346,7 +353,7 @@ def _ordered(tables: Sequence[pa.Table], shape: pa.Table) -> Columns:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WindowSummary:
     """What is known of each window once all its ticks were read."""
 
     rug_tick: Array
@@ -357,7 +364,7 @@ class Whole:
     first_tick: Array
 
 
-def survey_windows(session: Session) -> Whole:
+def survey_windows(session: SessionEvents) -> WindowSummary:
     """Find where each window rugged, and whether every tick before it was received (`outcomes.read_outcome`)."""
     ticks, count = session.ticks, len(session.windows)
     known_tick = ticks.valid("tick")
@@ -375,10 +382,10 @@ def survey_windows(session: Session) -> Whole:
         if whole[window]:
             out["peak"][window] = max([prices[tick] for tick in range(rug_tick)], default=0.0)
     peak = np.maximum(out["peak"], out["rug_price"])
-    return Whole(out["rug_tick"], out["rug_price"], peak, whole, out["rugged"] != 0, out["first"])
+    return WindowSummary(out["rug_tick"], out["rug_price"], peak, whole, out["rugged"] != 0, out["first"])
 
 
-def revealed(session: Session) -> list[dict[str, str | None]]:
+def revealed(session: SessionEvents) -> list[dict[str, str | None]]:
     """Give what was published of each window's seed (`outcomes.read_outcome`)."""
     found: list[dict[str, str | None]] = [dict.fromkeys(_SEEDS) for _ in session.windows]
     others = session.others
@@ -392,18 +399,18 @@ def revealed(session: Session) -> list[dict[str, str | None]]:
     return found
 
 
-def lay(tables: Mapping[str, pa.Table], ask: Ask) -> Laid:
+def lay(tables: Mapping[str, pa.Table], ask: BuildRequest) -> EpisodeColumns:
     """Lay one session out: its events by doc_type."""
     session = read_session(tables)
     whole = survey_windows(session)
-    walked = Walked(session, whole, ask)
+    walked = SessionPass(session, whole, ask)
     return walked.laid()
 
 
-class Walked:
+class SessionPass:
     """One compiled pass through one session."""
 
-    def __init__(self, session: Session, whole: Whole, ask: Ask) -> None:
+    def __init__(self, session: SessionEvents, whole: WindowSummary, ask: BuildRequest) -> None:
         self.session, self.whole, self.ask = session, whole, ask
         ticks, others, count = session.ticks, session.others, len(session.windows)
         phases = ticks.numbers("game_phase", fill=-1)
@@ -443,9 +450,9 @@ class Walked:
         def shown(name: str, dtype: Any = np.int64) -> Array:
             return ticks.numbers(name, dtype) if ticks.has(name) else empty.astype(dtype)
 
-        state = encoder.Known()
+        state = encoder.ObservationState()
         lane, lots = self._seat()
-        config = Settings(world=ask.world or "published", actions=ask.actions).to_record(1)  # type: ignore[arg-type]
+        config = CrashConfig(world=ask.world or "published", actions=ask.actions).to_record(1)  # type: ignore[arg-type]
         walked = np.zeros(1, WALK)
         walked["window"], walked["min_ticks"], walked["player"] = -1, ask.min_ticks, session.player_id is not None
         alone = others.valid("sequence_id")
@@ -515,7 +522,7 @@ class Walked:
         lane["bet"], lane["share"], lane["price"], lane["low"], lane["peak"] = MIN_BET, FULL_SHARE, 1.0, 1.0, 1.0
         return lane, lots
 
-    def laid(self) -> Laid:
+    def laid(self) -> EpisodeColumns:
         """Give what was written."""
         steps, rows = int(self.walked["step"]), int(self.walked["row"])
         opened = self.order[: self.count]
@@ -526,7 +533,7 @@ class Walked:
         facts |= {name: self.floats[place, :rows] for place, name in enumerate(FLOAT_FACTS)}
         if "skips" in names:
             facts["skips"] = np.zeros(rows, np.int64)
-        return Laid(
+        return EpisodeColumns(
             session_id=self.session.session_id,
             features=features.OBSERVATIONS[self.ask.observation].features,
             entries=tuple(self._entries(kept)),
@@ -574,7 +581,7 @@ class Walked:
         held = {"cash": UNIT, "equity": UNIT, "bet_amount": MIN_BET, "sell_share": FULL_SHARE}.get(name, 0)
         return np.broadcast_to(np.int64(held), rows)
 
-    def _entries(self, kept: Sequence[int]) -> Iterator[Entry]:
+    def _entries(self, kept: Sequence[int]) -> Iterator[EpisodeEntry]:
         """Describe the episodes of some windows."""
         seeds, windows, whole = revealed(self.session), self.windows[kept], self.whole
         columns = (windows["start_us"], windows["steps"], windows["corrected"], windows["late"])
@@ -584,7 +591,7 @@ class Walked:
         ):
             lack = None if is_whole else name_lack(*self._lack(window))
             outcome = {"rug_tick": rug_tick, "rug_price": rug_price, "peak": peak, "ended_by_rug": True}
-            yield Entry(
+            yield EpisodeEntry(
                 window_id=self.session.windows[window],
                 player_id=self.session.player_id,
                 start_us=start,
@@ -600,7 +607,7 @@ class Walked:
         first = int(self.whole.first_tick[window])
         return bool(self.whole.is_rugged[window]), None if first < 0 else first
 
-    def _left_out(self, window: int) -> LeftOut:
+    def _left_out(self, window: int) -> SkippedWindow:
         record = self.windows[window]
         reasons = {
             1: "" if self.whole.is_whole[window] else name_lack(*self._lack(window)).reason,
@@ -608,12 +615,12 @@ class Walked:
             3: "there is no decision point",
             4: f"it has {record['decided']} decision points, less than {self.ask.min_ticks}",
         }
-        return LeftOut(self.session.session_id, self.session.windows[window], reasons[int(record["reason"])])
+        return SkippedWindow(self.session.session_id, self.session.windows[window], reasons[int(record["reason"])])
 
 
-def pay(laid: Laid, reward: Reward) -> dict[str, Array] | None:
+def pay(laid: EpisodeColumns, reward: Reward) -> dict[str, Array] | None:
     """Give what a reward's components pay for all steps at once; None if it takes only records of steps."""
-    if not isinstance(reward, Composed):
+    if not isinstance(reward, ComposedReward):
         return None
     lengths = laid.lengths
     before, after = _Side(laid.before), _Side(laid.after)
@@ -649,7 +656,7 @@ def _so_far(before: _Side, lengths: Array, what: str) -> Array:
     return out
 
 
-BATCH = Batch(
+BATCH = ColumnarSession(
     columns=tuple(
         dict.fromkeys(
             [

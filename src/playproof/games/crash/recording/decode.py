@@ -20,8 +20,8 @@ from playproof.game import Fact
 from playproof.game import Frame as RawFrame
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.json_fields import to_amount, to_id, to_moment, to_number, to_record, to_whole
-from playproof.games.crash.recording.player_tracker import ORDER_KINDS, Hand
-from playproof.games.crash.recording.round_tracker import MAX_PRICE, MAX_TICK, Recent, Rounds
+from playproof.games.crash.recording.player_tracker import ORDER_KINDS, PlayerTracker
+from playproof.games.crash.recording.round_tracker import MAX_PRICE, MAX_TICK, RecentKeys, RoundTracker
 from playproof.games.crash.rules.windows import is_window
 from playproof.games.crash.server.protocol import (
     MAX_FRAME,
@@ -109,9 +109,9 @@ class CrashDecoder:
     """Read one recording's frames in their order; a callable as the Game record wants it."""
 
     def __init__(self) -> None:
-        self.rounds = Rounds()
-        self.hand = Hand(self.rounds)
-        self._told = Recent(KEPT_TRADES)
+        self.rounds = RoundTracker()
+        self.hand = PlayerTracker(self.rounds)
+        self._told = RecentKeys(KEPT_TRADES)
         self._readers: Mapping[str, Callable[[Mapping[str, Any]], Iterator[Fact]]] = {
             STATE: self._take_state,
             TRADE: self._take_trade,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from playproof.errors import RefusedOrder
 from playproof.events import Event, Value
-from playproof.game import Action, Fact, Standing, Terms, lookup
+from playproof.game import AccountSnapshot, Action, Fact, Terms, lookup
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.actions import (
     ACTIONS,
@@ -34,7 +34,7 @@ from playproof.games.crash.rules.actions import (
     TRADER_MAIN,
     adjusted,
 )
-from playproof.games.crash.rules.money import MIN_BET, SIDEBET_TICKS, Ledger, Limits, Lot, Sidebet
+from playproof.games.crash.rules.money import MIN_BET, SIDEBET_TICKS, LedgerLimits, Lot, MoneyLedger, Sidebet
 from playproof.games.crash.rules.worlds import WORLDS, get_world, rug_price
 from playproof.games.crash.server.protocol import COIN, Phase
 from playproof.money import UNIT
@@ -43,7 +43,7 @@ Facts = tuple[Fact, ...]
 
 
 @dataclass
-class Heard:
+class ReportedMoney:
     """What a recording has told of its player's money, until it is clear that all of it is told."""
 
     bet: int | None = None
@@ -89,14 +89,14 @@ class CrashLedger:
         self.terms, self.trades = terms, terms.actions == "trader"
         self.world = get_world(terms.world or next(iter(WORLDS)))
         cash = UNIT if terms.cash is None else terms.cash
-        self.ledger = Ledger(cash, self.world.payout, Limits(self.world.open_cost, terms.stake))
+        self.ledger = MoneyLedger(cash, self.world.payout, LedgerLimits(self.world.open_cost, terms.stake))
         self.bet, self.share = MIN_BET, FULL_SHARE
         self.opened = 0
         self.window: str | None = None
         self.phase, self.tick, self.price, self.low, self.peak = Phase.COOLDOWN, 0, 1.0, 1.0, 1.0
         self.skips = False
         self._seated = False
-        self.heard = Heard()
+        self.heard = ReportedMoney()
         self.counts = dict.fromkeys(("bought", "sold", "sidebet_staked", "sidebet_paid", "caught"), 0)
 
     @property
@@ -104,7 +104,7 @@ class CrashLedger:
         """Give the money of player and house."""
         return self.ledger.cash + self.ledger.house
 
-    def standing(self) -> Standing:
+    def standing(self) -> AccountSnapshot:
         """Give where the player stands: lots at the last price, an open sidebet at 0."""
         book = self.ledger
         facts: dict[str, Value] = {
@@ -119,7 +119,7 @@ class CrashLedger:
             **self.counts,
         }
         facts |= {"skips": self.skips} if self.trades else {"bet_amount": self.bet, "sell_share": self.share}
-        return Standing(book.cash, book.equity(self.price), self.opened, facts)
+        return AccountSnapshot(book.cash, book.equity(self.price), self.opened, facts)
 
     def see(self, event: Event) -> Facts:
         """Take what the world did."""

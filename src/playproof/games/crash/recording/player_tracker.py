@@ -30,7 +30,7 @@ from playproof.games.crash.recording.json_fields import (
     to_text,
     to_whole,
 )
-from playproof.games.crash.recording.round_tracker import MAX_PRICE, Rounds
+from playproof.games.crash.recording.round_tracker import MAX_PRICE, RoundTracker
 from playproof.games.crash.rules.actions import ADJUSTMENTS, CATEGORIES, FULL_SHARE, PERCENTAGES, adjusted
 from playproof.games.crash.rules.money import MIN_BET
 from playproof.games.crash.server.protocol import BET, BUY, SELL, TOP_UP
@@ -54,7 +54,7 @@ class Sequence:
 
 
 @dataclass(frozen=True)
-class Pressed:
+class PendingPress:
     """An action button whose order was not seen yet."""
 
     button: str
@@ -64,20 +64,20 @@ class Pressed:
 
 
 @dataclass
-class Sent:
+class PendingOrder:
     """An order that was not answered yet."""
 
     kind: str
     ts: datetime
-    pressed: Pressed | None
+    pressed: PendingPress | None
     execution: dict[str, Value] = field(default_factory=dict)
     """Tick, price and trade of its fill, once seen."""
 
 
-class Hand:
+class PlayerTracker:
     """What one recorded player did and was told."""
 
-    def __init__(self, rounds: Rounds) -> None:
+    def __init__(self, rounds: RoundTracker) -> None:
         self.rounds = rounds
         self.name: str | None = None
         """Who the feed says he is."""
@@ -92,8 +92,8 @@ class Hand:
         self._round: str | None = None
         self._sequence: Sequence | None = None
         self._sequences = 0
-        self._pressed: Pressed | None = None
-        self._sent: dict[int, Sent] = {}
+        self._pressed: PendingPress | None = None
+        self._sent: dict[int, PendingOrder] = {}
 
     def _own(self, name: str, columns: Mapping[str, Value], server_ts: datetime | None = None) -> Fact:
         """Make an own fact of the current round."""
@@ -180,7 +180,7 @@ class Hand:
         }
         if category == "action":
             sequence.open, self.action_tick = False, self._tick()
-            self._pressed = Pressed(button, ts, sequence.number, to_number(told.get("client_timestamp"), MAX_MS))
+            self._pressed = PendingPress(button, ts, sequence.number, to_number(told.get("client_timestamp"), MAX_MS))
         yield self._own(c.PRESS, columns)
 
     def _next_in_sequence(self, ts: datetime) -> Sequence:
@@ -216,7 +216,7 @@ class Hand:
         if pressed is None and kind in CATEGORIES:
             self.action_tick = self._tick()
         if order_id is not None:
-            self._sent[order_id] = Sent(kind, ts, pressed)
+            self._sent[order_id] = PendingOrder(kind, ts, pressed)
             if len(self._sent) > KEPT_ORDERS:
                 del self._sent[next(iter(self._sent))]
         columns: dict[str, Value] = {
@@ -250,7 +250,7 @@ class Hand:
         }
         yield self._own(c.ACK, columns, to_moment(body.get("timestamp")))
 
-    def _execution(self, sent: Sent, body: Mapping[str, Any]) -> dict[str, Value]:
+    def _execution(self, sent: PendingOrder, body: Mapping[str, Any]) -> dict[str, Value]:
         """Tell where an order was carried out: as its fill says, else at the last tick received."""
         price = to_number(body.get("executedPrice"), MAX_PRICE)
         if sent.execution or price is None:

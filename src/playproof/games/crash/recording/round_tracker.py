@@ -40,7 +40,7 @@ MAX_TIMER = 86_400_000
 MAX_HISTORY = MAX_ENTRIES = 100
 
 
-class Recent:
+class RecentKeys:
     """Remember the last so many keys."""
 
     def __init__(self, size: int) -> None:
@@ -131,7 +131,7 @@ def _plays_coin(entry: Mapping[str, Any]) -> bool:
 
 
 @dataclass
-class Round:
+class TrackedRound:
     """One round as far as it was received."""
 
     id: str
@@ -175,13 +175,13 @@ class Round:
         return (expected, place[1] - 1) if place[1] > expected else None
 
 
-class Rounds:
+class RoundTracker:
     """All rounds of a recording; the current one is that whose first message came last."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Round] = {}
-        self.current: Round | None = None
-        self._revealed = Recent(KEPT_REVEALED)
+        self.kept: dict[str, TrackedRound] = {}
+        self.current: TrackedRound | None = None
+        self._revealed = RecentKeys(KEPT_REVEALED)
 
     @property
     def current_id(self) -> str | None:
@@ -205,14 +205,16 @@ class Rounds:
 
     def _open(self, game_id: str, payload: Mapping[str, Any]) -> Fact:
         """Begin a round; the oldest one kept is forgotten."""
-        self.current = self.kept[game_id] = Round(game_id)
+        self.current = self.kept[game_id] = TrackedRound(game_id)
         if len(self.kept) > KEPT_ROUNDS:
             del self.kept[next(iter(self.kept))]
         fair = to_record(payload.get("provablyFair"))
         seed_hash, version = to_text(fair.get("serverSeedHash")), to_text(fair.get("version"))
         return c.fact(c.ROUND, {"server_seed_hash": seed_hash, "game_version": version}, game_id)
 
-    def _place(self, found: Round, place: Place, state: dict[str, Any], payload: Mapping[str, Any]) -> Iterator[Fact]:
+    def _place(
+        self, found: TrackedRound, place: Place, state: dict[str, Any], payload: Mapping[str, Any]
+    ) -> Iterator[Fact]:
         """Tell what a message adds, by where its round stands in it."""
         if place in found.prices:
             yield from self._again(found, place, state, payload)
@@ -224,7 +226,9 @@ class Rounds:
         else:
             yield from self._tick(found, place, state, payload)
 
-    def _tick(self, found: Round, place: Place, state: dict[str, Any], payload: Mapping[str, Any]) -> Iterator[Fact]:
+    def _tick(
+        self, found: TrackedRound, place: Place, state: dict[str, Any], payload: Mapping[str, Any]
+    ) -> Iterator[Fact]:
         """Tell a tick, and before it what was missed."""
         missing = found.gap(place)
         if missing is not None:
@@ -235,7 +239,7 @@ class Rounds:
             found.rug_tick = place[1]
         yield c.fact(c.TICK, found.columns(), found.id)
 
-    def _late(self, found: Round, place: Place, price: float) -> Iterator[Fact]:
+    def _late(self, found: TrackedRound, place: Place, price: float) -> Iterator[Fact]:
         """Tell a tick that others have overtaken."""
         found.prices[place] = price
         if place[0] == Phase.RUGGED:
@@ -243,7 +247,9 @@ class Rounds:
         if place[0] >= Phase.ACTIVE:
             yield c.fact(c.LATE_TICK, _at(place, price), found.id)
 
-    def _again(self, found: Round, place: Place, state: dict[str, Any], payload: Mapping[str, Any]) -> Iterator[Fact]:
+    def _again(
+        self, found: TrackedRound, place: Place, state: dict[str, Any], payload: Mapping[str, Any]
+    ) -> Iterator[Fact]:
         """Take a place that is known: before tick 0 the timer moves on, after it a price must not."""
         before = found.state.get("cooldownTimer", MAX_TIMER)
         if state["price"] != found.prices[place]:

@@ -20,7 +20,7 @@ from playproof.games.crash.rules.actions import FULL_SHARE, PERCENTAGES, adjuste
 from playproof.games.crash.rules.money import MIN_BET
 from playproof.games.crash.rules.worlds import get_world
 from playproof.games.crash.server.protocol import BET, BUY, COIN_ADDRESS, SELL, SESSION, Phase, event_frame
-from playproof.games.crash.server.table import Entry, Message, Table
+from playproof.games.crash.server.table import Entry, GameTable, TableMessage
 from playproof.money import from_units
 
 SEED = 612
@@ -61,7 +61,7 @@ class Recording:
         self.frames: list[Frame] = []
         self.log: list[Entry] = []
         """The table's own log of orders and fills."""
-        self.table = Table(get_world(world), table_seed, lambda: self.now, day=DAY, crowded=crowded, log=self.log)
+        self.table = GameTable(get_world(world), table_seed, lambda: self.now, day=DAY, crowded=crowded, log=self.log)
         self._script, self._bet, self._share, self._orders = script, MIN_BET, FULL_SHARE, 0
 
     def join(self) -> None:
@@ -90,7 +90,7 @@ class Recording:
     def _keep(self, text: str, direction: Direction = "received", after_ms: int = 0) -> None:
         self.frames.append(Frame(self.now + timedelta(milliseconds=after_ms), text, direction))
 
-    def _hear(self, messages: Iterable[Message], after_ms: int = 0) -> None:
+    def _hear(self, messages: Iterable[TableMessage], after_ms: int = 0) -> None:
         for message in messages:
             if message.reaches(PLAYER_ID):
                 self._keep(event_frame(message.event, message.arguments), after_ms=after_ms)

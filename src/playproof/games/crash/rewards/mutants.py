@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from playproof.game.rewards import Component, Components, Composed, Facts, Settings, Values, compose, from_function
+from playproof.game.rewards import (
+    Component,
+    Components,
+    ComposedReward,
+    Facts,
+    Settings,
+    Values,
+    compose,
+    from_function,
+)
 from playproof.games.crash.rewards.terms import COMPONENTS, FACTS, TABLE, drawdown, financial
 from playproof.money import UNIT
 
@@ -23,12 +32,12 @@ ALL_FACTS = tuple(FACTS)
 class Mutant:
     """One wrong reward."""
 
-    reward: Composed
+    reward: ComposedReward
     killed_by: tuple[str, ...]
     """Checks that must fail, others may too."""
 
 
-def mutate(name: str, pays: Mapping[str, Pay], enabled: list[str] | None = None, **sections: Any) -> Composed:
+def mutate(name: str, pays: Mapping[str, Pay], enabled: list[str] | None = None, **sections: Any) -> ComposedReward:
     """Make a reward with some components replaced, and without the refusal of double pay."""
     changed = {key: replace(TABLE[key], pay=pay, reads=ALL_FACTS) for key, pay in pays.items()}
     table: dict[str, Component] = {**TABLE, **changed}
@@ -179,12 +188,12 @@ SIDEBET_AT_STAKE = MUTANTS["sidebet marked at its stake"].reward
 """The one that only R8 finds."""
 
 
-def _clean(*enabled: str, clip: float | None = None, **sections: Any) -> Composed:
+def _clean(*enabled: str, clip: float | None = None, **sections: Any) -> ComposedReward:
     general = {"enabled_components": list(enabled), "reward_clip": clip}
     return compose(COMPONENTS, {"global": general, **sections}, "clean")
 
 
-CLEAN: dict[str, Composed] = {
+CLEAN: dict[str, ComposedReward] = {
     "minimal": _clean("financial", "bankruptcy"),
     "the plan's file": _clean("financial", "bankruptcy", clip=1000.0),
     "profit alone": _clean("financial"),

@@ -17,7 +17,7 @@ from typing import Any
 
 from playproof.errors import ConfigError
 from playproof.game import Reward
-from playproof.game.rewards import Composed, compose, find_reward
+from playproof.game.rewards import ComposedReward, compose, find_reward
 from playproof.games.crash.rewards.terms import COMPONENTS
 
 MINIMAL = compose(
@@ -37,10 +37,10 @@ REWARDS: Mapping[str, Reward] = {"minimal": MINIMAL}
 """The rewards that the game lists; the first is the default."""
 
 
-def to_reward(what: str | Path | Mapping[str, Any] | Reward) -> Composed:
+def to_reward(what: str | Path | Mapping[str, Any] | Reward) -> ComposedReward:
     """Give the reward that a name, a configuration, a file or a "module:attribute" stands for, as lanes pay it."""
     reward = find_reward(REWARDS, COMPONENTS, what)
-    if not isinstance(reward, Composed):
+    if not isinstance(reward, ComposedReward):
         raise ConfigError(
             f"expected a reward made of components or of a function of facts, found {reward.name!r}, "
             "which can be computed for recorded steps alone"
@@ -48,6 +48,6 @@ def to_reward(what: str | Path | Mapping[str, Any] | Reward) -> Composed:
     return reward
 
 
-def is_minimal(reward: Composed) -> bool:
+def is_minimal(reward: ComposedReward) -> bool:
     """Tell whether the kernel's own reward is this one, a clip apart."""
     return reward.parts == MINIMAL.parts

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from playproof.events import Event
-from playproof.game import Fact, Standing
+from playproof.game import AccountSnapshot, Fact
 from playproof.game.rewards import Play, Probes
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.actions import BETS, MAIN
@@ -117,7 +117,7 @@ def cycles(rng: np.random.Generator) -> list[Play]:
     return plays
 
 
-def state(standing: Standing) -> Hashable:
+def state(standing: AccountSnapshot) -> Hashable:
     """Give money, position, bet field and price; not the clock, and not what only counts."""
     told = standing.facts
     names = ("qty", "cost", "sidebet_stake", "price", "phase", "bet_amount", "sell_share")

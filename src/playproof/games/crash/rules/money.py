@@ -65,7 +65,7 @@ class Sidebet:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LedgerLimits:
     """What the ledger refuses besides the game's own rules; None is no limit."""
 
     open_cost: int | None = None
@@ -75,13 +75,13 @@ class Limits:
 
 
 @dataclass
-class Ledger:
+class MoneyLedger:
     """Hold cash, lots and sidebet of one player, and refuse what is not allowed."""
 
     cash: int = UNIT
     payout: Fraction = Fraction(5)
     """What a winning sidebet pays for each unit staked, stake included."""
-    limits: Limits = Limits()
+    limits: LedgerLimits = LedgerLimits()
     house: int = 0
     lots: deque[Lot] = field(default_factory=deque)
     sidebet: Sidebet | None = None

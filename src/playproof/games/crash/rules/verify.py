@@ -46,7 +46,7 @@ def replay(server_seed: str, game_id: str, version: str = "v3", world: str = "pu
 
 
 @dataclass(frozen=True)
-class Checked:
+class RoundCheck:
     """One round of a file and the first difference found, if any."""
 
     line: int
@@ -88,7 +88,7 @@ def first_difference(told: dict[str, Any], found: Round, seed: str) -> str | Non
     return None
 
 
-def check_line(number: int, line: str, world: str, compiled: bool) -> Checked:
+def check_line(number: int, line: str, world: str, compiled: bool) -> RoundCheck:
     """Check one line; what cannot be read is a difference too."""
     game_id = "?"
     try:
@@ -102,12 +102,12 @@ def check_line(number: int, line: str, world: str, compiled: bool) -> Checked:
             found = prices_nb.site_round(seed, game_id, version)
         else:
             found = replay(seed, game_id, version, world)
-        return Checked(number, game_id, first_difference(told, found, seed))
+        return RoundCheck(number, game_id, first_difference(told, found, seed))
     except (ValueError, TypeError, KeyError, AttributeError, InputError) as error:
-        return Checked(number, game_id, f"expected a revealed round, found {type(error).__name__}: {error}")
+        return RoundCheck(number, game_id, f"expected a revealed round, found {type(error).__name__}: {error}")
 
 
-def check_file(path: Path, world: str = "published") -> Iterable[Checked]:
+def check_file(path: Path, world: str = "published") -> Iterable[RoundCheck]:
     """Check every round of a file, in order."""
     lines = list(read_lines(path))
     compiled = len(lines) >= COMPILE_FROM

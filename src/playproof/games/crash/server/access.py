@@ -64,7 +64,7 @@ def read_token(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Rules:
+class AccessRules:
     """What the entrance asks for."""
 
     loopback: bool
@@ -110,10 +110,10 @@ def readable(frame: str) -> bool:
         return False
 
 
-class Entrance:
+class SocketGuard:
     """Wrap an ASGI application with the rules; `full` tells whether no further socket may open."""
 
-    def __init__(self, app: ASGIApp, rules: Rules, full: Callable[[], bool]) -> None:
+    def __init__(self, app: ASGIApp, rules: AccessRules, full: Callable[[], bool]) -> None:
         self._app, self._rules, self._full = app, rules, full
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

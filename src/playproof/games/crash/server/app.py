@@ -38,10 +38,10 @@ from starlette.types import ASGIApp
 
 from playproof.errors import ConfigError, PlayproofError
 from playproof.games.crash.rules.worlds import PUBLISHED, TICK_MS, get_world
-from playproof.games.crash.server.access import MAX_INPUT, Entrance, Rules, is_loopback, read_token
+from playproof.games.crash.server.access import MAX_INPUT, AccessRules, SocketGuard, is_loopback, read_token
 from playproof.games.crash.server.broadcast import WRITE, FrameWriter, Outbox, frames, packet
 from playproof.games.crash.server.protocol import ORDERS, SESSION, Phase, payload_of
-from playproof.games.crash.server.table import Ack, Entry, Message, Table
+from playproof.games.crash.server.table import Ack, Entry, GameTable, TableMessage
 
 PAGE = Path(__file__).parent / "page"
 DEFAULT_PORT = 8777
@@ -56,7 +56,7 @@ FIXED_DAY = date(2025, 1, 1)
 """The day in the game ids of a fixed seed, so that its rounds are the same on every run."""
 
 T = TypeVar("T")
-Observer = Callable[[Table, float], None]
+Observer = Callable[[GameTable, float], None]
 """Called after every beat with the table and the monotonic time just before the beat."""
 
 
@@ -147,7 +147,7 @@ class CrashServer:
         self.access_token = read_token(config.token_file) if config.token_file else None
         seed = secrets.randbits(256) if config.seed is None else config.seed
         day = None if config.seed is None else FIXED_DAY
-        self.table = Table(
+        self.table = GameTable(
             get_world(config.world), seed, lambda: datetime.now(UTC), day=day, crowded=config.crowded, log=log
         )
         self._observer = observer
@@ -175,9 +175,9 @@ class CrashServer:
             Route("/api/rounds/{game_id}", self._round),
             Mount("/", StaticFiles(directory=PAGE, html=True)),
         ]
-        rules = Rules(is_loopback(self.config.host), self.access_token)
+        rules = AccessRules(is_loopback(self.config.host), self.access_token)
         inner = socketio.ASGIApp(self._sio, _page_headers(Starlette(routes=routes)))
-        return Entrance(inner, rules, lambda: len(self._sio.eio.sockets) >= self.config.max_connections)
+        return SocketGuard(inner, rules, lambda: len(self._sio.eio.sockets) >= self.config.max_connections)
 
     async def _health(self, _request: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -241,7 +241,7 @@ class CrashServer:
             "tickMs": TICK_MS,
         }
         self._clients[sid] = client
-        greeting = [packet(message) for message in (Message(SESSION, (session,)), *table.greet(player.id))]
+        greeting = [packet(message) for message in (TableMessage(SESSION, (session,)), *table.greet(player.id))]
         self._give(sid, client, greeting, frames(greeting))
 
     async def _disconnect(self, sid: str, _reason: Any = None) -> None:
@@ -269,7 +269,7 @@ class CrashServer:
         rate = self.config.orders_per_second * max(1.0, self.config.speed)
         return self._buckets.setdefault(player_id, Bucket(rate, time.monotonic)).take()
 
-    def send(self, messages: Iterable[Message]) -> None:
+    def send(self, messages: Iterable[TableMessage]) -> None:
         """Give messages to the clients they are meant for."""
         ready = [(message, packet(message)) for message in messages]
         special = {player for message, _ in ready for player in (message.to, *message.without) if player}
@@ -430,7 +430,7 @@ class RunningServer:
         self._stop: asyncio.Event
 
     @property
-    def table(self) -> Table:
+    def table(self) -> GameTable:
         """Give the table; read and move it through `call` only."""
         return self.server.table
 

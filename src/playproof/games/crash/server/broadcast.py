@@ -18,7 +18,7 @@ from engineio.packet import MESSAGE, Packet
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from playproof.games.crash.server.table import Message
+from playproof.games.crash.server.table import TableMessage
 
 WRITE = "playproof.write"
 """The ASGI extension by which a connection takes ready frames."""
@@ -37,7 +37,7 @@ def frame(payload: bytes) -> bytes:
     return b"\x81\x7f" + size.to_bytes(8, "big") + payload
 
 
-def packet(message: Message) -> Packet:
+def packet(message: TableMessage) -> Packet:
     """Encode a message once for all who get it."""
     return Packet(MESSAGE, data=f"2{orjson.dumps([message.event, *message.arguments]).decode()}")
 

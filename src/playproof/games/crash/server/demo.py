@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from playproof.games.crash.players.tournament import Score
+from playproof.games.crash.players.tournament import TournamentScore
 from playproof.games.crash.rules import theory
 from playproof.games.crash.rules.prices import Round, play_round
 from playproof.games.crash.rules.verify import PUBLISHED_ROUNDS
@@ -33,7 +33,7 @@ class Findings:
     verified: int
     published: Simulation
     fair: Simulation
-    scores: list[Score]
+    scores: list[TournamentScore]
 
     @property
     def farthest(self) -> float:
@@ -128,7 +128,7 @@ def hold_figure(*results: Simulation) -> Figure:
     return figure
 
 
-def scores_figure(scores: list[Score]) -> Figure:
+def scores_figure(scores: list[TournamentScore]) -> Figure:
     """Draw the return of each baseline with its 95 % interval."""
     figure = _figure(
         "Baselines on the same rounds", "profit per unit staked, 95 % interval", "", xaxis_tickformat=".0%"
@@ -180,7 +180,7 @@ RESIZE = "addEventListener('load', () => document.querySelectorAll('.js-plotly-p
 """A plot that was drawn while the page was still being read has measured too wide a place."""
 
 
-def scores_table(scores: list[Score]) -> str:
+def scores_table(scores: list[TournamentScore]) -> str:
     """Write the baselines as an HTML table."""
     head = "".join(
         f"<th>{name}</th>" for name in ("baseline", "positions", "staked", "profit", "return", "95 % interval")

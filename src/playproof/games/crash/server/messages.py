@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from playproof.games.crash.rules.money import Ledger, Sidebet, average_cost
+from playproof.games.crash.rules.money import MoneyLedger, Sidebet, average_cost
 from playproof.games.crash.server.protocol import (
     COIN,
     COIN_ADDRESS,
@@ -54,7 +54,7 @@ def percent(part: int, whole: int) -> float:
 
 
 @dataclass(frozen=True)
-class Standing:
+class LeaderboardRow:
     """Where one player stands in a round, in units; an open sidebet is not lost yet."""
 
     id: str
@@ -73,7 +73,7 @@ class Standing:
         return self.regular_pnl + self.sidebet_pnl
 
 
-def standing(identity: tuple[str, str, int], ledgers: Iterable[Ledger], price: float) -> Standing:
+def standing(identity: tuple[str, str, int], ledgers: Iterable[MoneyLedger], price: float) -> LeaderboardRow:
     """Add up the ledgers of one player (id, name, level) at a price."""
     regular = settled = qty = cost = invested = 0
     sidebet = None
@@ -84,7 +84,7 @@ def standing(identity: tuple[str, str, int], ledgers: Iterable[Ledger], price: f
         cost += ledger.cost
         invested += ledger.invested
         sidebet = ledger.sidebet or sidebet
-    return Standing(*identity, regular, settled, qty, cost, invested, sidebet)
+    return LeaderboardRow(*identity, regular, settled, qty, cost, invested, sidebet)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def side_bet(bet: Sidebet, game_id: str, payout: float) -> SideBet:
     }
 
 
-def leader(at: Standing, position: int, game_id: str, payout: float) -> Leader:
+def leader(at: LeaderboardRow, position: int, game_id: str, payout: float) -> Leader:
     """Write a leaderboard entry."""
     return {
         "id": at.id,
@@ -166,13 +166,13 @@ def presale_leader(entry: Leader) -> PresaleLeader:
     }
 
 
-def ranked(standings: Iterable[Standing]) -> list[Standing]:
+def ranked(standings: Iterable[LeaderboardRow]) -> list[LeaderboardRow]:
     """Order players by profit, then by what they staked."""
     return sorted(standings, key=lambda at: (-at.pnl, -at.invested, at.id))
 
 
 def leaderboard(
-    standings: Sequence[Standing], game_id: str, payout: float, presale: bool
+    standings: Sequence[LeaderboardRow], game_id: str, payout: float, presale: bool
 ) -> list[Leader | PresaleLeader]:
     """Write the best of the ranked players."""
     entries = [leader(at, 1 + i, game_id, payout) for i, at in enumerate(standings[:LEADERS])]
@@ -440,7 +440,7 @@ def current_sidebet(row: Mapping[str, Any], bet: Sidebet, tick: int) -> dict[str
 
 def player_state(
     player_id: str,
-    ledger: Ledger,
+    ledger: MoneyLedger,
     scene: Scene,
     sidebets: Sequence[dict[str, Any]],
     interacted: bool,

@@ -322,7 +322,7 @@ _HEAD = re.compile(r"4([0-6])(?:/[^,]{0,200},)?([0-9]{0,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class FeedFrame:
     """One text frame of the feed, read."""
 
     kind: FrameKind
@@ -340,12 +340,12 @@ def read_json(text: str, *, nan: bool = False) -> Any:
         raise DecodeError(f"expected JSON, found {text[:80]!r}") from None
 
 
-def parse_frame(text: str, *, nan: bool = False) -> Frame:
+def parse_frame(text: str, *, nan: bool = False) -> FeedFrame:
     """Read one text frame; DecodeError when it is none."""
     if not text or len(text) > MAX_FRAME:
         raise DecodeError(f"expected a frame of 1 to {MAX_FRAME} characters, found {len(text)}")
     if text[0] in _ENGINE:
-        return Frame(_ENGINE[text[0]], arguments=(read_json(text[1:], nan=nan),) if text[0] == "0" else ())
+        return FeedFrame(_ENGINE[text[0]], arguments=(read_json(text[1:], nan=nan),) if text[0] == "0" else ())
     head = _HEAD.match(text)
     if head is None:
         raise DecodeError(f"expected an Engine.IO frame, found {text[:80]!r}")
@@ -353,15 +353,15 @@ def parse_frame(text: str, *, nan: bool = False) -> Frame:
     ack_id = int(head[2]) if head[2] else None
     rest = text[head.end() :]
     if kind == "other":
-        return Frame(kind)
+        return FeedFrame(kind)
     if kind not in ("event", "ack"):
-        return Frame(kind, arguments=(read_json(rest, nan=nan),) if rest else ())
+        return FeedFrame(kind, arguments=(read_json(rest, nan=nan),) if rest else ())
     items = read_json(rest, nan=nan)
     if not isinstance(items, list) or (kind == "event" and not (items and isinstance(items[0], str))):
         raise DecodeError(f"expected an {kind} as a list, found {rest[:80]!r}")
     if kind == "ack":
-        return Frame(kind, arguments=tuple(items), ack_id=ack_id)
-    return Frame(kind, items[0], tuple(items[1:]), ack_id)
+        return FeedFrame(kind, arguments=tuple(items), ack_id=ack_id)
+    return FeedFrame(kind, items[0], tuple(items[1:]), ack_id)
 
 
 def event_frame(event: str, arguments: Sequence[Any], ack_id: int | None = None) -> str:

@@ -85,7 +85,7 @@ def past_round(dealt: DealtRound, timestamp: int, sidebets: list[dict[str, Any]]
 
 
 @dataclass
-class Archive:
+class RoundArchive:
     """Keep the last finished rounds: ten to show, some hundred to look up."""
 
     world: World

@@ -18,7 +18,7 @@ from datetime import date, datetime
 from typing import Any, Literal
 
 from playproof.errors import DecodeError, RefusedOrder
-from playproof.games.crash.rules.money import MIN_BET, Ledger, Limits, Sidebet
+from playproof.games.crash.rules.money import MIN_BET, LedgerLimits, MoneyLedger, Sidebet
 from playproof.games.crash.rules.worlds import TICK_MS, World, WorldRound
 from playproof.games.crash.server import messages as say
 from playproof.games.crash.server.protocol import (
@@ -46,8 +46,8 @@ from playproof.games.crash.server.protocol import (
     PlayerState,
     PresaleLeader,
 )
-from playproof.games.crash.server.round_schedule import Archive, bystander_seed, deal, past_round, warm_up_rounds
-from playproof.games.crash.server.table_crowd import Act, Gathering, Identity, Position
+from playproof.games.crash.server.round_schedule import RoundArchive, bystander_seed, deal, past_round, warm_up_rounds
+from playproof.games.crash.server.table_crowd import Act, Identity, Position, TableCrowd
 from playproof.games.crash.sim.crowd import STRETCH, RoundContext, crowd, warm_site
 from playproof.money import UNIT, show, to_units
 
@@ -65,7 +65,7 @@ PLAYER_LEVEL = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class TableMessage:
     """One event to send: to one player, or to everybody but those who get their own."""
 
     event: str
@@ -83,7 +83,7 @@ class Ack:
     """The answer to an order, and what has to be said because of it."""
 
     body: Mapping[str, Any]
-    messages: tuple[Message, ...] = ()
+    messages: tuple[TableMessage, ...] = ()
 
     @property
     def success(self) -> bool:
@@ -127,12 +127,12 @@ Entry = OrderEntry | FillEntry
 
 
 @dataclass
-class Player:
+class TablePlayer:
     """One person or program at the table, with a practice balance that outlives rounds."""
 
     id: str
     name: str
-    ledger: Ledger
+    ledger: MoneyLedger
     interacted: bool = False
     sidebets: list[dict[str, Any]] = field(default_factory=list)
     """Rows of this round's sidebets."""
@@ -149,7 +149,7 @@ class Player:
 class Settlement:
     """What the rug did to one position and sidebet."""
 
-    whose: Player | Position
+    whose: TablePlayer | Position
     sale: say.Deal | None
     bet: Sidebet | None
     paid: int
@@ -178,7 +178,7 @@ def read_percentage(payload: Any) -> int:
     return int(share)
 
 
-class Table:
+class GameTable:
     """Run rounds of one world for any number of players.
 
     Not thread-safe. `clock` gives aware UTC and is used for time stamps and, unless `day` fixes
@@ -204,12 +204,12 @@ class Table:
     ) -> None:
         self.world, self.seed, self.crowded = world, seed, crowded
         self.payout = say.number(float(world.payout))
-        self.players: dict[str, Player] = {}
+        self.players: dict[str, TablePlayer] = {}
         self._clock, self._day, self._log = clock, day, log
         self._bystander_seed = bystander_seed(seed)
         self._serial = 0
-        self._out: list[Message] = []
-        self._archive = Archive(world)
+        self._out: list[TableMessage] = []
+        self._archive = RoundArchive(world)
         self._board: list[Leader | PresaleLeader] = []
         self._trade_count = 0
         self._warm_up()
@@ -268,12 +268,12 @@ class Table:
         """Give a finished round with its seed, for anybody to verify; None if it is not known or not over."""
         return self._archive.find(identity)
 
-    def join(self, player_id: str, name: str) -> Player:
+    def join(self, player_id: str, name: str) -> TablePlayer:
         """Seat a player with a new practice balance, or rename the one that has this id."""
         player = self.players.get(player_id)
         if player is None:
-            limits = Limits(open_cost=self.world.open_cost)
-            player = Player(player_id, name, Ledger(UNIT, payout=self.world.payout, limits=limits))
+            limits = LedgerLimits(open_cost=self.world.open_cost)
+            player = TablePlayer(player_id, name, MoneyLedger(UNIT, payout=self.world.payout, limits=limits))
             self.players[player_id] = player
         player.name = name
         return player
@@ -285,7 +285,7 @@ class Table:
             raise RefusedOrder(f"player {player_id} holds an open position")
         del self.players[player_id]
 
-    def greet(self, player_id: str) -> list[Message]:
+    def greet(self, player_id: str) -> list[TableMessage]:
         """Say the whole state to a player who just connected."""
         player = self.players[player_id]
         archive, rank = self._archive, self._ranks.get(player_id)
@@ -312,13 +312,13 @@ class Table:
         self._note_order(player_id, kind, payload, body)
         return Ack(body, tuple(self._drain()))
 
-    def _buy(self, player: Player, payload: Any) -> dict[str, Any]:
+    def _buy(self, player: TablePlayer, payload: Any) -> dict[str, Any]:
         price = self._entry_price("buy")
         amount = read_amount(payload)
         qty = player.ledger.buy(amount, price)
         return self._filled(player, say.Deal("buy", price, qty, amount, self.tick))
 
-    def _sell(self, player: Player, payload: Any) -> dict[str, Any]:
+    def _sell(self, player: TablePlayer, payload: Any) -> dict[str, Any]:
         if self.phase is Phase.PRESALE:
             raise RefusedOrder("a presale position cannot be sold before tick 0")
         if self.phase is not Phase.ACTIVE:
@@ -326,7 +326,7 @@ class Table:
         qty, amount = player.ledger.sell(read_percentage(payload), self.price)
         return self._filled(player, say.Deal("sell", self.price, qty, amount, self.tick))
 
-    def _filled(self, player: Player, made: say.Deal) -> dict[str, Any]:
+    def _filled(self, player: TablePlayer, made: say.Deal) -> dict[str, Any]:
         player.interacted = True
         self._trade_count += 1
         self._note_fill(player, made.side, made)
@@ -334,7 +334,7 @@ class Table:
         player.trades.append(self._say_trade(player.identity, made))
         return {"executedPrice": say.number(made.price), "timestamp": self._now()}
 
-    def _bet(self, player: Player, payload: Any) -> dict[str, Any]:
+    def _bet(self, player: TablePlayer, payload: Any) -> dict[str, Any]:
         self._entry_price("bet")
         amount = read_amount(payload)
         if payload.get("xPayout", 5) not in (5, self.payout):
@@ -349,7 +349,7 @@ class Table:
         self._say_player(player)
         return {"message": "Sidebet placed", "sidebet": row}
 
-    def _top_up(self, player: Player, _payload: Any) -> dict[str, Any]:
+    def _top_up(self, player: TablePlayer, _payload: Any) -> dict[str, Any]:
         ledger = player.ledger
         if ledger.cash >= MIN_BET or ledger.lots or ledger.sidebet:
             raise RefusedOrder(f"a new practice balance is given below {show(MIN_BET)} with nothing open")
@@ -371,7 +371,7 @@ class Table:
             raise RefusedOrder(f"the round is over; the {what} came after the rug")
         raise RefusedOrder(f"the presale opens in {self.timer_ms - PRESALE_MS} ms; no {what} before it")
 
-    def advance(self) -> list[Message]:
+    def advance(self) -> list[TableMessage]:
         """Move the schedule by one beat and give what has to be said."""
         if self.phase is Phase.ACTIVE:
             self._next_tick()
@@ -435,7 +435,7 @@ class Table:
         self._site.finish(self.number, self.round.peak, self.round.rug_tick)
         self._finished = past_round(self._dealt, self._now(), self._sidebets)
 
-    def _settle(self, whose: Player | Position) -> Settlement:
+    def _settle(self, whose: TablePlayer | Position) -> Settlement:
         ledger, price = whose.ledger, self.price
         qty, bet = ledger.qty, ledger.sidebet
         sold, paid = ledger.rug(self.tick, price)
@@ -465,16 +465,16 @@ class Table:
         """Deal a round and put the table at the start of its cooldown; the last leaderboard stays up."""
         self._dealt = deal(self.world, self.seed, number, self._today())
         self._context = self._site.context(number, self._dealt.played.hot)
-        self._crowd = Gathering(crowd(self._bystander_seed, number) if self.crowded else (), self.world.payout)
+        self._crowd = TableCrowd(crowd(self._bystander_seed, number) if self.crowded else (), self.world.payout)
         self._sidebets: list[dict[str, Any]] = []
         self._ranks: dict[str, int] = {}
         self._repeated = False
         self.phase, self.tick, self.timer_ms = Phase.COOLDOWN, 0, COOLDOWN_MS
 
-    def _everybody(self) -> list[Player | Position]:
+    def _everybody(self) -> list[TablePlayer | Position]:
         return [*self.players.values(), *self._crowd.positions]
 
-    def _playing(self) -> list[Player]:
+    def _playing(self) -> list[TablePlayer]:
         return [player for player in self.players.values() if player.ledger.invested]
 
     def _rank(self) -> None:
@@ -486,7 +486,7 @@ class Table:
         self._ranks = {at.id: 1 + i for i, at in enumerate(order)}
         self._board = say.leaderboard(order, self.game_id, self.payout, self.phase is Phase.PRESALE)
 
-    def _own_entry(self, player: Player) -> Leader | PresaleLeader | None:
+    def _own_entry(self, player: TablePlayer) -> Leader | PresaleLeader | None:
         """Write a player's own leaderboard entry; its rank is that of the last beat."""
         if not player.ledger.invested:
             return None
@@ -496,9 +496,9 @@ class Table:
 
     def _say(self, event: str, payload: Any, *, to: str | None = None, without: frozenset[str] = frozenset()) -> None:
         arguments = (payload,) if event in ONE_ARGUMENT else (self._trace(), payload)
-        self._out.append(Message(event, arguments, to, without))
+        self._out.append(TableMessage(event, arguments, to, without))
 
-    def _drain(self) -> list[Message]:
+    def _drain(self) -> list[TableMessage]:
         out, self._out = self._out, []
         return out
 
@@ -513,11 +513,11 @@ class Table:
     def _say_full_state(self) -> None:
         self._say_state(say.full_state(self.scene(), self._archive.history, self._archive.highest))
 
-    def _say_player(self, player: Player) -> None:
+    def _say_player(self, player: TablePlayer) -> None:
         self._say(PLAYER, self._player_state(player), to=player.id)
         self._say(PLAYER_STATE, say.player_scene(self.scene(), self._own_entry(player)), to=player.id)
 
-    def _player_state(self, player: Player) -> PlayerState:
+    def _player_state(self, player: TablePlayer) -> PlayerState:
         return say.player_state(player.id, player.ledger, self.scene(), player.sidebets, player.interacted)
 
     def _say_acts(self, acts: list[Act]) -> None:
@@ -540,15 +540,15 @@ class Table:
         self._say(SIDEBET, say.current_sidebet(row, bet, self.tick))
         return row
 
-    def _say_loss(self, whose: Player | Position, bet: Sidebet) -> None:
+    def _say_loss(self, whose: TablePlayer | Position, bet: Sidebet) -> None:
         self._say_result(whose, bet, say.sidebet_lost(whose.identity, bet, self._stamp()))
-        if isinstance(whose, Player):
+        if isinstance(whose, TablePlayer):
             self._note_money(whose, "bet_lost", 0)
             self._say_player(whose)
 
     def _say_settlement(self, settled: Settlement) -> None:
         whose, sale, bet, paid = settled.whose, settled.sale, settled.bet, settled.paid
-        player = whose if isinstance(whose, Player) else None
+        player = whose if isinstance(whose, TablePlayer) else None
         if sale is not None:
             row = self._say_trade(whose.identity, sale)
             if player:
@@ -562,9 +562,9 @@ class Table:
         if player:
             self._say_player(player)
 
-    def _say_result(self, whose: Player | Position, bet: Sidebet, row: dict[str, Any]) -> None:
+    def _say_result(self, whose: TablePlayer | Position, bet: Sidebet, row: dict[str, Any]) -> None:
         self._sidebets.append(row)
-        if isinstance(whose, Player):
+        if isinstance(whose, TablePlayer):
             whose.sidebets.append(row)
         self._say(SIDEBET_RESULT, say.current_sidebet(row, bet, self.tick))
 
@@ -592,11 +592,11 @@ class Table:
             at = (player_id, self.game_id, self.phase, self.tick)
             self._log.append(OrderEntry(*at, kind, payload, body["success"], body.get("reason", "")))
 
-    def _note_fill(self, player: Player, kind: FillKind, made: say.Deal, still_to_come: int = 0) -> None:
+    def _note_fill(self, player: TablePlayer, kind: FillKind, made: say.Deal, still_to_come: int = 0) -> None:
         if self._log is not None:
             at = (player.id, self.game_id, self.phase, self.tick)
             cash = player.ledger.cash - still_to_come
             self._log.append(FillEntry(*at, kind, made.price, made.qty, made.amount, cash))
 
-    def _note_money(self, player: Player, kind: FillKind, amount: int) -> None:
+    def _note_money(self, player: TablePlayer, kind: FillKind, amount: int) -> None:
         self._note_fill(player, kind, say.Deal("buy", self.price, 0, amount, self.tick))

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from playproof.games.crash.rules.money import Ledger, Sidebet
-from playproof.games.crash.server.messages import Deal, Standing, bystander_id, standing
+from playproof.games.crash.rules.money import MoneyLedger, Sidebet
+from playproof.games.crash.server.messages import Deal, LeaderboardRow, bystander_id, standing
 from playproof.games.crash.sim.crowd import Bystander
 
 Identity = tuple[str, str, int]
@@ -25,7 +25,7 @@ class Position:
     """One bystander's position, with the money it was opened with."""
 
     who: Bystander
-    ledger: Ledger
+    ledger: MoneyLedger
 
     @property
     def identity(self) -> Identity:
@@ -33,14 +33,14 @@ class Position:
         return bystander_id(self.who.player), self.who.name, self.who.level
 
 
-class Gathering:
+class TableCrowd:
     """Play the plans of one round's bystanders."""
 
     def __init__(self, people: Iterable[Bystander], payout: Fraction) -> None:
         self.positions: list[Position] = []
         """Positions that have been opened."""
         self._by_player: dict[int, list[Position]] = defaultdict(list)
-        self._at_rest: dict[int, Standing] = {}
+        self._at_rest: dict[int, LeaderboardRow] = {}
         self._presale: deque[Position] = deque()
         self._entries: dict[int, list[Position]] = defaultdict(list)
         self._bets: dict[int, list[Position]] = defaultdict(list)
@@ -52,7 +52,7 @@ class Gathering:
     def add(self, people: Iterable[Bystander]) -> None:
         """Take in the plans of further bystanders."""
         for who in people:
-            position = Position(who, Ledger(who.amount + who.sidebet_amount, payout=self._payout))
+            position = Position(who, MoneyLedger(who.amount + who.sidebet_amount, payout=self._payout))
             if who.entry_tick < 0:
                 self._presale.append(position)
             else:
@@ -82,11 +82,11 @@ class Gathering:
             acts += self._bet(position, tick)
         return acts
 
-    def standings(self, price: float) -> list[Standing]:
+    def standings(self, price: float) -> list[LeaderboardRow]:
         """Add up where every bystander stands; one who holds nothing stands still until the next buy."""
         return [self._at_rest.get(player) or self._standing(player, price) for player in self._by_player]
 
-    def _standing(self, player: int, price: float) -> Standing:
+    def _standing(self, player: int, price: float) -> LeaderboardRow:
         positions = self._by_player[player]
         found = standing(positions[0].identity, (position.ledger for position in positions), price)
         if not found.qty and found.sidebet is None:

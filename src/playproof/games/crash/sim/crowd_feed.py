@@ -25,7 +25,7 @@ from playproof.errors import InputError
 from playproof.games.crash.rules.money import Sidebet, proceeds
 from playproof.games.crash.server.messages import Deal
 from playproof.games.crash.server.protocol import COIN_ADDRESS, LEADERS
-from playproof.games.crash.server.table_crowd import Act, Gathering
+from playproof.games.crash.server.table_crowd import Act, TableCrowd
 from playproof.games.crash.sim.crowd import STRETCH, crowd
 from playproof.money import UNIT
 
@@ -34,7 +34,7 @@ TRADE = np.dtype([("amount", "i8"), ("tick", "i4"), ("is_buy", "i1")], align=Tru
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class LeaderboardFigures:
     """What a leaderboard tells of the crowd."""
 
     players_in_game: int = 0
@@ -44,17 +44,17 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CrowdUpdate:
     """What is heard with one message of the round and before the next."""
 
-    figures: Figures
+    figures: LeaderboardFigures
     """Said with the tick."""
     trades: tuple[Deal, ...]
     """Made at the tick, heard after it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class OwnPosition:
     """What ranks the player among the crowd, in units; for one who has staked something this round."""
 
     pnl: int
@@ -69,7 +69,7 @@ Rank = tuple[int, int, str, int]
 
 
 @dataclass(slots=True)
-class Seat:
+class CrowdMember:
     """One bystander, added up over all positions, in units."""
 
     id: str
@@ -86,10 +86,10 @@ class Seat:
         return -self.settled - value, -self.invested, self.id, sum(self.held)
 
 
-def figures_of(quantities: Sequence[int], price: float) -> Figures:
+def figures_of(quantities: Sequence[int], price: float) -> LeaderboardFigures:
     """Count and value what the entries of a leaderboard hold, in units."""
     held = sum(1 for qty in quantities if qty > 0)
-    return Figures(len(quantities), held, proceeds(sum(quantities), price))
+    return LeaderboardFigures(len(quantities), held, proceeds(sum(quantities), price))
 
 
 def is_coin(entry: Mapping[str, Any]) -> bool:
@@ -98,7 +98,7 @@ def is_coin(entry: Mapping[str, Any]) -> bool:
     return chosen is None or chosen.get("address") == COIN_ADDRESS
 
 
-def read_leaderboard(entries: Iterable[Mapping[str, Any]], price: float) -> Figures:
+def read_leaderboard(entries: Iterable[Mapping[str, Any]], price: float) -> LeaderboardFigures:
     """Read the figures from the leaderboard of a gameStateUpdate and the price said with it."""
     return figures_of([round(entry["positionQty"] * UNIT) for entry in entries if is_coin(entry)], price)
 
@@ -116,29 +116,29 @@ class CrowdFeed:
 
     def __init__(self, seed: int, round_number: int, payout: Fraction = Fraction(5)) -> None:
         self._seed, self._number = seed, round_number
-        self._gathering = Gathering(crowd(seed, round_number), payout)
-        self._seats: dict[str, Seat] = {}
-        self._holders: dict[str, Seat] = {}
+        self._gathering = TableCrowd(crowd(seed, round_number), payout)
+        self._seats: dict[str, CrowdMember] = {}
+        self._holders: dict[str, CrowdMember] = {}
         self._resting: list[Rank] = []
         """Those who hold nothing, best first; no price moves them."""
         self._bets: dict[int, list[tuple[str, int]]] = defaultdict(list)
         self._next = -1
 
-    def presale(self) -> Told:
+    def presale(self) -> CrowdUpdate:
         """Open the presale: the leaderboard is empty, and all presale buys follow."""
         self._pass(-1)
-        return Told(Figures(), self._take(self._gathering.presale(1.0)))
+        return CrowdUpdate(LeaderboardFigures(), self._take(self._gathering.presale(1.0)))
 
-    def at(self, tick: int, price: float, own: Own | None = None) -> Told:
+    def at(self, tick: int, price: float, own: OwnPosition | None = None) -> CrowdUpdate:
         """Tell a tick that does not rug; `own` is the player as of this price, if it plays."""
         self._pass(tick)
         self._lose_bets(tick)
         figures = self._figures(price, own)
         if tick and tick % STRETCH == 0:
             self._gathering.add(crowd(self._seed, self._number, tick // STRETCH))
-        return Told(figures, self._take(self._gathering.trade(tick, price)))
+        return CrowdUpdate(figures, self._take(self._gathering.trade(tick, price)))
 
-    def rug(self, tick: int, price: float, own: Own | None = None) -> Told:
+    def rug(self, tick: int, price: float, own: OwnPosition | None = None) -> CrowdUpdate:
         """Tell the rug: everything is sold at its price, and nobody on the leaderboard holds anything."""
         self._pass(tick)
         sales = []
@@ -147,7 +147,7 @@ class CrowdFeed:
             sold, _ = position.ledger.rug(tick, price)
             if qty:
                 sales.append(Deal("sell", price, qty, sold, tick))
-        return Told(Figures(min(len(self._seats) + (own is not None), LEADERS)), tuple(sales))
+        return CrowdUpdate(LeaderboardFigures(min(len(self._seats) + (own is not None), LEADERS)), tuple(sales))
 
     def _pass(self, tick: int) -> None:
         """Let the ticks come one after the other, the presale as -1."""
@@ -185,23 +185,23 @@ class CrowdFeed:
             for position in self._gathering.positions:
                 position.ledger.pass_tick(tick)
 
-    def _rise(self, identity: str) -> Seat:
+    def _rise(self, identity: str) -> CrowdMember:
         """Give a seat to be changed, a new one for who has none."""
         seat = self._seats.get(identity)
         if seat is None:
-            seat = self._seats[identity] = Seat(identity)
+            seat = self._seats[identity] = CrowdMember(identity)
         elif self._holders.pop(identity, None) is None:
             del self._resting[bisect_left(self._resting, seat.rank(1.0))]
         return seat
 
-    def _sit(self, seat: Seat) -> None:
+    def _sit(self, seat: CrowdMember) -> None:
         """Put a changed seat where it is ranked from."""
         if seat.held:
             self._holders[seat.id] = seat
         else:
             insort(self._resting, seat.rank(1.0))
 
-    def _figures(self, price: float, own: Own | None) -> Figures:
+    def _figures(self, price: float, own: OwnPosition | None) -> LeaderboardFigures:
         """Rank everybody as `messages.ranked` does, and read the figures of the best."""
         order = [*self._resting[:LEADERS], *(seat.rank(price) for seat in self._holders.values())]
         if own is not None:

@@ -19,9 +19,9 @@ from playproof.games.crash.features.table import OBSERVATIONS, PAST_ROUNDS
 from playproof.games.crash.rules.prices import MAX_TICKS
 from playproof.games.crash.rules.worlds import get_world
 from playproof.games.crash.server.messages import Deal
-from playproof.games.crash.sim.crowd_feed import CrowdFeed, Own, Told, to_records
+from playproof.games.crash.sim.crowd_feed import CrowdFeed, CrowdUpdate, OwnPosition, to_records
 from playproof.games.crash.sim.kernel import F_ADVANCED
-from playproof.games.crash.sim.lanes import OneLane
+from playproof.games.crash.sim.lanes import SingleLane
 from playproof.games.crash.sim.prices_nb import counter_round
 
 MARKET, TRADER = range(2)
@@ -73,10 +73,10 @@ def look(histories: Array, states: Array, lanes: Array, lots: Array, kind: int, 
         history.missing_trader(h, s, missing, 0)
 
 
-class Watcher:
+class CrowdObserver:
     """Follow one lane and write its observations."""
 
-    def __init__(self, table: OneLane, observation: str) -> None:
+    def __init__(self, table: SingleLane, observation: str) -> None:
         self._table = table
         self._kind = KINDS[observation]
         self._names = OBSERVATIONS[observation].features
@@ -121,7 +121,7 @@ class Watcher:
         hear(*tables, figures.players_in_game, figures.players_with_positions, figures.total_capital)
         self._heard = told.trades
 
-    def _told(self) -> Told:
+    def _told(self) -> CrowdUpdate:
         lane = self._table.lanes[0]
         phase, tick, price = int(lane["phase"]), int(lane["tick"]), float(lane["price"])
         if phase == PRESALE or self._feed is None:
@@ -130,7 +130,7 @@ class Watcher:
         own = None
         if lane["invested"] > 0:
             pnl = int(lane["equity"] + lane["side_stake"] - lane["round_cash"])
-            own = Own(pnl, int(lane["invested"]), int(lane["qty"]))
+            own = OwnPosition(pnl, int(lane["invested"]), int(lane["qty"]))
         return self._feed.at(tick, price, own) if phase == ACTIVE else self._feed.rug(tick, price, own)
 
     def _look(self) -> Array:

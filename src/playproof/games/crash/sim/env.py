@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from playproof.errors import ConfigError, InputError
 from playproof.games.crash.features import table
 from playproof.games.crash.sim import kernel
-from playproof.games.crash.sim.lanes import COMPILED_SETS, Lanes, OneLane, Settings, Tape, make_tape
+from playproof.games.crash.sim.lanes import COMPILED_SETS, CrashConfig, KernelLanes, PriceTape, SingleLane, make_tape
 from playproof.money import show
 
 if TYPE_CHECKING:
-    from playproof.games.crash.sim.crowd_observation import Watcher
+    from playproof.games.crash.sim.crowd_observation import CrowdObserver
 
 ENV_ID = "playproof/Crash-v1"
 SEED_LIMIT = 2**63
@@ -41,15 +41,15 @@ _CLIENT = ("trade_id_hash", "client_timestamp", "latency_ms")
 _EXECUTION = ("execution_tick", "execution_price")
 
 
-def to_settings(options: dict[str, Any]) -> Settings:
+def to_settings(options: dict[str, Any]) -> CrashConfig:
     """Read keyword arguments as settings; a list of rounds is laid on a tape."""
     tape = options.get("tape")
-    if tape is not None and not isinstance(tape, Tape):
+    if tape is not None and not isinstance(tape, PriceTape):
         options = {**options, "tape": make_tape(tape)}
-    unknown = sorted(set(options) - set(Settings.__dataclass_fields__))
+    unknown = sorted(set(options) - set(CrashConfig.__dataclass_fields__))
     if unknown:
-        raise ConfigError(f"expected {', '.join(Settings.__dataclass_fields__)}, found {', '.join(unknown)}")
-    return Settings(**options)
+        raise ConfigError(f"expected {', '.join(CrashConfig.__dataclass_fields__)}, found {', '.join(unknown)}")
+    return CrashConfig(**options)
 
 
 def box(width: int) -> spaces.Box:
@@ -116,7 +116,7 @@ class CrashEnv(gymnasium.Env[Any, Any]):
     def __init__(self, render_mode: str | None = None, **options: Any) -> None:
         self.settings = to_settings(options)
         self.render_mode = render_mode
-        self._lanes = OneLane(self.settings)
+        self._lanes = SingleLane(self.settings)
         self._seeded = False
         self._over = True
         self._facts: list[int] = [0] * len(_FACTS)
@@ -125,11 +125,11 @@ class CrashEnv(gymnasium.Env[Any, Any]):
         self.observation_space = observation_space(self.settings.observation)
         self._blocks = table.OBSERVATIONS[self.settings.observation].blocks
         self._may_miss = self.settings.observation != "policy"
-        self._watcher: Watcher | None = None
+        self._watcher: CrowdObserver | None = None
         if self.settings.observation not in COMPILED_SETS:
-            from playproof.games.crash.sim.crowd_observation import Watcher
+            from playproof.games.crash.sim.crowd_observation import CrowdObserver
 
-            self._watcher = Watcher(self._lanes, self.settings.observation)
+            self._watcher = CrowdObserver(self._lanes, self.settings.observation)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; `options={"round": n}` deals that round of the seed."""
@@ -209,7 +209,7 @@ class CrashVectorEnv(VectorEnv[Any, Any, Any]):
             )
         self.num_envs = num_envs
         self.render_mode = render_mode
-        self._lanes = Lanes(self.settings, num_envs)
+        self._lanes = KernelLanes(self.settings, num_envs)
         self._seeded = False
         self._all = np.ones(num_envs, np.bool_)
         self.single_action_space = spaces.MultiDiscrete(list(self.settings.heads))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, InputError, UnknownName
 from playproof.game import Reward
-from playproof.game.rewards import CLIP, Composed, Facts, Values, total
+from playproof.game.rewards import CLIP, ComposedReward, Facts, Values, total
 from playproof.games.crash.features import state
 from playproof.games.crash.rewards.presets import is_minimal, to_reward
 from playproof.games.crash.rewards.terms import to_facts
@@ -46,7 +46,7 @@ def look_up(kind: str, name: str, table: dict[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Tape:
+class PriceTape:
     """Recorded rounds, laid end to end for the kernel."""
 
     ticks: Array
@@ -60,7 +60,7 @@ def make_tape(
     rounds: Sequence[Sequence[float]],
     game_ids: Sequence[str] | None = None,
     countdowns: Sequence[Sequence[int]] | None = None,
-) -> Tape:
+) -> PriceTape:
     """Lay recorded rounds on a tape; each is its prices by tick, the last one the rug price."""
     if not rounds:
         raise InputError("expected at least one recorded round, found none")
@@ -83,14 +83,14 @@ def make_tape(
             ticks["countdown"][start:end] = countdowns[number]
         table[number] = (start, values[:-1].max(), id_hash(names[number]), len(values) - 1)
         start = end
-    return Tape(ticks, table)
+    return PriceTape(ticks, table)
 
 
-NO_TAPE = Tape(np.zeros(1, kernel.TAPE), np.zeros(0, kernel.TAPE_ROUND))
+NO_TAPE = PriceTape(np.zeros(1, kernel.TAPE), np.zeros(0, kernel.TAPE_ROUND))
 
 
 @dataclass(frozen=True)
-class Settings:
+class CrashConfig:
     """What an environment of the crash game can be asked for."""
 
     world: str = "published"
@@ -108,7 +108,7 @@ class Settings:
     """What stands in the bet field at first, in units of 10^-9."""
     stake: int | None = None
     """Reserved stake of a round, in units: open cost + open sidebet + realised loss may not pass it."""
-    tape: Tape | None = None
+    tape: PriceTape | None = None
     """Recorded rounds to play in place of the world's own."""
 
     def __post_init__(self) -> None:
@@ -141,7 +141,7 @@ class Settings:
         return config
 
     @property
-    def paying(self) -> Composed:
+    def paying(self) -> ComposedReward:
         """Give the reward as it was found."""
         return to_reward(self.reward)
 
@@ -151,7 +151,7 @@ class Settings:
         return tuple(int(n) for n in kernel.HEADS[look_up("action set", self.actions, ACTION_CODES)] if n)
 
 
-class Pool:
+class ArrayPool:
     """Hand out arrays of one shape, again as soon as nobody else holds them.
 
     A fresh array of this size costs page faults at every step, more than the step itself.
@@ -177,13 +177,13 @@ _UNHELD = 3
 """References to an array that only its pool holds: the list, the loop and the question."""
 
 
-class Purse:
+class RewardTracker:
     """Pay a reward that the kernel does not compute, from the moments that it writes before and after a step.
 
     `memory` holds what rewards remember of each lane: lowest wealth, highest equity, tick of entry.
     """
 
-    def __init__(self, settings: Settings, count: int) -> None:
+    def __init__(self, settings: CrashConfig, count: int) -> None:
         self.reward = settings.paying
         self.before, self.after = np.zeros(count, kernel.MOMENT), np.zeros(count, kernel.MOMENT)
         self.memory = np.zeros((3, count), np.int64)
@@ -224,10 +224,10 @@ class Purse:
         return changed
 
 
-class Lanes:
+class KernelLanes:
     """Hold the state of some lanes and move them."""
 
-    def __init__(self, settings: Settings, count: int) -> None:
+    def __init__(self, settings: CrashConfig, count: int) -> None:
         self.settings = settings
         self.count = count
         self.config = settings.to_record(count)
@@ -239,8 +239,8 @@ class Lanes:
         self.lots = np.zeros(count, kernel.LOTS)
         tape = settings.tape or NO_TAPE
         self.tape, self.tape_rounds = tape.ticks, tape.rounds
-        self._obs = Pool((count, self.width), np.float32)
-        self._facts = Pool((count, len(kernel.FACTS)), np.int64)
+        self._obs = ArrayPool((count, self.width), np.float32)
+        self._facts = ArrayPool((count, len(kernel.FACTS)), np.int64)
         self.final_obs = np.zeros((count, self.width), np.float32)
         self.final_facts = np.zeros((count, len(kernel.FACTS)), np.int64)
         self._ended = np.zeros(count, np.int64)
@@ -250,15 +250,15 @@ class Lanes:
         self.clip = settings.paying.clip
         self.clipped = 0
         """Steps so far whose reward was clipped."""
-        self.purse = Purse(settings, count) if self.config["watched"][0] else None
+        self.purse = RewardTracker(settings, count) if self.config["watched"][0] else None
         moments = (self.purse.before, self.purse.after) if self.purse else (self.lanes, self.lanes)
         self._addresses = kernel.addresses(
             self.lanes, self.states, self.sites, self.lots, self.config, self.tape_rounds, self.tape, *moments
         )
 
-    def only(self, kept: Array) -> Lanes:
+    def only(self, kept: Array) -> KernelLanes:
         """Give these lanes alone, as they stand."""
-        found = Lanes(self.settings, len(kept))
+        found = KernelLanes(self.settings, len(kept))
         for name in ("lanes", "states", "sites", "lots", "final_obs", "final_facts"):
             getattr(found, name)[:] = getattr(self, name)[kept]
         found.config[:] = self.config  # a tape is still dealt to as many seats
@@ -327,7 +327,7 @@ class Lanes:
         broke[ended] = np.where(flags & kernel.F_BANKRUPT, kernel.BANKRUPTCY, 0.0) * (self.settings.balance >= MIN_BET)
         return {"financial": rewards - broke, "bankruptcy": broke}
 
-    def _pay(self, purse: Purse, actions: Array, flags: Array, terminated: Array) -> Array:
+    def _pay(self, purse: RewardTracker, actions: Array, flags: Array, terminated: Array) -> Array:
         """Pay what the kernel does not compute, and count what was clipped."""
         rewards = purse.pay(actions, flags, terminated)
         if self.clip is not None:
@@ -355,10 +355,10 @@ class Lanes:
         return out
 
 
-class OneLane(Lanes):
+class SingleLane(KernelLanes):
     """One lane, stepped with as little as possible around it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CrashConfig) -> None:
         super().__init__(settings, 1)
         self._heads = len(settings.heads)
         self._obs_one = np.zeros((1, self.width), np.float32)

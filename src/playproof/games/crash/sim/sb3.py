@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
 from playproof.games.crash.sim.env import SEED_LIMIT, observation_space, to_info, to_settings
-from playproof.games.crash.sim.lanes import Lanes
+from playproof.games.crash.sim.lanes import KernelLanes
 
 Array = NDArray[Any]
 
@@ -28,7 +28,7 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
 
         self.settings = to_settings(options)
         self.render_mode: str | None = None
-        self._lanes = Lanes(self.settings, num_envs)
+        self._lanes = KernelLanes(self.settings, num_envs)
         self._all = np.ones(num_envs, np.bool_)
         self._actions = np.zeros((num_envs, len(self.settings.heads)), np.int64)
         self._returns = np.zeros(num_envs)

@@ -48,7 +48,7 @@ def _simulate(
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredMean:
     """A mean, its standard error and the theoretical value."""
 
     mean: float
@@ -68,15 +68,15 @@ class Simulation:
     world: str
     seed: int
     rounds: int
-    survival: dict[int, Measured]
-    hold: dict[int, Measured]
+    survival: dict[int, MeasuredMean]
+    hold: dict[int, MeasuredMean]
     rug_ticks: NDArray[np.int32]
     peaks: NDArray[np.float64]
 
     def to_json(self) -> dict[str, Any]:
         """Give the figures without the rounds."""
 
-        def table(rows: dict[int, Measured]) -> dict[str, dict[str, float]]:
+        def table(rows: dict[int, MeasuredMean]) -> dict[str, dict[str, float]]:
             return {str(k): {"mean": row.mean, "se": row.se, "theory": row.theory} for k, row in rows.items()}
 
         return {
@@ -113,9 +113,9 @@ def simulate(
     survival = {}
     for tick in survive:
         share = float((rug_ticks > tick).mean())
-        survival[tick] = Measured(share, float(np.sqrt(share * (1 - share)) / root), theory.survival(world, tick))
+        survival[tick] = MeasuredMean(share, float(np.sqrt(share * (1 - share)) / root), theory.survival(world, tick))
     returns = {
-        ticks: Measured(
+        ticks: MeasuredMean(
             float(held[:, place].mean() - 1), float(held[:, place].std(ddof=1) / root), theory.hold_return(world, ticks)
         )
         for place, ticks in enumerate(hold)

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from playproof._numba import compiler
 from playproof.errors import InputError
 from playproof.events import Event
-from playproof.game.vector_env import Actions, Chosen, Ended, Ints, LaneTerms, Moved, Rows, Tape
+from playproof.game.vector_env import Actions, Chosen, FinishedEpisodes, Ints, LaneTerms, ReplayTape, Rows, StepResult
 from playproof.games.crash.features import state as fold
 from playproof.games.crash.features.table import OBSERVATIONS
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.money import MAX_LOTS, MAX_MONEY, MIN_BET
 from playproof.games.crash.server.protocol import Phase
 from playproof.games.crash.sim import kernel
-from playproof.games.crash.sim.lanes import COMPILED_SETS, Lanes, Settings, make_tape
+from playproof.games.crash.sim.lanes import COMPILED_SETS, CrashConfig, KernelLanes, make_tape
 
 compiled = compiler(__file__)
 _QTY, _TICK, _FLAGS, _EQUITY, _OPENED, _INVESTED, _NO_EFFECT = (
@@ -72,13 +72,13 @@ def follow(facts: Any, last: Any, ended: Any, chosen: Any, opened: Any, bets: An
 @lru_cache(maxsize=2)
 def _warmed(world: str, seed: tuple[int, ...], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Key lanes and play their warm-up rounds; once for all players of the same windows."""
-    lanes = Lanes(Settings(world=world), count)
+    lanes = KernelLanes(CrashConfig(world=world), count)
     keys = np.random.SeedSequence(seed).generate_state(count, np.uint64)
     lanes.seed(keys.tolist(), np.ones(count, np.bool_))
     return lanes.lanes, lanes.sites
 
 
-class CrashLanes:
+class CrashVectorGame:
     """Lanes of one round an episode, each round with a fresh balance."""
 
     def __init__(self, terms: LaneTerms, count: int) -> None:
@@ -89,7 +89,7 @@ class CrashLanes:
 
     def _sit(self) -> None:
         """Take a lane for every seat."""
-        self._lanes = Lanes(self.settings, self._seats)
+        self._lanes = KernelLanes(self.settings, self._seats)
         self._all = np.ones(self._seats, np.bool_)
         self._open = np.zeros(self._seats, np.bool_)
         self._bets = np.zeros(self._seats, np.int64)
@@ -119,7 +119,7 @@ class CrashLanes:
         rows: Rows = self._lanes.reset(self._all)[0]
         return rows
 
-    def step(self, actions: Actions) -> Moved:
+    def step(self, actions: Actions) -> StepResult:
         """Take an action in every lane."""
         taken = np.ascontiguousarray(actions, np.int64)
         rows, rewards, _, truncated, facts, ended = self._lanes.step(taken)
@@ -127,8 +127,10 @@ class CrashLanes:
         follow(facts, self._lanes.final_facts, ended, taken[:, 0], self._open, self._bets, held, told)
         equity, opened, staked, no_effect = told
         last = self._lanes.final_obs[: len(ended)].copy()
-        over = Ended(ended, last, truncated[ended], equity - self.settings.balance, opened, staked, no_effect)
-        return Moved(rows, rewards, held, over, self._lanes.components(rewards))
+        over = FinishedEpisodes(
+            ended, last, truncated[ended], equity - self.settings.balance, opened, staked, no_effect
+        )
+        return StepResult(rows, rewards, held, over, self._lanes.components(rewards))
 
     def keep(self, kept: Ints) -> None:
         """Go on with these lanes alone."""
@@ -180,7 +182,7 @@ class CrashLanes:
         return state | {"open": self._open, "bets": self._bets} | remembered
 
 
-def to_settings(terms: LaneTerms) -> Settings:
+def to_settings(terms: LaneTerms) -> CrashConfig:
     """Read the terms as settings of the environment."""
     asked: dict[str, Any] = {
         "observation": terms.observation,
@@ -194,7 +196,7 @@ def to_settings(terms: LaneTerms) -> Settings:
         asked["world"] = terms.source
     else:
         asked["tape"] = terms.source.rounds
-    settings = Settings(**{name: value for name, value in asked.items() if value is not None}, **terms.options)
+    settings = CrashConfig(**{name: value for name, value in asked.items() if value is not None}, **terms.options)
     if settings.observation not in COMPILED_SETS or settings.rounds != 1:
         raise InputError(
             f"expected observation {' or '.join(COMPILED_SETS)} and one round an episode for many lanes, "
@@ -203,12 +205,12 @@ def to_settings(terms: LaneTerms) -> Settings:
     return settings
 
 
-def make_lanes(terms: LaneTerms, count: int) -> CrashLanes:
+def make_lanes(terms: LaneTerms, count: int) -> CrashVectorGame:
     """Make the lanes of the Game record."""
-    return CrashLanes(terms, count)
+    return CrashVectorGame(terms, count)
 
 
-def tape_of(windows: Iterable[tuple[str, Sequence[Event]]]) -> Tape:
+def tape_of(windows: Iterable[tuple[str, Sequence[Event]]]) -> ReplayTape:
     """Lay recorded rounds on a tape; each must have been received tick by tick, from 0 to the rug."""
     names, rounds, countdowns = [], [], []
     for name, events in windows:
@@ -216,7 +218,7 @@ def tape_of(windows: Iterable[tuple[str, Sequence[Event]]]) -> Tape:
         names.append(name)
         rounds.append(prices)
         countdowns.append(timers)
-    return Tape(tuple(names), make_tape(rounds, names, countdowns))
+    return ReplayTape(tuple(names), make_tape(rounds, names, countdowns))
 
 
 def _ticks(name: str, events: Sequence[Event]) -> tuple[list[float], list[int]]:

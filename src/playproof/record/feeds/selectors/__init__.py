@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from playproof.errors import ConfigError, UnknownName
-from playproof.record.presses import Reading
+from playproof.record.presses import PressRules
 
 DEFAULT = "playproof"
 _BUTTON = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -45,7 +45,7 @@ class SelectorMap:
     buttons: tuple[Button, ...]
     fields: Mapping[str, str]
     """CSS selector by the name under which the game's decoder takes the field's amount."""
-    reading: Reading
+    reading: PressRules
     socket: str = ""
     """Part of the address of the page's socket to record; empty for all."""
     view: Mapping[str, Any] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def _build(told: Mapping[str, Any], where: str) -> SelectorMap:
         game,
         tuple(_button(name, one, where) for name, one in buttons.items()),
         {name: _selector(name, one, where) for name, one in fields.items()},
-        Reading.read(told.get("reading", {})),
+        PressRules.read(told.get("reading", {})),
         str(told.get("socket", "")),
         told.get("view", {}),
     )

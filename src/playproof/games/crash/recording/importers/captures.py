@@ -18,10 +18,19 @@ import orjson
 from playproof.errors import DecodeError
 from playproof.events import Direction
 from playproof.game import Fact, Frame
-from playproof.game.importers import Found, Importer, Part, Problem, Reading, Row, Setting, read_moment
+from playproof.game.importers import (
+    ImportedFact,
+    Importer,
+    ImportPart,
+    ImportProblem,
+    ImportReading,
+    ImportRow,
+    ImportSettings,
+    read_moment,
+)
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.decode import CrashDecoder
-from playproof.games.crash.recording.importers.legacy import KEPT, ZONE, Progress, conflict
+from playproof.games.crash.recording.importers.legacy import KEPT, ZONE, RoundProgress, conflict
 from playproof.games.crash.recording.json_fields import to_id, to_record
 from playproof.games.crash.recording.round_tracker import read_core
 from playproof.games.crash.server.protocol import STATE
@@ -65,7 +74,7 @@ def _space(text: str, place: int) -> int:
     return match.end() if match else place
 
 
-def frame_of(row: Row) -> str:
+def frame_of(row: ImportRow) -> str:
     """Write the frame that a row was made from."""
     event, data = row.value["event"], row.value["data"]
     if data is None and event in LIFECYCLE:
@@ -85,7 +94,7 @@ def _is_trace(found: object) -> bool:
     return isinstance(found, dict) and found.get(TRACE) is True
 
 
-def direction_of(row: Row) -> Direction:
+def direction_of(row: ImportRow) -> Direction:
     """Give the direction of a row; one that says nothing was received."""
     return "sent" if row.value.get("direction") == "sent" else "received"
 
@@ -93,16 +102,16 @@ def direction_of(row: Row) -> Direction:
 class CaptureReader:
     """Read the rows of one capture in their order."""
 
-    def __init__(self, file: str, setting: Setting) -> None:
+    def __init__(self, file: str, setting: ImportSettings) -> None:
         self.file, self.setting, self.redactor = file, setting, setting.redactor()
         self.decoder = CrashDecoder()
-        self.progress: dict[str, Progress] = {}
-        self.found: list[Found] = []
-        self.problems: list[Problem] = []
+        self.progress: dict[str, RoundProgress] = {}
+        self.found: list[ImportedFact] = []
+        self.problems: list[ImportProblem] = []
         self.duplicates = 0
         self._last_seq: int | None = None
 
-    def take(self, row: Row) -> None:
+    def take(self, row: ImportRow) -> None:
         """Read one row."""
         try:
             if not is_row(row.value):
@@ -118,10 +127,10 @@ class CaptureReader:
         facts = self.decoder(Frame(ts, raw, direction))
         self._count(row, facts)
         for fact in facts or (KEPT,):
-            self.found.append(Found(ts, fact, raw, direction))
+            self.found.append(ImportedFact(ts, fact, raw, direction))
             raw = None
 
-    def _check(self, row: Row) -> None:
+    def _check(self, row: ImportRow) -> None:
         """Report rows that are not there, and payloads that are not."""
         seq, last = row.value["seq"], self._last_seq
         if isinstance(seq, int):
@@ -132,11 +141,11 @@ class CaptureReader:
         if _is_trace(data):
             self._report(row, f"the recorder kept only the trace of {row.value['event']!r}; its payload is lost")
 
-    def _count(self, row: Row, facts: Sequence[Fact]) -> None:
+    def _count(self, row: ImportRow, facts: Sequence[Fact]) -> None:
         """Follow the rounds, and count the states that told nothing new."""
         for fact in facts:
             if fact.doc_type == "game_tick" and fact.window_id is not None:
-                self.progress.setdefault(fact.window_id, Progress()).take(fact.columns)
+                self.progress.setdefault(fact.window_id, RoundProgress()).take(fact.columns)
             elif fact.event_name == c.CONFLICT:
                 self._report(row, conflict(fact))
         if row.value["event"] == STATE and not facts:
@@ -146,11 +155,11 @@ class CaptureReader:
             else:
                 self._report(row, "a gameStateUpdate that cannot be read was kept raw")
 
-    def _report(self, row: Row, problem: str) -> None:
-        self.problems.append(Problem(self.file, row.line, problem))
+    def _report(self, row: ImportRow, problem: str) -> None:
+        self.problems.append(ImportProblem(self.file, row.line, problem))
 
 
-def _own_names(parts: Sequence[Part], setting: Setting) -> Iterator[str]:
+def _own_names(parts: Sequence[ImportPart], setting: ImportSettings) -> Iterator[str]:
     """Find out who the recorded player is, by decoding until the feed says so."""
     decoder = CrashDecoder()
     for row in (row for part in parts for row in part.rows if is_row(row.value)):
@@ -164,7 +173,7 @@ def _own_names(parts: Sequence[Part], setting: Setting) -> Iterator[str]:
                 return
 
 
-def read(parts: Sequence[Part], setting: Setting) -> Reading:
+def read(parts: Sequence[ImportPart], setting: ImportSettings) -> ImportReading:
     """Read one capture."""
     (part,) = parts
     reader = CaptureReader(part.file, setting)
@@ -172,7 +181,7 @@ def read(parts: Sequence[Part], setting: Setting) -> Reading:
     for row in part.rows:
         reader.take(row)
     seen = tuple(progress.seen(game_id) for game_id, progress in reader.progress.items())
-    return Reading(tuple(reader.found), seen, reader.duplicates, tuple(reader.problems))
+    return ImportReading(tuple(reader.found), seen, reader.duplicates, tuple(reader.problems))
 
 
 IMPORTER = Importer(

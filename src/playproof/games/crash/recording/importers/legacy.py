@@ -22,7 +22,17 @@ from typing import Any
 from playproof.errors import DecodeError
 from playproof.events import DocType, Value
 from playproof.game import Fact
-from playproof.game.importers import Found, Importer, Part, Problem, Reading, Row, Seen, Setting, read_moment
+from playproof.game.importers import (
+    ImportedFact,
+    Importer,
+    ImportPart,
+    ImportProblem,
+    ImportReading,
+    ImportRow,
+    ImportSettings,
+    WindowCoverage,
+    read_moment,
+)
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.json_fields import to_number, to_whole
 from playproof.games.crash.recording.round_tracker import MAX_PRICE, MAX_TICK, MAX_TIMER, Place
@@ -91,7 +101,7 @@ def phase_of_row(value: Mapping[str, Any]) -> Phase | None:
     return Phase.COOLDOWN if value["cooldown_timer"] > 0 else None
 
 
-class Follower:
+class RoundFollower:
     """Follow one round from its tick rows; tells what `Rounds` tells of the same messages, and is quicker."""
 
     def __init__(self, game_id: str) -> None:
@@ -166,7 +176,7 @@ class Follower:
 
 
 @dataclass
-class Progress:
+class RoundProgress:
     """What was received of one round."""
 
     received: dict[int, float] = field(default_factory=dict)
@@ -192,9 +202,9 @@ class Progress:
         missing = [tick for tick in range(end) if tick not in self.received]
         return f"{len(missing)} ticks before the rug were not received, the first is {missing[0]}" if missing else None
 
-    def seen(self, window_id: str) -> Seen:
+    def seen(self, window_id: str) -> WindowCoverage:
         """Say how much was received."""
-        return Seen(window_id, self.rug_tick is not None, self.reason() is None)
+        return WindowCoverage(window_id, self.rug_tick is not None, self.reason() is None)
 
     def closing(self, game_id: str) -> Fact:
         """Tell how the round ended, or that it is not whole."""
@@ -256,11 +266,11 @@ def _read_late(written: object, zone: tzinfo) -> datetime:
 class RoundReader:
     """Read the rows of one round in their order."""
 
-    def __init__(self, game_id: str, parts: Sequence[Part], zone: tzinfo) -> None:
+    def __init__(self, game_id: str, parts: Sequence[ImportPart], zone: tzinfo) -> None:
         self.game_id, self.zone, self.day = game_id, zone, Day(game_id, zone)
-        self.follower, self.progress = Follower(game_id), Progress()
-        self.found: list[Found] = []
-        self.problems: list[Problem] = []
+        self.follower, self.progress = RoundFollower(game_id), RoundProgress()
+        self.found: list[ImportedFact] = []
+        self.problems: list[ImportProblem] = []
         self.duplicates = 0
         self._parts = parts
         self._kept = Fact(KEPT.event_name, KEPT.doc_type, window_id=game_id)
@@ -268,7 +278,7 @@ class RoundReader:
         self._places: set[object] = set()
         self._odd_times: set[str] = set()
 
-    def take(self, row: Row, file: str) -> None:
+    def take(self, row: ImportRow, file: str) -> None:
         """Read one row."""
         try:
             ts = read_moment(row.value.get("timestamp"), self.zone)
@@ -284,10 +294,10 @@ class RoundReader:
         self._told.add(same)
         raw: str | None = row.text
         for fact in (self._tick(row, file) if tick else self._other(row, file)) or (self._kept,):
-            self.found.append(Found(ts, fact, raw))
+            self.found.append(ImportedFact(ts, fact, raw))
             raw = None
 
-    def _other(self, row: Row, file: str) -> list[Fact]:
+    def _other(self, row: ImportRow, file: str) -> list[Fact]:
         """Give what a row tells that is no tick."""
         kind = row.value.get("type")
         if kind in TYPES and kind != "tick":
@@ -295,7 +305,7 @@ class RoundReader:
         self._report(row, file, f"a row of type {str(kind)[:40]!r} that cannot be read was kept raw")
         return []
 
-    def _tick(self, row: Row, file: str) -> list[Fact]:
+    def _tick(self, row: ImportRow, file: str) -> list[Fact]:
         """Give what a tick row tells; nothing at a known place."""
         place = place_of(row.value)
         if place in self._places:
@@ -321,21 +331,21 @@ class RoundReader:
         running = (value for value in values if value.get("active") is True and is_tick(value))
         return {value["tick"] for value in running if not value["rugged"]}
 
-    def _report(self, row: Row, file: str, problem: str) -> None:
-        self.problems.append(Problem(file, row.line, problem))
+    def _report(self, row: ImportRow, file: str, problem: str) -> None:
+        self.problems.append(ImportProblem(file, row.line, problem))
 
-    def _check_time(self, row: Row, file: str, ts: datetime) -> None:
+    def _check_time(self, row: ImportRow, file: str, ts: datetime) -> None:
         """Report, once a file, a time that does not fit the day in the round's name, or that could be two."""
         if file not in self._odd_times and (why := self.day.why_odd(row.value.get("timestamp"), ts)):
             self._odd_times.add(file)
             self._report(row, file, why)
 
-    def reading(self) -> Reading:
+    def reading(self) -> ImportReading:
         """Close the round, and give everything."""
         found = tuple(self.found)
         if found:
-            found += (Found(found[-1].ts, self.progress.closing(self.game_id)),)
-        return Reading(found, (self.progress.seen(self.game_id),), self.duplicates, tuple(self.problems))
+            found += (ImportedFact(found[-1].ts, self.progress.closing(self.game_id)),)
+        return ImportReading(found, (self.progress.seen(self.game_id),), self.duplicates, tuple(self.problems))
 
 
 def conflict(fact: Fact) -> str:
@@ -343,12 +353,12 @@ def conflict(fact: Fact) -> str:
     return f"tick {fact.columns['tick']} of {fact.window_id} is known with another price than {fact.columns['price']}"
 
 
-def _in_order(parts: Iterable[Part]) -> list[Part]:
+def _in_order(parts: Iterable[ImportPart]) -> list[ImportPart]:
     """Sort parts by their first time as it was written, then by content."""
     return sorted(parts, key=lambda part: (str(part.rows[0].value.get("timestamp")), part.digest))
 
 
-def read(parts: Sequence[Part], setting: Setting) -> Reading:
+def read(parts: Sequence[ImportPart], setting: ImportSettings) -> ImportReading:
     """Read one round, or the rows of a file that belong to none."""
     game_id = recording(parts[0].rows[0].value)
     if game_id is None:
@@ -360,7 +370,7 @@ def read(parts: Sequence[Part], setting: Setting) -> Reading:
     return reader.reading()
 
 
-def _read_others(parts: Sequence[Part], setting: Setting) -> Reading:
+def _read_others(parts: Sequence[ImportPart], setting: ImportSettings) -> ImportReading:
     """Keep rows that belong to no round, with the time that they give."""
     found, problems = [], []
     for part in parts:
@@ -369,13 +379,15 @@ def _read_others(parts: Sequence[Part], setting: Setting) -> Reading:
             try:
                 ts = read_moment(row.value.get("timestamp"), setting.zone)
             except DecodeError as error:
-                problems.append(Problem(part.file, row.line, f"{error}; the row was left out"))
+                problems.append(ImportProblem(part.file, row.line, f"{error}; the row was left out"))
                 continue
             known = kind in TYPES and "game_id" not in row.value
             if not known:
-                problems.append(Problem(part.file, row.line, "a row without a round that can be read was kept raw"))
-            found.append(Found(ts, Fact(str(kind), "system_event") if known else KEPT, row.text))
-    return Reading(tuple(found), problems=tuple(problems))
+                problems.append(
+                    ImportProblem(part.file, row.line, "a row without a round that can be read was kept raw")
+                )
+            found.append(ImportedFact(ts, Fact(str(kind), "system_event") if known else KEPT, row.text))
+    return ImportReading(tuple(found), problems=tuple(problems))
 
 
 IMPORTER = Importer(
