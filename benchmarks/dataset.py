@@ -128,13 +128,13 @@ CONTESTANTS: Mapping[str, Callable[..., int]] = {"build": run_build, "scan": run
 
 def child(request: str) -> str:
     """Run one contestant here; give rows, processor and wall seconds, and the most memory held."""
-    told = json.loads(request)
-    contestant = CONTESTANTS[told["what"]]
-    for warm in told.get("warm", []):
+    payload = json.loads(request)
+    contestant = CONTESTANTS[payload["what"]]
+    for warm in payload.get("warm", []):
         contestant(*warm)
     before = resource.getrusage(resource.RUSAGE_SELF)
     start = time.perf_counter()
-    rows = contestant(*told["arguments"])
+    rows = contestant(*payload["arguments"])
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return json.dumps({"rows": rows, "cpu": cpu, "wall": time.perf_counter() - start, "peak": peak_memory()})
@@ -153,47 +153,47 @@ def measure(what: str, *arguments: Any, warm: tuple[Any, ...] | None = None) -> 
     answer = subprocess.run([sys.executable, "-c", program, request], capture_output=True, text=True, check=False)  # noqa: S603
     if answer.returncode:
         raise ConfigError(f"expected {what} to run, found: {answer.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(answer.stdout)
-    return found
+    payload: dict[str, float] = json.loads(answer.stdout)
+    return payload
 
 
 def run(ticks: int = TICKS) -> dict[str, Any]:
     """Measure everything in a folder of its own on the disk of the home."""
-    place = Path(os.environ.get("PLAYPROOF_HOME") or ".")
-    place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place, prefix="bench-", ignore_cleanup_errors=True) as folder:
+    path = Path(os.environ.get("PLAYPROOF_HOME") or ".")
+    path.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path, prefix="bench-", ignore_cleanup_errors=True) as folder:
         root = Path(folder).absolute()
         for name, count in (("warm", 1), ("small", ticks), ("large", FACTOR * ticks)):
             make_home(root / name, root / f"{name}-bare", count)
-        found = _measure(root)
-    return _report(found).to_json()
+        result = _measure(root)
+    return _report(result).to_json()
 
 
 def _measure(root: Path) -> dict[str, dict[str, float]]:
     """Measure every contestant, ours once at each size."""
     home, bare, warm = str(root / "small"), str(root / "small-bare"), str(root / "warm-bare")
-    found = {"scan": measure("scan", bare, warm=(warm,))}
-    found["build"] = measure("build", home, warm=(str(root / "warm"),))
+    result = {"scan": measure("scan", bare, warm=(warm,))}
+    result["build"] = measure("build", home, warm=(str(root / "warm"),))
     for name in (*POLARS, *SAMPLES):
-        found[name] = measure("peer", bare, name, SAMPLES.get(name), warm=(warm, name, 1))
-    found["large"] = measure("build", str(root / "large"), warm=(str(root / "warm"),))
-    return found
+        result[name] = measure("peer", bare, name, SAMPLES.get(name), warm=(warm, name, 1))
+    result["large"] = measure("build", str(root / "large"), warm=(str(root / "warm"),))
+    return result
 
 
-def _report(found: Mapping[str, Mapping[str, float]]) -> BenchmarkReport:
-    rates = {name: of["rows"] / of["cpu"] for name, of in found.items()}
+def _report(result: Mapping[str, Mapping[str, float]]) -> BenchmarkReport:
+    rates = {name: of["rows"] / of["cpu"] for name, of in result.items()}
     titles = {"scan": "bare scan", "build": "our build", "large": "our build, four times the ticks"}
-    results = [Measurement(f"{titles.get(name, name)}: rows", found[name]["rows"], "ticks") for name in rates]
+    results = [Measurement(f"{titles.get(name, name)}: rows", result[name]["rows"], "ticks") for name in rates]
     results += [Measurement(titles.get(name, name), rate, "rows/CPU s") for name, rate in rates.items()]
-    results += [Measurement(f"{titles.get(name, name)}: peak memory", found[name]["peak"], "GB") for name in rates]
-    results += [Measurement(f"{titles.get(name, name)}: wall", found[name]["wall"], "s") for name in rates]
+    results += [Measurement(f"{titles.get(name, name)}: peak memory", result[name]["peak"], "GB") for name in rates]
+    results += [Measurement(f"{titles.get(name, name)}: wall", result[name]["wall"], "s") for name in rates]
     results.append(Measurement(f"our build over {POLARS[1]}", rates["build"] / rates[POLARS[1]], "x"))
     goals = (
         Goal.at_least("our build over the per-event builder", rates["build"] / rates["per event"], EVENT_GOAL),
         Goal.at_least("our build over plain Polars", rates["build"] / rates[POLARS[0]], POLARS_GOAL),
         Goal.at_least("our build over the bare scan", rates["build"] / rates["scan"], SCAN_GOAL),
-        Goal.at_most("peak memory, GB", found["build"]["peak"], MEMORY_GOAL),
-        Goal.at_most("peak memory at four times the ticks, GB", found["large"]["peak"], MEMORY_GOAL),
+        Goal.at_most("peak memory, GB", result["build"]["peak"], MEMORY_GOAL),
+        Goal.at_most("peak memory at four times the ticks, GB", result["large"]["peak"], MEMORY_GOAL),
         Goal.at_most(
             "time per row at four times the ticks, off by", abs(rates["build"] / rates["large"] - 1), LINEAR_GOAL
         ),

@@ -37,9 +37,9 @@ def run() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         theirs = _their_step(made_model(quick, messages), messages, folder)
         taken = _taking_turns({"ours": ours.step, "trl": theirs})
-    steps = {name: median(found) for name, found in taken.items()}
+    steps = {name: median(result) for name, result in taken.items()}
     drew = _taking_turns({"ours": ours.generate, "transformers": ours.generate_plainly})
-    drawn = {name: median(found) for name, found in drew.items()}
+    drawn = {name: median(result) for name, result in drew.items()}
     tokens = GROUP * NEW_TOKENS
     results = (
         Measurement("our step", steps["ours"], "s"),
@@ -78,7 +78,7 @@ def _taking_turns(sides: Mapping[str, Callable[[], None]]) -> dict[str, list[flo
     return taken
 
 
-def _their_step(found: Any, messages: Messages, folder: str) -> Callable[[], None]:
+def _their_step(result: Any, messages: Messages, folder: str) -> Callable[[], None]:
     """Give one step of TRL's trainer: it draws, scores and learns in one call."""
     warnings.simplefilter("ignore")
     try:
@@ -89,7 +89,7 @@ def _their_step(found: Any, messages: Messages, folder: str) -> Callable[[], Non
     prompt = [{"role": role, "content": content} for role, content in messages]
 
     def reward(completions: Sequence[Any], **_: Any) -> list[float]:
-        return [float(place) for place in range(len(completions))]
+        return [float(index) for index in range(len(completions))]
 
     args = GRPOConfig(
         output_dir=folder,
@@ -110,8 +110,8 @@ def _their_step(found: Any, messages: Messages, folder: str) -> Callable[[], Non
         logging_strategy="no",
     )
     trainer = GRPOTrainer(
-        model=found.model,
-        processing_class=found.tokenizer,
+        model=result.model,
+        processing_class=result.tokenizer,
         reward_funcs=reward,
         args=args,
         train_dataset=Dataset.from_list([{"prompt": prompt}] * GROUP),

@@ -24,7 +24,7 @@ def prompt_of(game: Game) -> Messages:
     if game.forks is None:
         raise ConfigError(f"expected a game whose windows can be forked for language models, found {game.name}")
     (prompt,) = resolve(game.forks)(ForkTerms(next(iter(game.worlds)), 1, 4), 7, 1).prompts()
-    return tuple((it.role, it.content) for it in prompt)
+    return tuple((item.role, item.content) for item in prompt)
 
 
 def made_model(quick: bool, messages: Messages) -> LanguageModel:
@@ -51,13 +51,13 @@ class Ours:
     def generate(self) -> None:
         """Draw the group's answers, every one of the full length."""
         self.found.model.eval()
-        told = generate(self.found.model, [self.prompt] * self.group, frozenset(), self.limit, self.generator)
-        self.drawn = [TokenSequence(self.prompt, it.token_ids, it.logprobs) for it in told]
+        payload = generate(self.found.model, [self.prompt] * self.group, frozenset(), self.limit, self.generator)
+        self.drawn = [TokenSequence(self.prompt, item.token_ids, item.logprobs) for item in payload]
 
     def step(self) -> None:
         """Draw, score and learn."""
         self.generate()
-        given = advantages([float(place) for place in range(self.group)]) or ()
+        given = advantages([float(index) for index in range(self.group)]) or ()
         lessons = [TrainingSample(tokens, value) for tokens, value in zip(self.drawn, given, strict=True)]
         self.learner.step(lessons, UpdateStats())
 

@@ -70,10 +70,10 @@ Found = tuple[list[Measurement], list[Goal]]
 
 def known_game() -> Game:
     """Give the installed game that knows its best policies."""
-    found = [game for game in map(load_game, game_names()) if game.best is not None and game.lanes is not None]
-    if not found:
+    games = [game for game in map(load_game, game_names()) if game.best is not None and game.lanes is not None]
+    if not games:
         raise ContractError("expected an installed game that knows the best policies of its worlds, found none")
-    return found[0]
+    return games[0]
 
 
 def configuration(game: Game, world: str, seed: int, quick: bool) -> PPOConfig:
@@ -91,9 +91,9 @@ def trained(name: str, game: Game, config: PPOConfig, source: Path | None = None
     path = _place(name, config, source)
     resume = (path / CONFIG).exists() or (path / PLAN).exists()
 
-    def show(step: int, told: Any) -> None:
-        if "pnl" in told:
-            note(f"  {name}: {step:,} steps, {told['seconds']:.0f} s, {told['pnl'] / UNIT:+.5f} coins a window")
+    def show(step: int, payload: Any) -> None:
+        if "pnl" in payload:
+            note(f"  {name}: {step:,} steps, {payload['seconds']:.0f} s, {payload['pnl'] / UNIT:+.5f} coins a window")
 
     return train_best(game, config, path, source=source, resume=resume, show=show, clock=time.process_time)
 
@@ -104,8 +104,8 @@ def _place(name: str, config: PPOConfig, source: Path | None = None) -> Path:
 
 def _fingerprint(config: PPOConfig, source: Path | None) -> str:
     """Tell trainings of other settings, or from another policy, apart."""
-    told = json.dumps([asdict(config), source and source.as_posix()], sort_keys=True, default=str)
-    return hashlib.sha256(told.encode()).hexdigest()[:8]
+    payload = json.dumps([asdict(config), source and source.as_posix()], sort_keys=True, default=str)
+    return hashlib.sha256(payload.encode()).hexdigest()[:8]
 
 
 def fresh(game: Game, path: Path, world: str, windows: int) -> Rollout:
@@ -130,11 +130,11 @@ def edge(quick: bool) -> Found:
         config = configuration(game, EDGE, seed, quick)
         done = trained(tag(config, quick), game, config)
         assert done.best is not None
-        found = fresh(game, done.best, EDGE, windows)
-        shares.append(float(found.pnl.sum() / best.pnl.sum()))
+        result = fresh(game, done.best, EDGE, windows)
+        shares.append(float(result.pnl.sum() / best.pnl.sum()))
         results += [
             Measurement(f"PPO in {EDGE}, seed {seed}: share of the best profit", shares[-1], ""),
-            Measurement(f"PPO in {EDGE}, seed {seed}: profit", found.pnl.mean() / UNIT, "coins a window"),
+            Measurement(f"PPO in {EDGE}, seed {seed}: profit", result.pnl.mean() / UNIT, "coins a window"),
             Measurement(f"PPO in {EDGE}, seed {seed}: time of learning", _learning(done), "CPU s"),
         ]
     return results, [Goal.at_least(f"PPO's share of the best profit in {EDGE}, worst seed", min(shares), SHARE_GOAL)]
@@ -149,12 +149,12 @@ def null(quick: bool) -> Found:
         done = trained(tag(config, quick), game, config)
         table = TrainSetup.lay(game, config)
         policy = table.policy(done.weights)
-        found = rollout(game, BatchPlayer(policy), NULL, windows, FRESH, stake=STAKE)
-        low, high = interval(found)
+        result = rollout(game, BatchPlayer(policy), NULL, windows, FRESH, stake=STAKE)
+        low, high = interval(result)
         most, last = stakes(done.path)
-        honest.append(found.opened.sum() == 0 or (low <= 0.0 <= high and last < most))
+        honest.append(result.opened.sum() == 0 or (low <= 0.0 <= high and last < most))
         results += [
-            Measurement(f"PPO in {NULL}, seed {seed}: positions a window", float(found.opened.mean()), ""),
+            Measurement(f"PPO in {NULL}, seed {seed}: positions a window", float(result.opened.mean()), ""),
             Measurement(f"PPO in {NULL}, seed {seed}: return on the stake, lower bound", low, ""),
             Measurement(f"PPO in {NULL}, seed {seed}: return on the stake, upper bound", high, ""),
             Measurement(f"PPO in {NULL}, seed {seed}: staked at most", most / UNIT, "coins a window"),
@@ -222,8 +222,8 @@ def cloned(game: Game, rounds: int) -> Path:
 
 def _deepest_fall(path: Path) -> float:
     """Give the lowest paired difference between an evaluation and the first policy, in its standard errors."""
-    told = [note for note in read_log(path) if note["kind"] == "evaluation"]
-    return min((note["gain"] / note["gain_se"] for note in told if note["gain_se"] > 0), default=0.0)
+    notes = [note for note in read_log(path) if note["kind"] == "evaluation"]
+    return min((note["gain"] / note["gain_se"] for note in notes if note["gain_se"] > 0), default=0.0)
 
 
 def _steps_to(path: Path, game: Game, config: PPOConfig) -> float:
@@ -232,19 +232,19 @@ def _steps_to(path: Path, game: Game, config: PPOConfig) -> float:
     own = read_config(path)["config"]["seed"]  # of the beginning that went on
     seed, windows = own + VALIDATION, config.evaluate_windows
     best = rollout(game, resolve(game.best)(EDGE), EDGE, windows, seed, stake=STAKE).pnl.mean()
-    told = [note for note in read_log(path) if note["kind"] == "evaluation"]
-    return float(next((note["step"] for note in told if note["pnl"] >= SHARE_GOAL * best), told[-1]["step"]))
+    notes = [note for note in read_log(path) if note["kind"] == "evaluation"]
+    return float(next((note["step"] for note in notes if note["pnl"] >= SHARE_GOAL * best), notes[-1]["step"]))
 
 
 def _learning(done: Trained) -> float:
     """Give the time of learning, that of the beginnings which were given up included."""
-    return done.progress.seconds + sum(it.seconds for it in given_up(done.path))
+    return done.progress.seconds + sum(item.seconds for item in given_up(done.path))
 
 
-def interval(found: Rollout) -> tuple[float, float]:
+def interval(result: Rollout) -> tuple[float, float]:
     """Give the 95 % interval of the return on the reserved stake."""
-    assert found.stake is not None
-    returns = found.pnl / found.stake
+    assert result.stake is not None
+    returns = result.pnl / result.stake
     error = 1.96 * float(returns.std(ddof=1)) / math.sqrt(len(returns))
     return float(returns.mean()) - error, float(returns.mean()) + error
 
@@ -288,9 +288,9 @@ def _plan_time(game: Game, config: PPOConfig, longest: float) -> tuple[float, bo
         start = time.process_time()
         model.learn(config.lanes * config.rollout, reset_num_timesteps=False)
         spent += time.process_time() - start
-        found = table.evaluate(table.policy(weights_of(model)), config.world)
-        note(f"  plan: {model.num_timesteps:,} steps, {spent:.0f} s, {found.pnl.mean() / UNIT:+.5f} coins a window")
-        if config.until is not None and found.pnl.mean() / UNIT >= config.until:
+        result = table.evaluate(table.policy(weights_of(model)), config.world)
+        note(f"  plan: {model.num_timesteps:,} steps, {spent:.0f} s, {result.pnl.mean() / UNIT:+.5f} coins a window")
+        if config.until is not None and result.pnl.mean() / UNIT >= config.until:
             return spent, True
     return spent, False
 

@@ -89,8 +89,8 @@ class Listener(asyncio.Protocol):
         now = time.monotonic()
         self.buffer += data
         if not self.open:
-            head, found, rest = bytes(self.buffer).partition(b"\r\n\r\n")
-            if not found:
+            head, result, rest = bytes(self.buffer).partition(b"\r\n\r\n")
+            if not result:
                 return
             if b" 101 " not in head.split(b"\r\n")[0]:
                 self.joined.set_exception(PlayproofError(f"the server refused a client: {head[:80]!r}"))
@@ -219,18 +219,18 @@ def measure(seconds: float, clients: int) -> Deliveries:
 
 def run(seconds: float = SECONDS, clients: int = CLIENTS) -> dict[str, Any]:
     """Measure, and report beside the goals."""
-    found = measure(seconds, clients)
-    missed = found.expected - found.received
+    result = measure(seconds, clients)
+    missed = result.expected - result.received
     results = (
         Measurement("clients", clients, "clients"),
-        Measurement("ticks_expected", found.expected, "deliveries"),
-        Measurement("ticks_received", found.received, "deliveries"),
-        Measurement("delivery_p50", found.quantile(0.50), "ms"),
-        Measurement("delivery_p99", found.quantile(0.99), "ms"),
-        Measurement("delivery_max", found.quantile(1.0), "ms"),
+        Measurement("ticks_expected", result.expected, "deliveries"),
+        Measurement("ticks_received", result.received, "deliveries"),
+        Measurement("delivery_p50", result.quantile(0.50), "ms"),
+        Measurement("delivery_p99", result.quantile(0.99), "ms"),
+        Measurement("delivery_max", result.quantile(1.0), "ms"),
     )
     goals = (
         Goal.at_most("missed", missed, 0),
-        Goal.at_most("delivery_p99_ms", found.quantile(0.99), GOAL_P99_MS),
+        Goal.at_most("delivery_p99_ms", result.quantile(0.99), GOAL_P99_MS),
     )
     return BenchmarkReport("server", results, goals).to_json()

@@ -67,7 +67,7 @@ def ticks(count: int, session: str, first: int = 0) -> list[Event]:
     """Make events as a feed gives them, with raw text of about 400 bytes."""
     rng = np.random.default_rng([first, count])
     prices = np.exp(np.cumsum(rng.normal(0, 0.01, count))).tolist()
-    return [_tick(session, first + place, price) for place, price in enumerate(prices)]
+    return [_tick(session, first + index, price) for index, price in enumerate(prices)]
 
 
 def _tick(session: str, seq: int, price: float) -> Event:
@@ -154,8 +154,8 @@ def _plain_row(event: Event) -> tuple[Any, ...]:
 
 
 def _told(event: Event) -> dict[str, Any]:
-    told = {name: getattr(event, name) for name in event.__dataclass_fields__}
-    return told | {"columns": dict(event.columns)}
+    payload = {name: getattr(event, name) for name in event.__dataclass_fields__}
+    return payload | {"columns": dict(event.columns)}
 
 
 class Jsonl:
@@ -169,7 +169,7 @@ class Jsonl:
 
     def append(self, events: Sequence[Event]) -> None:
         """Store a batch."""
-        self._file.write(b"".join(orjson.dumps(_told(each), option=orjson.OPT_APPEND_NEWLINE) for each in events))
+        self._file.write(b"".join(orjson.dumps(_told(event), option=orjson.OPT_APPEND_NEWLINE) for event in events))
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class BufferedParquet:
 
     def append(self, events: Sequence[Event]) -> None:
         """Buffer a batch."""
-        self._buffer += [told | dict(told.pop("columns")) for told in map(_told, events)]
+        self._buffer += [payload | dict(payload.pop("columns")) for payload in map(_told, events)]
         if len(self._buffer) >= self.rows:
             self._flush()
 
@@ -229,13 +229,13 @@ def write_rates(root: Path, batch: int) -> tuple[dict[str, float], dict[str, flo
         batches = [events[first : first + batch] for first in range(0, count, batch)]
         for writer in opened if turn % 2 else opened[::-1]:
             start = time.perf_counter()
-            for each in batches:
-                writer.append(each)
+            for item in batches:
+                writer.append(item)
             rates[writer.name].append(count / (time.perf_counter() - start))
     for writer in opened:
         writer.close()
     sizes = {writer.name: _folder_bytes(writer.folder) / (ROUNDS * count) for writer in opened}
-    return {name: statistics.median(each) for name, each in rates.items()}, sizes
+    return {name: statistics.median(rate) for name, rate in rates.items()}, sizes
 
 
 def fdatasync_times(folder: Path, seconds: float) -> list[float]:
@@ -253,7 +253,7 @@ def fdatasync_times(folder: Path, seconds: float) -> list[float]:
             file.write(bytes(4096 * (due - len(times))))
             os.fdatasync(file.fileno())
             done = time.perf_counter()
-            times += [done - begin - place / RATE for place in range(len(times), due)]
+            times += [done - begin - index / RATE for index in range(len(times), due)]
     return times
 
 
@@ -267,8 +267,8 @@ def ack_times(folder: Path, seconds: float) -> list[float]:
 
     with EventLog.open(folder, COLUMNS) as log:
         begin = time.perf_counter()
-        for place, event in enumerate(events):
-            time.sleep(max(0.0, begin + place / RATE - time.perf_counter()))
+        for index, event in enumerate(events):
+            time.sleep(max(0.0, begin + index / RATE - time.perf_counter()))
             start = time.perf_counter()
             log.submit([event]).add_done_callback(note(start))
     return times
@@ -377,9 +377,9 @@ def run() -> dict[str, Any]:
     """Measure everything in a folder of its own on the disk of the home."""
     results: list[Measurement] = []
     goals: list[Goal] = []
-    place = Path(os.environ.get("PLAYPROOF_HOME") or ".")
-    place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place, prefix="bench-", ignore_cleanup_errors=True) as folder:
+    path = Path(os.environ.get("PLAYPROOF_HOME") or ".")
+    path.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path, prefix="bench-", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         for batch in BATCHES:
             rates, sizes = write_rates(root, batch)

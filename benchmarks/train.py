@@ -57,9 +57,9 @@ def run() -> dict[str, Any]:
     results: list[Measurement] = []
     goals: list[Goal] = []
     for name in sections():
-        found = _section(name, kept, quick)
-        results += [Measurement(**result) for result in found["results"]]
-        goals += [Goal(**goal) for goal in found["goals"]]
+        section = _section(name, kept, quick)
+        results += [Measurement(**result) for result in section["results"]]
+        goals += [Goal(**goal) for goal in section["goals"]]
     return BenchmarkReport("train", tuple(results), tuple(goals)).to_json()
 
 
@@ -67,12 +67,12 @@ def _section(name: str, kept: Path, quick: bool) -> dict[str, Any]:
     """Give what a section found, from its file or by running it."""
     file = kept / f"{name}.json"
     if file.exists():
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found
+        payload: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return payload
     note(f"bench train: {name} ...")
     module, function = SECTIONS[name]
     section: Section = getattr(import_module(f"benchmarks.{module}"), function)
     results, goals = section(quick)
-    found = {"results": [asdict(result) for result in results], "goals": [asdict(goal) for goal in goals]}
-    file.write_text(json.dumps(found, indent=1), encoding="utf-8")
-    return found
+    payload = {"results": [asdict(result) for result in results], "goals": [asdict(goal) for goal in goals]}
+    file.write_text(json.dumps(payload, indent=1), encoding="utf-8")
+    return payload

@@ -103,7 +103,7 @@ def clone(quick: bool) -> Found:
     results: list[Measurement] = []
     shares: tuple[float, ...] = ()
     made: Any = None
-    for count in sorted({min(each, rounds) for each in CURVE}):
+    for count in sorted({min(item, rounds) for item in CURVE}):
         made = clone_habits(game, first_windows(shown, count), settings(person, seed), actions=person.actions)
         scores = made.likeness(unseen, shown, names)
         shares = tuple(own.balanced / of.balanced for own, of in zip(scores, limit, strict=True))

@@ -62,7 +62,9 @@ def offline(quick: bool) -> Found:
     sizes = tuple(map(len, game.actions[first(game.actions)].heads))
     teachers = Mixture([find_player(game, text, EDGE, sizes) for text in TEACHERS])
     players = {"teachers": teachers, "best stationary policy": resolve(game.best)(EDGE)}
-    returns = {name: rollout(game, it, EDGE, windows, FRESH, stake=STAKE).pnl / STAKE for name, it in players.items()}
+    returns = {
+        name: rollout(game, player, EDGE, windows, FRESH, stake=STAKE).pnl / STAKE for name, player in players.items()
+    }
     results = [Measurement(f"{name} in {EDGE}: return on the stake", of.mean(), "") for name, of in returns.items()]
     lows: dict[str, list[float]] = {method: [] for method in METHODS}
     earned: dict[str, list[float]] = {method: [] for method in METHODS}

@@ -64,9 +64,9 @@ def edge(quick: bool) -> Found:
     for seed in SEEDS:
         made = grown(game, EDGE, seed, quick)
         assert made.by_theory is not None
-        found = rollout(game, sidebet_policy(game, made, EDGE), EDGE, windows, FRESH, stake=stake)
+        result = rollout(game, sidebet_policy(game, made, EDGE), EDGE, windows, FRESH, stake=stake)
         skills.append(made.share_of_best or 0.0)
-        profits.append(float(found.pnl.sum() / best.pnl.sum()))
+        profits.append(float(result.pnl.sum() / best.pnl.sum()))
         note(f"  seed {seed}: {skills[-1]:.4f} of the skill, {profits[-1]:.4f} of the profit")
         named = f"predictor in {EDGE}, seed {seed}"
         results += [
@@ -74,7 +74,7 @@ def edge(quick: bool) -> Found:
             Measurement(f"{named}: Brier skill of the true chances", made.by_theory.skill, ""),
             Measurement(f"{named}: share of the best skill", skills[-1], ""),
             Measurement(f"{named}: calibration error", made.tested.ece, ""),
-            Measurement(f"{named}: profit of its bets", found.pnl.mean() / UNIT, "coins a window"),
+            Measurement(f"{named}: profit of its bets", result.pnl.mean() / UNIT, "coins a window"),
             Measurement(f"{named}: share of the best profit", profits[-1], ""),
         ]
     return results, [

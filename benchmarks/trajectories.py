@@ -79,11 +79,11 @@ def measure(
         with database() as url:
             if url is None:
                 continue
-            told, wanted = _measure_database(name, url, stored, rounds, together)
-            results += told
+            payload, wanted = _measure_database(name, url, stored, rounds, together)
+            results += payload
             goals += wanted
-    told, wanted = _measure_proxy(calls)
-    return BenchmarkReport("trajectories", (*results, *told), (*goals, *wanted))
+    payload, wanted = _measure_proxy(calls)
+    return BenchmarkReport("trajectories", (*results, *payload), (*goals, *wanted))
 
 
 def _measure_database(
@@ -129,9 +129,9 @@ def _draft(rng: random.Random, number: int, time: datetime) -> TrajectoryDraft:
         headlines = [rng.choice(WORDS) for _ in range(3)]
         draft.access(Access("headlines", headlines, "decide", moment))
         draft.access(
-            Access("markets", {f"CO{place}": round(rng.uniform(10, 300), 3) for place in range(8)}, None, moment)
+            Access("markets", {f"CO{index}": round(rng.uniform(10, 300), 3) for index in range(8)}, None, moment)
         )
-        user = "\n".join(f"{place}: {rng.choice(WORDS)}" for place in range(10))
+        user = "\n".join(f"{index}: {rng.choice(WORDS)}" for index in range(10))
         answer = '{"action":"trade","trade":{"type":"perp","market":"CO3","action":"open_long","amount":100}}'
         draft.call(
             f"{rng.getrandbits(128):032x}", Call("m", system_prompt=system, user_prompt=user, response=answer), moment
@@ -166,10 +166,10 @@ Prepared = list[tuple[str, list[tuple[Any, ...]]]]
 
 def _prepared(engine: Engine, some: Sequence[TrajectoryDraft], clean: SecretScrubber) -> Prepared:
     """Give the statements and the rows of the bare driver: JSON as objects, moments as such."""
-    found = []
+    results = []
     for table, columns in drafts_columns(some, clean).items():
         names = ", ".join(f'"{name}"' for name in columns)
-        told = [
+        payloads = [
             [None if value is None else orjson.loads(value) for value in values]
             if isinstance(table.columns[name].type, JSON)
             else values
@@ -177,8 +177,8 @@ def _prepared(engine: Engine, some: Sequence[TrajectoryDraft], clean: SecretScru
         ]
         copy = f"COPY {table.name} ({names}) FROM STDIN"
         insert = f"INSERT INTO {table.name} ({names}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
-        found.append((copy if engine.dialect.name == "postgresql" else insert, list(zip(*told, strict=True))))
-    return found
+        results.append((copy if engine.dialect.name == "postgresql" else insert, list(zip(*payloads, strict=True))))
+    return results
 
 
 def _bare(engine: Engine, prepared: Prepared) -> None:

@@ -47,9 +47,9 @@ def run() -> dict[str, Any]:
     fewer, _ = report_seconds(game, FEWER, 1)
     note(f"{FEWER:,} rounds: {fewer:.1f} s")
     before = loop_seconds(game, range(LOOPED))
-    seconds, found = report_seconds(game, ROUNDS, 2)
+    seconds, result = report_seconds(game, ROUNDS, 2)
     note(f"{ROUNDS:,} rounds: {seconds:.1f} s")
-    players, steps = different_players(found), int(found.played.steps.sum())
+    players, steps = different_players(result), int(result.played.steps.sum())
     loop = (before + loop_seconds(game, range(LOOPED, 2 * LOOPED))) / 2
     rounds = players * ROUNDS + TARGET_PLAYS * TARGET_WINDOWS
     plain = loop * rounds * steps / ROUNDS
@@ -73,20 +73,20 @@ def report_seconds(game: Game, rounds: int, seed: int) -> tuple[float, Examinati
     """Give what one report takes, and what it found."""
     subject = load_subject(game, POLICY)
     plan = world_plan(game, first(game.worlds), rounds, seed)
-    with tempfile.TemporaryDirectory() as place:
-        engine = ready(connect(Path(place)))
+    with tempfile.TemporaryDirectory() as temporary_directory:
+        engine = ready(connect(Path(temporary_directory)))
         start = time.process_time()
-        found = examine(game, subject, plan, engine, datetime.now(UTC))
-        write_report(found, Path(place) / "report")
+        result = examine(game, subject, plan, engine, datetime.now(UTC))
+        write_report(result, Path(temporary_directory) / "report")
         seconds = time.process_time() - start
         engine.dispose()
-    return seconds, found
+    return seconds, result
 
 
-def different_players(found: Examination) -> int:
+def different_players(examination: Examination) -> int:
     """Count who played every round: the policy, its rivals, two that do the same as one, and the worse terms."""
-    played = [found.played, *(it for _, it in found.rivals.values()), *found.stressed.values()]
-    return len({(it.pnl.tobytes(), it.decisions.tobytes()) for it in played})
+    played = [examination.played, *(item for _, item in examination.rivals.values()), *examination.stressed.values()]
+    return len({(item.pnl.tobytes(), item.decisions.tobytes()) for item in played})
 
 
 def loop_seconds(game: Game, seeds: Sequence[int]) -> float:
@@ -97,7 +97,7 @@ def loop_seconds(game: Game, seeds: Sequence[int]) -> float:
     baseline = lookup(game.baselines, POLICY, "baseline")
     env = gymnasium.make(game.environment)
     played, steps = 0.0, 0
-    for place, number in enumerate(seeds):
+    for index, number in enumerate(seeds):
         policy = resolve(baseline.make)(np.random.default_rng(number))
         start = time.process_time()
         row, _ = env.reset(seed=number)
@@ -110,7 +110,7 @@ def loop_seconds(game: Game, seeds: Sequence[int]) -> float:
             chosen[action[0]] += 1
             held += info["position_qty"] > 0
             paid += float(reward)
-        if place >= 2:
+        if index >= 2:
             played += time.process_time() - start
             steps += taken
     env.close()

@@ -165,7 +165,7 @@ class Ring:
 
 def busy_prompts(windows: int, seed: int = 2) -> list[str]:
     """Give the states that agents of a busy market read, with posts of odd characters among them."""
-    run, rnd, found = (
+    run, rnd, index = (
         ArenaRun(RunPlan(WorldSettings(seed=seed), windows), scripted(8)),
         random.Random(seed),
         list[str](),
@@ -186,6 +186,6 @@ def busy_prompts(windows: int, seed: int = 2) -> list[str]:
                     chr(rnd.choice((rnd.randrange(32, 127), rnd.randrange(0x4E00, 0x4FFF)))) for _ in range(60)
                 )
                 run.world.act("random-1", json.dumps({"action": "create_post", "post": {"text": odd}}))
-            found += [sight.messages()[1].content for sight in sights.values()]
+            index += [sight.messages()[1].content for sight in sights.values()]
         run.world.finish()
-    return found
+    return index

@@ -78,5 +78,5 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that no core waits at the end for the other one."""
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+    indices = {name: index for index, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: indices.get(item.path.name, len(indices)))

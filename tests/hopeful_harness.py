@@ -132,16 +132,16 @@ class Bets:
 def pay(samples: Samples, scored: TestScores, won: Flags, name: str) -> Bets:
     """Pay every decision to bet; one sidebet at a time in a round."""
     bets, free = [], dict[str, float]()
-    for place, decision in zip(scored.tested, scored.scores, strict=True):
-        window, tick = str(samples.windows[place]), float(samples.rows[place, 0])
+    for bet, decision in zip(scored.tested, scored.scores, strict=True):
+        window, tick = str(samples.windows[bet]), float(samples.rows[bet, 0])
         if decision >= 0.5 and tick >= free.get(window, 0.0):
-            bets.append(place)
+            bets.append(bet)
             free[window] = tick + COVERED
     profit = np.where(won[bets], PAYOUT - 1, -1.0)
     windows = tuple(dict.fromkeys(samples.windows[scored.tested].tolist()))
     pnl, opened = dict.fromkeys(windows, 0), dict.fromkeys(windows, 0)
-    for place, earned in zip(bets, profit, strict=True):
-        pnl[str(samples.windows[place])] += round(earned * BET * 1e9)
-        opened[str(samples.windows[place])] += 1
+    for bet, earned in zip(bets, profit, strict=True):
+        pnl[str(samples.windows[bet])] += round(earned * BET * 1e9)
+        opened[str(samples.windows[bet])] += 1
     score = Score(name, windows, tuple(pnl.values()), tuple(opened.values()), STAKE)
     return Bets(score, float(won[bets].mean()), float(profit.mean()))

@@ -30,7 +30,7 @@ def coin_events(world: str, seed: int, windows: int) -> list[Event]:
     frames = [frame for window in coin.deal(world, seed, windows, lambda: "WAIT") for frame in window]
     events: list[Event] = []
     for frame, facts in zip(frames, game.decode(frames), strict=True):
-        events += [fact.event(frame.ts, "coin", len(events) + place) for place, fact in enumerate(facts)]
+        events += [fact.event(frame.ts, "coin", len(events) + index) for index, fact in enumerate(facts)]
     return events
 
 
@@ -41,12 +41,12 @@ def coin_steps(world: str, seed: int, windows: int, policy: Policy) -> Transitio
     episodes = list(play(game, lambda _: policy, coin_events(world, seed, windows), seat))
     rows, after, actions, rewards, ends, names = [], [], [], [], [], []
     for episode in episodes:
-        for place, step in enumerate(episode.steps):
-            rows.append(episode.observations[place])
-            after.append(episode.observations[place + 1])
+        for index, step in enumerate(episode.steps):
+            rows.append(episode.observations[index])
+            after.append(episode.observations[index + 1])
             actions.append(step.action)
             rewards.append((step.after.equity - step.before.equity) / 1e9)
-            ends.append(place == len(episode.steps) - 1)
+            ends.append(index == len(episode.steps) - 1)
             names.append(episode.window_id)
     ended = np.array(ends)
     return Transitions(

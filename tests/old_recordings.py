@@ -18,9 +18,9 @@ def rows(game_id: str, prices: list[float], start: datetime) -> list[dict[str, A
 
     def row(number: int, **fields: Any) -> dict[str, Any]:
         moment = (start + timedelta(milliseconds=250 * number)).replace(tzinfo=None).isoformat()
-        told = {"type": "tick", "timestamp": moment, "game_id": game_id, "tick": max(number, 0), "price": 1.0}
-        told |= {"phase": "ACTIVE_GAMEPLAY", "active": True, "rugged": False, "cooldown_timer": 0, "trade_count": 1}
-        return told | fields
+        payload = {"type": "tick", "timestamp": moment, "game_id": game_id, "tick": max(number, 0), "price": 1.0}
+        payload |= {"phase": "ACTIVE_GAMEPLAY", "active": True, "rugged": False, "cooldown_timer": 0, "trade_count": 1}
+        return payload | fields
 
     presale = row(-4, phase="PRESALE", active=False, cooldown_timer=1000, trade_count=0)
     ticks = [row(number, price=price, rugged=number == last) for number, price in enumerate(prices)]
@@ -34,10 +34,10 @@ def write_recordings(folder: Path, rounds: int, seed: str = "seed") -> list[int]
     for number in range(rounds):
         game_id = f"20251029-{number:016x}"
         prices = list(fair.play_round(f"{seed}-{number}", game_id).prices)
-        told = rows(game_id, prices, START + timedelta(minutes=5 * number))
+        payload = rows(game_id, prices, START + timedelta(minutes=5 * number))
         if number == rounds // 2:
-            told = told[:-1]
+            payload = payload[:-1]
         else:
             lengths.append(len(prices) - 1)
-        (folder / f"game_{number:03d}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in told))
+        (folder / f"game_{number:03d}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in payload))
     return lengths

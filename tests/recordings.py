@@ -36,7 +36,7 @@ SITE = (
 )
 ANSWERS = ("trade_id_hash", "client_timestamp", "latency_ms")
 """What only a recording knows of an execution."""
-PLAYED = [place for place, name in enumerate(RECORDED) if name not in (*SITE, *ANSWERS, "cooldown_timer_ms")]
+PLAYED = [index for index, name in enumerate(RECORDED) if name not in (*SITE, *ANSWERS, "cooldown_timer_ms")]
 """What prices and actions decide. The timer runs down in a recorded presale and stands still in the environment's."""
 BET = RECORDED.index("bet_amount")
 
@@ -49,15 +49,15 @@ def crash() -> Game:
 @cache
 def batch() -> ColumnarSession:
     assert crash().batch is not None
-    found = resolve(crash().batch)  # type: ignore[arg-type]
-    assert isinstance(found, ColumnarSession)
-    return found
+    result = resolve(crash().batch)  # type: ignore[arg-type]
+    assert isinstance(result, ColumnarSession)
+    return result
 
 
 def decoded(frames: Sequence[Frame], session_id: str = "test") -> tuple[Event, ...]:
     """Give a recording's frames as one session's events."""
-    told = zip(frames, crash().decode(frames), strict=True)
-    facts = [(frame, fact) for frame, of in told for fact in of]
+    payload = zip(frames, crash().decode(frames), strict=True)
+    facts = [(frame, fact) for frame, of in payload for fact in of]
     return tuple(
         fact.event(frame.ts, session_id, seq, direction=frame.direction) for seq, (frame, fact) in enumerate(facts)
     )
@@ -98,8 +98,8 @@ def dealt(session_id: str, seed: int, rounds: int) -> Mapping[str, pa.Table]:
 def dealt_events(tables: Mapping[str, pa.Table]) -> list[Event]:
     """Give a dealt session as events."""
     shape = schema(crash().columns)
-    found = [event for table in tables.values() for event in to_events(_whole(table, shape))]
-    return sorted(found, key=lambda event: event.seq)
+    events = [event for table in tables.values() for event in to_events(_whole(table, shape))]
+    return sorted(events, key=lambda event: event.seq)
 
 
 def _whole(table: pa.Table, shape: pa.Schema) -> pa.Table:
@@ -117,10 +117,10 @@ def to_tables(events: Iterable[Event]) -> dict[str, pa.Table]:
 
 
 def _table(events: Sequence[Event]) -> pa.Table:
-    told = {name for event in events for name in event.columns}
+    names = {name for event in events for name in event.columns}
     columns = {}
     for field in schema(crash().columns):
-        if field.name in told:
+        if field.name in names:
             columns[field.name] = pa.array([event.columns.get(field.name) for event in events], field.type)
         elif field.name in Event.__dataclass_fields__ and field.name != "raw":
             columns[field.name] = pa.array([getattr(event, field.name) for event in events], field.type)
@@ -163,7 +163,7 @@ def compare_with_environment(
     row = step = acted = 0
     for length in lengths:
         for number in range(length):
-            action = tuple(int(it) for it in actions[step])
+            action = tuple(int(item) for item in actions[step])
             assert unequal(observations[row], seen) == []
             held = [info[name] for name in ("cash", "equity", "sidebet_stake")]
             assert [int(of[step]) for of in money] == held[: len(money)]
@@ -200,13 +200,13 @@ def both_ways(events: Sequence[Event], ask: BuildRequest) -> tuple[EpisodeColumn
 def unlike(one: EpisodeColumns, other: EpisodeColumns) -> list[str]:
     """Name everything in which two layouts differ, to the last bit."""
     names = ("observations", "missing", "actions", "substeps", "effects", "age_ticks", "age_us")
-    found = [name for name in names if not same(np.asarray(getattr(one, name)), np.asarray(getattr(other, name)))]
-    found += [name for name in ("entries", "left_out", "features") if getattr(one, name) != getattr(other, name)]
+    result = [name for name in names if not same(np.asarray(getattr(one, name)), np.asarray(getattr(other, name)))]
+    result += [name for name in ("entries", "left_out", "features") if getattr(one, name) != getattr(other, name)]
     for what in ("standings", "labels"):
         ours, theirs = getattr(one, what), getattr(other, what)
-        found += sorted(set(ours) ^ set(theirs))
-        found += [name for name in ours if name in theirs and not same(ours[name], theirs[name])]
-    return found
+        result += sorted(set(ours) ^ set(theirs))
+        result += [name for name in ours if name in theirs and not same(ours[name], theirs[name])]
+    return result
 
 
 def same(one: Any, other: Any) -> bool:

@@ -121,17 +121,17 @@ class Killer:
         assert self.process.stdout
         self.process.stdin.write(f"{folder} {start} {seed}\n")
         self.process.stdin.flush()
-        acknowledged, told, child = start, -1, 0
+        acknowledged, payload, child = start, -1, 0
         for line in self.process.stdout:
             word, *rest = line.split()
-            told += 1
+            payload += 1
             if word == "pid":
                 child = int(rest[0])
             elif word == "ack":
                 acknowledged = int(rest[0])
             elif word == "end":
                 return acknowledged
-            if told == after:
+            if payload == after:
                 time.sleep(delay)
                 os.kill(child, signal.SIGKILL)
         raise AssertionError("the server of writers ended")
@@ -246,14 +246,14 @@ class Tracer:
         os.kill(pid, signal.SIGCONT)
         code = self._read("end")
         tracer.wait(30)
-        told = output.read_text()
-        lines = [line for line in told.splitlines() if line.split(" ")[0] in WORDS]
-        return code, lines + ([f"stderr {told}"] if "Traceback" in told else [])
+        text = output.read_text()
+        lines = [line for line in text.splitlines() if line.split(" ")[0] in WORDS]
+        return code, lines + ([f"stderr {text}"] if "Traceback" in text else [])
 
     def _read(self, word: str) -> int:
         assert self.process.stdout
-        found, number = self.process.stdout.readline().split()
-        assert found == word
+        result, number = self.process.stdout.readline().split()
+        assert result == word
         return int(number)
 
 
@@ -278,9 +278,9 @@ def strace(home: Path, log: Path, options: Sequence[str], total: int = 60) -> tu
     return _tracer().trace(home, log, options, total)
 
 
-def acknowledged(told: Sequence[str]) -> int:
+def acknowledged(names: Sequence[str]) -> int:
     """Give the last acknowledged number of what a writer told."""
-    return max((int(line.split()[1]) for line in told if line.startswith("ack")), default=0)
+    return max((int(line.split()[1]) for line in names if line.startswith("ack")), default=0)
 
 
 if __name__ == "__main__":

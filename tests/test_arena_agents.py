@@ -123,8 +123,8 @@ def test_what_is_no_decision_is_rejected_and_waits(text: str) -> None:
     st.text()
     | st.recursive(
         st.none() | st.floats() | st.text(),
-        lambda it: st.dictionaries(
-            st.sampled_from(["action", "trade", "post", "type", "market", "amount", "text"]), it
+        lambda item: st.dictionaries(
+            st.sampled_from(["action", "trade", "post", "type", "market", "amount", "text"]), item
         ),
     ).map(json.dumps)
 )
@@ -134,11 +134,11 @@ def test_reading_a_decision_never_raises(text: str) -> None:
 
 
 @given(st.integers(0, len(NAMES) - 1), st.integers(0, 3), st.integers(0, 2))
-def test_orders_and_decisions_say_the_same(kind: int, place: int, size: int) -> None:
+def test_orders_and_decisions_say_the_same(kind: int, index: int, size: int) -> None:
     """An order as numbers, and the same order as JSON that is read again."""
     questions = {0: "Q8", 1: "Q9"}
     perp = NAMES[kind].lower() in ORDERS["perp"]
-    order = Order(NAMES[kind], place if perp else place % 2, size, "why", 0.5 if not perp else None)
+    order = Order(NAMES[kind], index if perp else index % 2, size, "why", 0.5 if not perp else None)
     read, meant = read_decision(write_order(order, questions)), order_choice(order.action, questions)
     assert (read.kind, read.arguments.get("market")) == (meant.kind, meant.arguments.get("market"))
     assert read.arguments.get("amount") == meant.arguments.get("amount")
@@ -186,14 +186,18 @@ def test_the_informed_earn_more_than_those_who_follow_and_those_more_than_chance
 def test_random_agents_earn_about_minus_fees_and_impact() -> None:
     """Alone in a market without information: what is lost is fees and roundings, and the luck of what was held."""
     closed = list(ArenaRun(RunPlan(WorldSettings("null", 3), 150), scripted(8)[7:]).windows())
-    pnl, fees = profits(closed)[:, 0], np.array([it.tallies[0].fees for it in closed]) / UNIT
+    pnl, fees = profits(closed)[:, 0], np.array([item.tallies[0].fees for item in closed]) / UNIT
     error = pnl.std(ddof=1) / np.sqrt(len(pnl))
     assert abs(pnl.mean() + fees.mean()) < 3 * error + 1.0
     assert fees.mean() > 0.3
 
 
 def test_archetypes_differ_in_what_they_dare() -> None:
-    assert {name: it.risk for name, it in ARCHETYPES.items() if name in ("conservative", "balanced", "aggressive")} == {
+    assert {
+        name: archetype.risk
+        for name, archetype in ARCHETYPES.items()
+        if name in ("conservative", "balanced", "aggressive")
+    } == {
         "conservative": 0.2,
         "balanced": 0.5,
         "aggressive": 0.8,
@@ -204,22 +208,22 @@ def test_archetypes_differ_in_what_they_dare() -> None:
 
 def test_ranking_shows_intervals_and_what_the_others_made(long_run: list[ClosedWindow]) -> None:
     ranked = rank(long_run[:50], 1)
-    assert [it.profit for it in ranked] == sorted((it.profit for it in ranked), reverse=True)
-    assert all(it.profit_interval[0] <= it.profit <= it.profit_interval[1] for it in ranked)
-    assert sum(it.over_others for it in ranked) == pytest.approx(0, abs=1e-6)
+    assert [item.profit for item in ranked] == sorted((item.profit for item in ranked), reverse=True)
+    assert all(item.profit_interval[0] <= item.profit <= item.profit_interval[1] for item in ranked)
+    assert sum(item.over_others for item in ranked) == pytest.approx(0, abs=1e-6)
 
 
 def test_recorded_agents_are_ranked_over_all_their_windows(home: Path) -> None:
     run = CliRunner().invoke(app, ["run", "--agents", "8", "--windows", "8", "--seed", "3", "--json"])
     assert run.exit_code == 0, run.output
-    told = {it["agent"]: it for it in json.loads(run.stdout)["agents"]}
-    found = CliRunner().invoke(app, ["agents", "--seed", "3", "--json"])
-    assert found.exit_code == 0, found.output
-    again = {it["agent"]: it for it in json.loads(found.stdout)["agents"]}
-    assert again.keys() == told.keys()
-    for agent, it in again.items():
+    payload = {load["agent"]: load for load in json.loads(run.stdout)["agents"]}
+    result = CliRunner().invoke(app, ["agents", "--seed", "3", "--json"])
+    assert result.exit_code == 0, result.output
+    again = {load["agent"]: load for load in json.loads(result.stdout)["agents"]}
+    assert again.keys() == payload.keys()
+    for agent, item in again.items():
         for name in ("windows", "profit", "alpha", "over_others", "over_interval", "fees", "trades", "valid"):
-            assert it[name] == pytest.approx(told[agent][name]), (agent, name)
+            assert item[name] == pytest.approx(payload[agent][name]), (agent, name)
     assert again["informed-1"]["forecasts"] > 0
     assert 0 <= again["informed-1"]["brier"] < 0.5
     assert again["hold-1"]["brier"] is None
@@ -234,7 +238,7 @@ def test_an_agents_forks_of_a_window_count_as_one() -> None:
         return AgentResult(window, agent, "", usd * UNIT, 10_000 * UNIT, 0.01, 0, 1, 6, 0)
 
     some = [result("w1", "a", 10), result("w1", "a", 30), result("w1", "b", 0), result("w2", "b", 50)]
-    ranked = {it.agent: it for it in rank_results(some, 1)}
+    ranked = {rank_result.agent: rank_result for rank_result in rank_results(some, 1)}
     assert (ranked["a"].windows, ranked["a"].profit, ranked["a"].over_others) == (1, 20.0, 20.0)
     assert ranked["a"].alpha == pytest.approx(0.002 - 0.01)
     assert (ranked["b"].windows, ranked["b"].over_others) == (2, (0 - 20 + 50) / 2)
@@ -380,8 +384,8 @@ def test_a_run_is_recorded_and_gives_the_same_money_again(home: Path) -> None:
 
     done = RUNNER.invoke(app, ["run", "--agents", "5", "--windows", "3", "--seed", "4", "--json"])
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert len(told["agents"]) == 5
+    payload = json.loads(done.stdout)
+    assert len(payload["agents"]) == 5
     with opened() as engine:
         from sqlalchemy import func, select
 
@@ -392,19 +396,19 @@ def test_a_run_is_recorded_and_gives_the_same_money_again(home: Path) -> None:
             }
             outcomes = connection.execute(select(MarketOutcome)).mappings().all()
         assert counts == {"trajectory": 15, "step": 90, "llm_call": 90}
-        recorded = read_run(engine, told["run"])
+        recorded = read_run(engine, payload["run"])
         again = run_again(recorded)
         assert differences(recorded, again) == []
-        assert any(it.final_pnl for it in recorded)
+        assert any(item.final_pnl for item in recorded)
         begins = free_stretch(engine, again[-1].end, 3, 1)
         assert begins < again[0].start
-    assert {it["window_id"] for it in outcomes} == set(told["windows"])
-    assert sum(it["kind"] == "asset" for it in outcomes) == 12
-    prices = {(it.window, market): ends for it in again for market, ends in it.prices.items()}
-    for it in outcomes:
-        if it["kind"] == "asset":
-            assert (it["start_price"], it["end_price"]) == prices[it["window_id"], it["subject"]]
-    assert RUNNER.invoke(app, ["verify", told["run"]]).exit_code == 0
+    assert {item["window_id"] for item in outcomes} == set(payload["windows"])
+    assert sum(item["kind"] == "asset" for item in outcomes) == 12
+    prices = {(item.window, market): ends for item in again for market, ends in item.prices.items()}
+    for outcome in outcomes:
+        if outcome["kind"] == "asset":
+            assert (outcome["start_price"], outcome["end_price"]) == prices[outcome["window_id"], outcome["subject"]]
+    assert RUNNER.invoke(app, ["verify", payload["run"]]).exit_code == 0
 
 
 def test_a_run_takes_windows_that_are_closed_whatever_the_minute(home: Path) -> None:
@@ -418,7 +422,7 @@ def test_a_run_takes_windows_that_are_closed_whatever_the_minute(home: Path) -> 
         for minute, last in ((0, 17), (4, 17), (5, 18), (59, 18)):
             now = hour + timedelta(minutes=minute)
             begins = free_stretch(engine, now, 3, 1)
-            names = [window_id(begins + timedelta(hours=place)) for place in range(3)]
+            names = [window_id(begins + timedelta(hours=index)) for index in range(3)]
             assert all(is_closed(name, 1, load_game("arena").windows, now) for name in names)
             assert begins + timedelta(hours=2) == hour.replace(hour=last)
 
@@ -426,14 +430,14 @@ def test_a_run_takes_windows_that_are_closed_whatever_the_minute(home: Path) -> 
 def test_a_forged_recording_is_found(home: Path) -> None:
     from playproof.store.db import Trajectory, opened, writing
 
-    told = json.loads(RUNNER.invoke(app, ["run", "--agents", "2", "--windows", "1", "--json"]).stdout)
+    payload = json.loads(RUNNER.invoke(app, ["run", "--agents", "2", "--windows", "1", "--json"]).stdout)
     with opened() as engine:
         from sqlalchemy import update
 
         with writing(engine) as connection:
             connection.execute(update(Trajectory).values(final_pnl=Trajectory.final_pnl + 1))
-    found = RUNNER.invoke(app, ["verify", told["run"]])
-    assert isinstance(found.exception, GateFailed)
+    result = RUNNER.invoke(app, ["verify", payload["run"]])
+    assert isinstance(result.exception, GateFailed)
 
 
 def test_a_language_agent_plays_and_is_recorded(home: Path, upstream: Any) -> None:
@@ -443,16 +447,16 @@ def test_a_language_agent_plays_and_is_recorded(home: Path, upstream: Any) -> No
     done = RUNNER.invoke(
         app, ["run", "--agents", "2", "--windows", "1", "--llm", upstream.url, "--model", "tiny", "--json"]
     )
-    told = {it["agent"]: it for it in json.loads(done.stdout)["agents"]}
-    assert told["llm-1"]["valid"] == pytest.approx(5 / 6)
-    assert told["llm-1"]["trades"] == 1
+    payload = {load["agent"]: load for load in json.loads(done.stdout)["agents"]}
+    assert payload["llm-1"]["valid"] == pytest.approx(5 / 6)
+    assert payload["llm-1"]["trades"] == 1
     with opened() as engine:
         from sqlalchemy import select
 
         with engine.connect() as connection:
             calls = connection.execute(select(LlmCall.token_ids, LlmCall.logprobs).where(LlmCall.model == "tiny")).all()
     assert len(calls) == 6
-    assert all(tuple(it) == ([7, 8], [-0.5, -0.5]) for it in calls)
+    assert all(tuple(call) == ([7, 8], [-0.5, -0.5]) for call in calls)
 
 
 def test_plans_that_cannot_be_run_are_refused() -> None:
@@ -470,10 +474,10 @@ def test_a_run_can_keep_the_markets_pace() -> None:
 
 def test_the_page_on_adding_an_agent_runs(project: Path, home: Path) -> None:
     text = (project / "docs" / "dev" / "adding-an-agent.md").read_text(encoding="utf-8")
-    found = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert found
-    assert len(found[0].strip().splitlines()) <= 20
-    code = compile("\n\n".join(found), "docs/dev/adding-an-agent.md", "exec", dont_inherit=True)
+    matches = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert matches
+    assert len(matches[0].strip().splitlines()) <= 20
+    code = compile("\n\n".join(matches), "docs/dev/adding-an-agent.md", "exec", dont_inherit=True)
     exec(code, {"__name__": "page"})
 
 
@@ -481,6 +485,6 @@ def test_features_are_the_table() -> None:
     run = ArenaRun(RunPlan(), scripted(1))
     run.world.begin()
     run.world.advance()
-    found = values(run.world.known("informed-1"))
-    assert len(found) == len(load_game("arena").features)
-    assert None not in found
+    result = values(run.world.known("informed-1"))
+    assert len(result) == len(load_game("arena").features)
+    assert None not in result

@@ -19,7 +19,6 @@ from playproof.games.arena.learning.forks import ArenaForks
 from playproof.games.arena.learning.vector_env import PLAYER
 from playproof.games.arena.market.scenarios import SCENARIOS, STAKE, check_unseen, chosen
 from playproof.money import UNIT
-from playproof.reports.leaderboard import page
 from playproof.workflows.arena.benchmark import (
     ALL,
     DUMMY,
@@ -32,6 +31,7 @@ from playproof.workflows.arena.benchmark import (
     play,
     play_windows,
 )
+from playproof.workflows.arena.leaderboard import page
 
 CANARY = "CANARY-7f3a"
 PLAN = BenchPlan(tuple(chosen(["held-out", "bear"])), 6, 6)
@@ -47,15 +47,16 @@ def test_no_future_state_is_in_a_scenarios_start(name: str) -> None:
         for lane in planted._lanes:
             nature = lane.world.nature
             nature.questions = {
-                market: replace(it, answer=1 - it.answer, text=CANARY) for market, it in nature.questions.items()
+                market: replace(question, answer=1 - question.answer, text=CANARY)
+                for market, question in nature.questions.items()
             }
-            for coming in (it for it in vars(nature).values() if isinstance(it, list)):
+            for coming in (var for var in vars(nature).values() if isinstance(var, list)):
                 coming.clear()
         assert planted.prompts() == table.prompts()
         assert CANARY not in str(planted.prompts())
         assert planted._lanes[0].row == table._lanes[0].row
-        told = json.dumps([asdict(it) for it in planted._lanes[0].world.public.headlines], default=str)
-        assert CANARY not in told
+        payload = json.dumps([asdict(headline) for headline in planted._lanes[0].world.public.headlines], default=str)
+        assert CANARY not in payload
         assert state_text(planted._lanes[0].world.known(PLAYER)) == state_text(table._lanes[0].world.known(PLAYER))
 
 
@@ -64,7 +65,7 @@ def test_a_scenario_is_a_world_a_seed_and_a_number(name: str) -> None:
     """A start that is made from these alone cannot hold what comes after it."""
     terms = SCENARIOS[name].terms(6)
     assert (terms.world, terms.seed, set(terms.options)) == (SCENARIOS[name].world, SCENARIOS[name].seed, {"stake"})
-    assert len({it.seed for it in SCENARIOS.values()}) == len(SCENARIOS)
+    assert len({scenario.seed for scenario in SCENARIOS.values()}) == len(SCENARIOS)
     alone = ArenaForks(ForkTerms(terms.world, terms.seed, 6, "full", {"stake": STAKE}), 3, 1)
     assert alone.prompts()[0] == ArenaForks(terms, 3, 4).prompts()[2]
 
@@ -81,11 +82,11 @@ def test_everybody_plays_the_same_windows() -> None:
     scenario = SCENARIOS["held-out"]
     one, other = (play_windows(ScriptedContestant(DUMMY), PLAN, scenario, range(4)) for _ in range(2))
     assert one == other
-    assert all(it.pnl == 0 and it.trades == 0 and it.valid == it.decisions == 6 for it in one)
+    assert all(item.pnl == 0 and item.trades == 0 and item.valid == item.decisions == 6 for item in one)
     busy = play_windows(ScriptedContestant("informed"), PLAN, scenario, range(4))
     again = play_windows(ScriptedContestant("informed"), PLAN, scenario, [2])
     assert busy[2] == again[0]
-    assert any(it.trades for it in busy)
+    assert any(item.trades for item in busy)
 
 
 class Odd:
@@ -93,24 +94,24 @@ class Odd:
 
     name, version = "odd", "1"
 
-    def answers(self, tables: Sequence[ArenaForks], place: Sequence[int]) -> list[str | None]:
+    def answers(self, tables: Sequence[ArenaForks], indices: Sequence[int]) -> list[str | None]:
         order = '{"action":"trade","trade":{"type":"perp","market":"KITE","action":"open_long","amount":%d}}'
         by_turn: list[str | None] = ["buy!", None, order % 2_400, order % 2_400, HOLD, order % 50]
-        return [by_turn[place[1]] for _ in tables]
+        return [by_turn[indices[1]] for _ in tables]
 
 
 def test_errors_timing_and_drawdown_are_counted() -> None:
     played = play_windows(Odd(), PLAN, SCENARIOS["held-out"], range(3))
-    for it in played:
-        assert (it.decisions, it.valid, it.failed, it.refused) == (6, 4, 1, 1)
-        assert (it.trades, it.opened) == (2, 2)
-        assert it.drawdown >= 0
-        assert 0 <= it.hits <= 2
-    found = figures({"odd": {"held-out": played}, DUMMY: {"held-out": _still(3)}})
-    odd = next(it for it in found if it.name == "odd" and it.scenario == ALL)
+    for item in played:
+        assert (item.decisions, item.valid, item.failed, item.refused) == (6, 4, 1, 1)
+        assert (item.trades, item.opened) == (2, 2)
+        assert item.drawdown >= 0
+        assert 0 <= item.hits <= 2
+    result = figures({"odd": {"held-out": played}, DUMMY: {"held-out": _still(3)}})
+    odd = next(entry for entry in result if entry.name == "odd" and entry.scenario == ALL)
     assert odd.valid == pytest.approx(4 / 6)
     assert odd.errors == pytest.approx(3 / 6)
-    assert odd.timing == sum(it.hits for it in played) / 6
+    assert odd.timing == sum(entry.hits for entry in played) / 6
     assert odd.versus[DUMMY].difference == pytest.approx(odd.pnl)
 
 
@@ -131,30 +132,30 @@ def test_figures_by_hand() -> None:
         "random": {"a": _earning([-4, -6, 2, 0], errors=1)},
         DUMMY: {"a": _still(4)},
     }
-    found = {it.name: it for it in figures(results) if it.scenario == ALL}
-    assert list(found) == ["model", DUMMY, "random"]
-    model = found["model"]
+    result = {figure.name: figure for figure in figures(results) if figure.scenario == ALL}
+    assert list(result) == ["model", DUMMY, "random"]
+    model = result["model"]
     assert (model.pnl, model.win_rate, model.drawdown) == (7.5, 0.75, 5.0)
     assert model.versus["random"].difference == 9.5
     assert model.pnl_interval[0] < 7.5 < model.pnl_interval[1]
     returns = np.array([10, -5, 20, 5]) / (STAKE / UNIT)
     bets = np.array([0.01, 0.02, 0.05, 0.1, 0.2])
     assert model.e_value == pytest.approx(np.prod(1 + returns[:, None] * bets, axis=0).mean())
-    told = {it.name: it for it in criteria(figures(results), "model", "random")}
-    assert all(it.met for it in told.values())
-    assert told["P&L 10 % better"].wanted == pytest.approx(-2 + 0.2)
-    assert told["P&L 10 % better"].dummy_met
-    assert told["fewer errors"].dummy_met
-    assert not told["win rate better"].dummy_met
+    payload = {item.name: item for item in criteria(figures(results), "model", "random")}
+    assert all(item.met for item in payload.values())
+    assert payload["P&L 10 % better"].wanted == pytest.approx(-2 + 0.2)
+    assert payload["P&L 10 % better"].dummy_met
+    assert payload["fewer errors"].dummy_met
+    assert not payload["win rate better"].dummy_met
 
 
 def test_a_benchmark_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     calls: list[int] = []
 
     class Counting(ScriptedContestant):
-        def answers(self, tables: Sequence[ArenaForks], place: Sequence[int]) -> list[str | None]:
+        def answers(self, tables: Sequence[ArenaForks], indices: Sequence[int]) -> list[str | None]:
             calls.append(len(tables))
-            return super().answers(tables, place)
+            return super().answers(tables, indices)
 
     who, scenario = Counting("informed"), SCENARIOS["bull"]
     whole = play(who, replace(PLAN, windows=9), scenario, tmp_path / "one")
@@ -173,7 +174,7 @@ def test_a_benchmark_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
 
 def test_the_page_shows_hostile_names_as_text() -> None:
     results = {"<script>x</script>": {"held-out": _earning([1, 2])}, DUMMY: {"held-out": _still(2)}}
-    told = figures(results)
+    payload = figures(results)
     facts = {
         "seed": 1,
         "plan": "p",
@@ -184,7 +185,7 @@ def test_the_page_shows_hostile_names_as_text() -> None:
         "against": DUMMY,
         "commit": "c",
     }
-    written = page(told, ["<script>x</script>"], {}, facts)
+    written = page(payload, ["<script>x</script>"], {}, facts)
     assert "<script" not in written
     assert "http" not in written
     assert "&lt;script&gt;x" in written
@@ -202,20 +203,20 @@ def test_the_page_sums_up_scenarios_where_there_are_several() -> None:
 def test_the_command_ranks_and_writes_a_page(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["arena", "bench", "balanced", "contrarian", "--windows", "3", "--scenario", "bear", "--json"]
     assert main(command) == 0
-    told = json.loads(capsys.readouterr().out)
-    names = {it["name"] for it in told["figures"]}
+    payload = json.loads(capsys.readouterr().out)
+    names = {item["name"] for item in payload["figures"]}
     assert names == {"balanced", "contrarian", "random", "hold", "momentum", "informed", "wait"}
-    assert told["against"] == "balanced"
-    assert [it["name"] for it in told["criteria"]["contrarian"]] == [
+    assert payload["against"] == "balanced"
+    assert [item["name"] for item in payload["criteria"]["contrarian"]] == [
         "P&L 10 % better",
         "win rate better",
         "fewer errors",
     ]
-    written = Path(told["page"]).read_text()
+    written = Path(payload["page"]).read_text()
     assert "contrarian against balanced" in written
     assert "3 forked windows of one scenario, " in written
     assert written.count("<h2>Bear</h2>") == 1
     assert "All scenarios" not in written
-    assert Path(told["page"]).is_relative_to(home)
+    assert Path(payload["page"]).is_relative_to(home)
     assert main([*command, "--against", "nobody"]) == 1
     assert main(["arena", "bench", "--scenario", "sideways"]) == 1

@@ -86,7 +86,7 @@ def test_every_policy_meets_the_same_windows() -> None:
         while not lane.step(action)[1]:
             pass
     worlds = [lane.world for lane in lanes]
-    one, other = (it.exchange.listings["KITE"].fundamental for it in worlds)
+    one, other = (world.exchange.listings["KITE"].fundamental for world in worlds)
     assert one == other
     assert list(worlds[0].public.headlines) == list(worlds[1].public.headlines)
 
@@ -137,14 +137,14 @@ def test_masks_leave_out_what_cannot_have_an_effect() -> None:
 
 
 def test_baselines_are_rolled_out_over_the_same_windows() -> None:
-    found = {
+    result = {
         name: rollout(GAME, resolve(GAME.baselines[name].batch)(), "news", 24, 1, stake=2_000 * UNIT)  # type: ignore[arg-type,misc]
         for name in ("wait", "informed", "random")
     }
-    assert found["wait"].pnl.tolist() == [0] * 24
-    assert found["informed"].pnl.mean() > found["random"].pnl.mean()
-    assert min(found["random"].pnl) >= -2_000 * UNIT
-    assert found["informed"].score().roi > 0
+    assert result["wait"].pnl.tolist() == [0] * 24
+    assert result["informed"].pnl.mean() > result["random"].pnl.mean()
+    assert min(result["random"].pnl) >= -2_000 * UNIT
+    assert result["informed"].score().roi > 0
 
 
 @pytest.mark.parametrize("terms", [{"observation": "messages"}, {"actions": "decision"}, {"reward": "fame"}])
@@ -157,9 +157,9 @@ def test_lanes_refuse_what_they_do_not_have(terms: dict[str, str]) -> None:
 
 def test_rivals_trade_as_much_as_the_policy() -> None:
     mix = {"WAIT": 0.5, "OPEN_LONG": 0.3, "BUY_YES": 0.2}
-    found = rivals(ActivityProfile(mix, 480 * UNIT, 2.0, 1_000 * UNIT))
-    assert list(found) == ["do nothing", "random", "buy and hold", "momentum"]
-    drawn = found["random"].player.act(np.zeros((4_000, len(GAME.features)), np.float32), np.random.default_rng(1))
+    result = rivals(ActivityProfile(mix, 480 * UNIT, 2.0, 1_000 * UNIT))
+    assert list(result) == ["do nothing", "random", "buy and hold", "momentum"]
+    drawn = result["random"].player.act(np.zeros((4_000, len(GAME.features)), np.float32), np.random.default_rng(1))
     shares = np.bincount(drawn[:, 0], minlength=HEADS[0]) / len(drawn)
     assert shares == pytest.approx([0.5, 0.3, 0, 0, 0.2, 0, 0], abs=0.03)
     assert set(drawn[drawn[:, 0] == 1, 2]) == {2}, "480 USD is nearest to 500"
@@ -185,6 +185,6 @@ def test_training_and_validation_take_the_arena_as_any_game(tmp_path: Path) -> N
     subject = load_subject(GAME, str(trained.best))
     plan = EvalPlan("news", "news", "data", "test", 8, draws=200)
     with opened(home=tmp_path) as engine:
-        found = examine(GAME, subject, plan, ready(engine), datetime(2026, 1, 1, tzinfo=UTC))
-    assert set(found.metrics) == {subject.name, *rivals(ActivityProfile({}, 0, 1.0, 0))}
-    assert found.verdict.name in ("NOT EVALUABLE", "NO EDGE SHOWN")
+        result = examine(GAME, subject, plan, ready(engine), datetime(2026, 1, 1, tzinfo=UTC))
+    assert set(result.metrics) == {subject.name, *rivals(ActivityProfile({}, 0, 1.0, 0))}
+    assert result.verdict.name in ("NOT EVALUABLE", "NO EDGE SHOWN")

@@ -34,13 +34,13 @@ PLAN = LoopPlan("random", decisions=2, bench_windows=4)
 
 
 def joints(teach: Any, **more: Any) -> LoopSteps:
-    told: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "collect": lambda plan, model, run: {"run": run},
         "outcomes": dict,
         "score": lambda plan, run: {"scored": 1},
         "contestant": lambda model, plan: ScriptedContestant(model),
     }
-    return LoopSteps(teach, **(told | more))
+    return LoopSteps(teach, **(payload | more))
 
 
 EARNS = {"random": -4.0, "hold": 0.0, "momentum": 1.0, "informed": 9.0, "wait": 0.0, "weak": 6.0, "strong": 12.0}
@@ -51,7 +51,8 @@ def earning(who: Any, plan: Any, scenario: Any, numbers: Any) -> list[WindowResu
     luck = {number: np.random.default_rng([number, *scenario.name.encode()]).normal(0, 30) for number in numbers}
     own = {number: np.random.default_rng([number, *who.name.encode()]).normal(0, 3) for number in numbers}
     return [
-        WindowResult(it, round((EARNS[who.name] + luck[it] + own[it]) * UNIT), 0.0, 6, 6, 0, 0, 1, 0) for it in numbers
+        WindowResult(number, round((EARNS[who.name] + luck[number] + own[number]) * UNIT), 0.0, 6, 6, 0, 0, 1, 0)
+        for number in numbers
     ]
 
 
@@ -65,16 +66,16 @@ def test_a_better_candidate_is_kept_and_a_worse_one_discarded(tmp_path: Path, mo
 
     noted: list[tuple[int, Mapping[str, Any]]] = []
     plan = LoopPlan("random", decisions=6, bench_windows=40)
-    loop = Loop(tmp_path, joints(teach, note=lambda cycle, told: noted.append((cycle, told))), plan)
+    loop = Loop(tmp_path, joints(teach, note=lambda cycle, payload: noted.append((cycle, payload))), plan)
     shown: list[str] = []
-    first = loop.cycle(lambda step, told: shown.append(step))
+    first = loop.cycle(lambda step, payload: shown.append(step))
     second = loop.cycle()
     assert shown == list(STEPS)
     assert first["kept"], first
     assert not second["kept"]
     assert "in use" in second["why"]
     assert loop.state["in_use"] == "strong"
-    assert [it.base for it in lessons] == ["random", "strong"]
+    assert [lesson.base for lesson in lessons] == ["random", "strong"]
     assert lessons[0].seed != lessons[1].seed
     assert [cycle for cycle, _ in noted] == [1, 2]
     assert noted[0][1]["kept"] == 1.0
@@ -198,22 +199,22 @@ def test_kill_9_at_any_moment_loses_and_repeats_nothing(tmp_path: Path) -> None:
     assert state is not None
     assert [entry["cycle"] for entry in state["history"]] == [1, 2, 3]
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    learned = [tuple(it[1:]) for it in lines if it[0] == "learned"]
+    learned = [tuple(line[1:]) for line in lines if line[0] == "learned"]
     again = len(learned) - len(set(learned))
     assert sorted(set(learned)) == [(cycle, iteration) for cycle in (1, 2, 3) for iteration in (1, 2, 3)]
     assert again <= len(kills)
-    runs = [it[1] for it in lines if it[0] == "collected"]
+    runs = [line[1] for line in lines if line[0] == "collected"]
     assert len(runs) == len(set(runs))
     windows = [json.loads(line) for line in (path / "benchmarked.jsonl").read_text().splitlines() if line.strip()]
-    places = [(it["cycle"], it["who"], it["number"]) for it in windows]
-    assert set(places) == {(cycle, who, at) for cycle, who, _ in places for at in range(6)}
+    indices = [(window["cycle"], window["who"], window["number"]) for window in windows]
+    assert set(indices) == {(cycle, who, at) for cycle, who, _ in indices for at in range(6)}
 
     calm = tmp_path / "calm"
     teach = lambda lesson: {"checkpoint": "momentum" if lesson.cycle % 2 else "wait"}  # noqa: E731
     undisturbed = Loop(calm, joints(teach), LoopPlan("random", decisions=2, bench_windows=6))
     for _ in range(3):
         undisturbed.cycle()
-    mine, other = ([{**it, "ended": ""} for it in told["history"]] for told in (state, undisturbed.state))
+    mine, other = ([{**item, "ended": ""} for item in payload["history"]] for payload in (state, undisturbed.state))
     assert mine == other
 
 
@@ -227,14 +228,14 @@ def test_the_command_collects_scores_and_decides(
     monkeypatch.setattr(loop_command, "grpo", lambda lesson, track, name: {"checkpoint": "informed"})
     command = ["arena", "loop", "random", "--once", "--decisions", "6", "--bench-windows", "4", "--windows", "2"]
     assert main([*command, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert len(told["cycles"]) == 1
+    payload = json.loads(capsys.readouterr().out)
+    assert len(payload["cycles"]) == 1
     assert main(["arena", "loop", "--status", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["status"][0].startswith("loop: waiting for the next start; cycle 2, collect")
     state = read_state(home / "runs" / "loop")
     assert state is not None
-    assert state["history"] == told["cycles"]
+    assert state["history"] == payload["cycles"]
     with alone(home / "runs" / "loop"):
         assert main([*command]) == 0
         assert "running already" in capsys.readouterr().err
@@ -247,9 +248,9 @@ def test_collected_windows_are_recorded_with_outcomes_and_scored(home: Path) -> 
     done = collect(plan, "balanced", "loop-1-1")
     assert len(done["windows"]) == 2
     assert sync_outcomes()["known"] == 2
-    told = score(plan, "loop-1-1")
-    assert (told["groups"], told["scored"], told["reward"]) == (2, 2, "computed")
-    assert told["lowest"] <= told["mean"] <= told["highest"]
+    payload = score(plan, "loop-1-1")
+    assert (payload["groups"], payload["scored"], payload["reward"]) == (2, 2, "computed")
+    assert payload["lowest"] <= payload["mean"] <= payload["highest"]
     again = collect(plan, "balanced", "loop-1-2")
     assert not set(again["windows"]) & set(done["windows"])
 
@@ -294,14 +295,14 @@ def test_kill_9_amid_real_training_ends_in_the_same_loop(tmp_path: Path) -> None
     for name, mortals in (("calm", (False,)), ("killed", (True, False))):
         for mortal in mortals:
             program = MORTAL.format(tests=str(Path(__file__).parent), base=str(base), mortal=mortal)
-            told = subprocess.run(
+            payload = subprocess.run(
                 [sys.executable, "-c", program],
                 env={**os.environ, "PLAYPROOF_HOME": str(tmp_path / name), "JUDGE_MODEL": "", "OMP_NUM_THREADS": "1"},
                 capture_output=True,
                 text=True,
                 check=False,
             )
-            assert told.returncode == (-signal.SIGKILL if mortal else 0), told.stderr[-2000:]
+            assert payload.returncode == (-signal.SIGKILL if mortal else 0), payload.stderr[-2000:]
         state = read_state(tmp_path / name / "runs" / "loop")
         assert state is not None
         (entry,) = state["history"]
@@ -313,4 +314,4 @@ def test_kill_9_amid_real_training_ends_in_the_same_loop(tmp_path: Path) -> None
         engine.dispose()
         ended.append((entry["kept"], entry["gain"], trained.version, weights_hash(trained.model), used))
     assert ended[0] == ended[1]
-    assert [it[2] for it in ended[0][-1] if it[1] == "train"] == [1] * 4 + [2] * 4 + [3] * 4
+    assert [item[2] for item in ended[0][-1] if item[1] == "train"] == [1] * 4 + [2] * 4 + [3] * 4

@@ -101,9 +101,9 @@ def test_forks_share_the_future_and_nothing_else() -> None:
     assert futures[0] == futures[1]
     lived(forks[2], 2, noisy(4))
     assert world.exchange == before
-    told_of = [[it.columns for it in of if it.event_name == "headline"] for of in (futures[0], lived(world, 2))]
+    told_of = [[item.columns for item in of if item.event_name == "headline"] for of in (futures[0], lived(world, 2))]
     assert told_of[0] == told_of[1]
-    nature = [{name: it.fundamental for name, it in fork.exchange.listings.items()} for fork in forks]
+    nature = [{name: listing.fundamental for name, listing in fork.exchange.listings.items()} for fork in forks]
     assert nature[0] == nature[1] == nature[2]
 
 
@@ -122,7 +122,7 @@ def test_at_most_three_actions_in_a_tick() -> None:
     world.begin()
     world.advance()
     done = [world.act("a", write_trade("open_long", market, 20)) for market in PERPS]
-    assert [it.refused for it in done[:3]] == [None] * 3
+    assert [item.refused for item in done[:3]] == [None] * 3
     assert done[3].refused == "expected at most 3 actions in a tick"
     world.advance()
     assert world.act("a", write_trade("open_long", "VOLT", 20)).refused is None
@@ -135,13 +135,13 @@ def test_a_decision_that_does_not_parse_is_a_fact_and_changes_nothing() -> None:
     before = world.exchange.copy()
     done = world.act("a", "buy everything!!")
     assert done.choice.rejected
-    assert [it.event_name for it in done.facts] == ["decision"]
+    assert [fact.event_name for fact in done.facts] == ["decision"]
     assert world.exchange == before
 
 
 def test_funding_falls_at_midnight_eight_and_sixteen() -> None:
     world = told(start=datetime(2025, 1, 15, 6, tzinfo=UTC))
-    fundings = [it.window_id for it in lived(world, 12) if it.event_name == "funding"]
+    fundings = [item.window_id for item in lived(world, 12) if item.event_name == "funding"]
     assert sorted(set(fundings)) == ["2025-01-15T08:00Z", "2025-01-15T16:00Z"]
     assert len(fundings) == 2 * len(PERPS)
 
@@ -150,11 +150,11 @@ def test_questions_are_open_for_one_to_three_windows() -> None:
     world = told(seed=4)
     spans: dict[object, set[object]] = {}
     resolved = []
-    for it in lived(world, 24):
-        if it.event_name == "question":
-            spans.setdefault(it.columns["market"], set()).add(it.window_id)
-        if it.event_name == "resolved":
-            resolved.append(it.columns["market"])
+    for item in lived(world, 24):
+        if item.event_name == "question":
+            spans.setdefault(item.columns["market"], set()).add(item.window_id)
+        if item.event_name == "resolved":
+            resolved.append(item.columns["market"])
     assert set(map(len, spans.values())) == {1, 2, 3}
     assert len(resolved) == len(set(resolved)) >= len(spans) - 2
 
@@ -164,21 +164,21 @@ def test_questions_are_open_for_one_to_three_windows() -> None:
 
 def moves(world: MarketWorld) -> list[float]:
     """Give how far each fundamental has moved since the listing."""
-    listed = {it.name: it.listing for it in world.settings.rules.companies}
-    return [it.fundamental / listed[name] - 1 for name, it in world.exchange.listings.items()]
+    listed = {company.name: company.listing for company in world.settings.rules.companies}
+    return [listing.fundamental / listed[name] - 1 for name, listing in world.exchange.listings.items()]
 
 
 def test_headlines_tell_the_truth_as_often_as_the_scenario_says() -> None:
     for name, low, high in (("news", 0.62, 0.9), ("null", 0.38, 0.62)):
         world = told(seed=3, world=name)
         hits, moods, prices = [], [], []
-        for it in lived(world, 60):
-            if it.event_name == "price":
-                prices.append((it.columns["market"], it.columns["price"]))
-            elif it.event_name == "headline" and it.columns["market"] in PERPS:
-                moods.append((len(prices), it.columns["market"], it.columns["mood"]))
-        for place, market, mood in moods:
-            later = [price for name, price in prices[place : place + 161] if name == market]
+        for item in lived(world, 60):
+            if item.event_name == "price":
+                prices.append((item.columns["market"], item.columns["price"]))
+            elif item.event_name == "headline" and item.columns["market"] in PERPS:
+                moods.append((len(prices), item.columns["market"], item.columns["mood"]))
+        for index, market, mood in moods:
+            later = [price for name, price in prices[index : index + 161] if name == market]
             hits.append((later[-1] > later[0]) == (mood > 0))
         assert low < np.mean(hits) < high, name
 
@@ -200,9 +200,9 @@ def test_bull_and_bear_go_their_ways(name: str, sign: int) -> None:
 
 
 def test_scandals_and_pumps_happen() -> None:
-    scandal = [it for it in lived(told((), seed=1, world="scandal"), 6) if it.columns.get("mood") == -1.0]
+    scandal = [item for item in lived(told((), seed=1, world="scandal"), 6) if item.columns.get("mood") == -1.0]
     assert scandal
-    hype = [it for it in lived(told((), seed=1, world="pump"), 6) if "TO THE MOON" in str(it.columns.get("text"))]
+    hype = [item for item in lived(told((), seed=1, world="pump"), 6) if "TO THE MOON" in str(item.columns.get("text"))]
     assert hype
 
 
@@ -215,11 +215,11 @@ def test_every_world_has_a_ceiling_or_says_that_it_is_not_known() -> None:
 
 def test_chance_is_fair() -> None:
     bits = [draw(1, at) for at in range(20_000)]
-    assert abs(np.mean([chance(it, 0.3) for it in bits]) - 0.3) < 0.02
-    steps = np.array([bell(it, 700) for it in bits])
+    assert abs(np.mean([chance(bit, 0.3) for bit in bits]) - 0.3) < 0.02
+    steps = np.array([bell(bit, 700) for bit in bits])
     assert abs(steps.mean()) < 4 * 700 / np.sqrt(len(steps))
     assert steps.std() == pytest.approx(700, rel=0.03)
-    assert {within(it, 3, 5) for it in bits} == {3, 4, 5}
+    assert {within(bit, 3, 5) for bit in bits} == {3, 4, 5}
 
 
 # What agents may see.
@@ -227,9 +227,9 @@ def test_chance_is_fair() -> None:
 
 def public_view(facts: Sequence[Fact], agent: str) -> AgentState:
     known = AgentState()
-    for it in facts:
-        if it.player_id in (None, agent):
-            apply(known, it)
+    for fact in facts:
+        if fact.player_id in (None, agent):
+            apply(known, fact)
     return known
 
 
@@ -263,9 +263,10 @@ def test_no_canary_in_outcomes_or_the_future_reaches_a_view(seed: int, tick: int
         for _ in range(tick + 1):
             world.advance()
     planted.nature.questions = {
-        market: replace(it, answer=1 - it.answer, text=CANARY) for market, it in planted.nature.questions.items()
+        market: replace(question, answer=1 - question.answer, text=CANARY)
+        for market, question in planted.nature.questions.items()
     }
-    planted.nature.stories = [replace(it, move=777_777) for it in planted.nature.stories]
+    planted.nature.stories = [replace(story, move=777_777) for story in planted.nature.stories]
     for agent in ("a", "b"):
         before, after = plain.known(agent), planted.known(agent)
         assert state_text(before) == state_text(after)
@@ -280,17 +281,17 @@ def test_nothing_that_an_agent_sees_leads_to_the_hidden_world() -> None:
     lived(world, 2, noisy(1))
     seen, waiting = set(), [world.known("a")]
     while waiting:
-        it = waiting.pop()
-        if id(it) in seen:
+        item = waiting.pop()
+        if id(item) in seen:
             continue
-        seen.add(id(it))
-        assert type(it).__name__ not in ("Nature", "Exchange", "Question", "Story", "World", "Listing")
-        if isinstance(it, dict):
-            waiting += [*it.keys(), *it.values()]
-        elif isinstance(it, list | tuple | set) or type(it).__name__ == "deque":
-            waiting += list(it)
-        elif hasattr(it, "__dataclass_fields__"):
-            waiting += [getattr(it, name) for name in it.__dataclass_fields__]
+        seen.add(id(item))
+        assert type(item).__name__ not in ("Nature", "Exchange", "Question", "Story", "World", "Listing")
+        if isinstance(item, dict):
+            waiting += [*item.keys(), *item.values()]
+        elif isinstance(item, list | tuple | set) or type(item).__name__ == "deque":
+            waiting += list(item)
+        elif hasattr(item, "__dataclass_fields__"):
+            waiting += [getattr(item, name) for name in item.__dataclass_fields__]
 
 
 def test_hostile_posts_stay_data() -> None:
@@ -310,10 +311,12 @@ def test_hostile_posts_stay_data() -> None:
 
 
 def events_of(facts: Sequence[Fact], agent: str) -> list[Event]:
-    frames = [Frame(datetime(2025, 1, 15, tzinfo=UTC), write(it)) for it in facts if it.player_id in (None, agent)]
+    frames = [
+        Frame(datetime(2025, 1, 15, tzinfo=UTC), write(fact)) for fact in facts if fact.player_id in (None, agent)
+    ]
     read = [of for frame in frames for of in decode(frame)]
     assert len(read) == len(frames)
-    return [it.event(datetime(2025, 1, 15, tzinfo=UTC), "s", seq) for seq, it in enumerate(read)]
+    return [item.event(datetime(2025, 1, 15, tzinfo=UTC), "s", seq) for seq, item in enumerate(read)]
 
 
 def test_a_recording_gives_the_same_money_to_the_last_unit() -> None:
@@ -346,7 +349,7 @@ def test_a_recording_gives_the_same_money_to_the_last_unit() -> None:
         assert ledger.account.shares == account.shares
         assert ledger.standing().equity == world.exchange.equity(agent)
     assert total > 1000
-    orders = [it.columns["order"] for it in facts if it.event_name == "fill"]
+    orders = [fact.columns["order"] for fact in facts if fact.event_name == "fill"]
     assert {"OPEN_LONG", "OPEN_SHORT", "CLOSE", "BUY_YES", "SELL", "RESOLVED"} <= set(orders)
 
 
@@ -361,11 +364,11 @@ def test_recorded_windows_become_episodes() -> None:
                 facts += world.act("a", write_trade("open_long", PERPS[tick // 10 % 4], 100)).facts
         facts += world.finish()
     made = segment(GAME, events_of(facts, "a"), "market", "decision")
-    assert [len(it.steps) for it in made.episodes] == [6, 6]
-    assert all(it.steps[-1].end == "truncated" for it in made.episodes)
+    assert [len(item.steps) for item in made.episodes] == [6, 6]
+    assert all(item.steps[-1].end == "truncated" for item in made.episodes)
     episode = made.episodes[0]
     assert episode.outcome is not None
-    alpha = sum(sum(it) for it in GAME.rewards["alpha"].compute(episode.steps, episode.outcome).values())
+    alpha = sum(sum(item) for item in GAME.rewards["alpha"].compute(episode.steps, episode.outcome).values())
     hold = episode.outcome.values["hold_return"]
     assert alpha == pytest.approx(episode.pnl / (10_000 * UNIT) - float(str(hold)))
 
@@ -388,12 +391,12 @@ def test_a_run_from_its_answers_alone_is_the_same() -> None:
             return reply
 
     plan = RunPlan(WorldSettings(seed=5), 4)
-    first = list(ArenaRun(plan, [Listening(it) for it in scripted(6)]).windows())  # type: ignore[arg-type,misc]
-    again = list(ArenaRun(plan, [TapedAgent(it.name, "taped", answers[it.name]) for it in scripted(6)]).windows())
-    assert [[(t.agent, t.pnl, t.end_cash) for t in it.tallies] for it in first] == [
-        [(t.agent, t.pnl, t.end_cash) for t in it.tallies] for it in again
+    first = list(ArenaRun(plan, [Listening(item) for item in scripted(6)]).windows())  # type: ignore[arg-type,misc]
+    again = list(ArenaRun(plan, [TapedAgent(item.name, "taped", answers[item.name]) for item in scripted(6)]).windows())
+    assert [[(t.agent, t.pnl, t.end_cash) for t in item.tallies] for item in first] == [
+        [(t.agent, t.pnl, t.end_cash) for t in item.tallies] for item in again
     ]
-    assert [it.facts for it in first] == [it.facts for it in again]
+    assert [item.facts for item in first] == [item.facts for item in again]
 
 
 def test_settings_survive_their_json() -> None:
@@ -444,22 +447,22 @@ def test_windows_do_not_depend_on_the_local_zone() -> None:
         "run = Run(Plan(Settings(start=datetime(2025, 1, 15, 22, tzinfo=UTC)), 3), scripted(2));"
         "print([(it.window, it.start.hour, it.tallies[0].pnl) for it in run.windows()])"
     )
-    found = [
+    stdouts = [
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "TZ": zone}
         ).stdout
         for zone in ("Asia/Kolkata", "UTC")
     ]
-    assert found[0] == found[1]
-    assert found[0].startswith("2025-01-15T10:00Z 2025-01-15 10:00:00+00:00")
-    assert "('2025-01-16T00:00Z', 0," in found[0]
+    assert stdouts[0] == stdouts[1]
+    assert stdouts[0].startswith("2025-01-15T10:00Z 2025-01-15 10:00:00+00:00")
+    assert "('2025-01-16T00:00Z', 0," in stdouts[0]
 
 
 def test_windows_of_several_hours() -> None:
     world = told(hours=2, start=datetime(2025, 1, 15, 6, tzinfo=UTC))
     facts = lived(world, 2)
-    assert [it.window_id for it in facts if it.event_name == "open"] == ["2025-01-15T06:00Z", "2025-01-15T08:00Z"]
-    assert max(int(str(it.columns["tick"])) for it in facts if it.event_name == "price") == 119
+    assert [fact.window_id for fact in facts if fact.event_name == "open"] == ["2025-01-15T06:00Z", "2025-01-15T08:00Z"]
+    assert max(int(str(fact.columns["tick"])) for fact in facts if fact.event_name == "price") == 119
     with pytest.raises(ConfigError, match="beginning of a window"):
         WorldSettings(hours=8, start=datetime(2025, 1, 15, 6, tzinfo=UTC))
 
@@ -473,4 +476,4 @@ def test_holding_still_costs_nothing() -> None:
 def test_the_fold_starts_knowing_nothing() -> None:
     known = FOLD.start()
     assert known.equity() is None
-    assert all(it is None for it in values(known))
+    assert all(value is None for value in values(known))

@@ -35,24 +35,30 @@ WINDOW = "2025-01-15T10:00Z"
 GOLDEN = Path(__file__).parent / "data" / "art_group.json"
 
 
-def call(place: int, messages: list[dict[str, Any]], response: str | None, **more: Any) -> StoredCall:
-    told: dict[str, Any] = {field.name: None for field in dataclasses.fields(StoredCall)}
-    told |= {"call_id": f"c{place}", "step": place, "place": place, "time": NOW, "model": "m", "purpose": "action"}
-    return StoredCall(**(told | {"messages": messages, "response": response} | more))
+def call(index: int, messages: list[dict[str, Any]], response: str | None, **more: Any) -> StoredCall:
+    payload: dict[str, Any] = {field.name: None for field in dataclasses.fields(StoredCall)}
+    payload |= {"call_id": f"c{index}", "step": index, "place": index, "time": NOW, "model": "m", "purpose": "action"}
+    return StoredCall(**(payload | {"messages": messages, "response": response} | more))
 
 
 def stored(calls: list[StoredCall], name: str = "t1", **more: Any) -> StoredTrajectory:
-    told: dict[str, Any] = {field.name: None for field in dataclasses.fields(StoredTrajectory)}
-    told |= {"trajectory_id": name, "agent_id": "a1", "archetype": "balanced", "window_id": WINDOW, "window_hours": 1}
-    told |= {
+    payload: dict[str, Any] = {field.name: None for field in dataclasses.fields(StoredTrajectory)}
+    payload |= {
+        "trajectory_id": name,
+        "agent_id": "a1",
+        "archetype": "balanced",
+        "window_id": WINDOW,
+        "window_hours": 1,
+    }
+    payload |= {
         "scenario_id": WINDOW,
         "start_time": NOW,
         "end_time": NOW + timedelta(hours=1),
         "final_status": "completed",
     }
-    told |= {"final_balance": 10**13, "final_pnl": -5, "trades_executed": 2, "posts_created": 0, "duration_ms": 10}
-    told |= {"is_training_data": True, "is_evaluation": False, "used_in_training": False}
-    return StoredTrajectory(**(told | {"calls": tuple(calls), "steps": ()} | more))
+    payload |= {"final_balance": 10**13, "final_pnl": -5, "trades_executed": 2, "posts_created": 0, "duration_ms": 10}
+    payload |= {"is_training_data": True, "is_evaluation": False, "used_in_training": False}
+    return StoredTrajectory(**(payload | {"calls": tuple(calls), "steps": ()} | more))
 
 
 def said(*texts: str) -> list[dict[str, Any]]:
@@ -70,25 +76,29 @@ GROWING = [
 
 
 def test_calls_that_stand_alone_are_histories_of_their_own() -> None:
-    told = to_art(policy_view(stored(ALONE)))
-    assert [message.get("role", "choice") for message in told["messages_and_choices"]] == ["system", "user", "choice"]
-    assert len(told["additional_histories"]) == 2
-    assert told["additional_histories"][1]["messages_and_choices"][1] == {"role": "user", "content": "state 2"}
-    assert told["metrics"]["final_pnl"] == -5
-    assert told["metadata"]["window_id"] == WINDOW
-    assert all(isinstance(value, int | float) for value in told["metrics"].values())
+    payload = to_art(policy_view(stored(ALONE)))
+    assert [message.get("role", "choice") for message in payload["messages_and_choices"]] == [
+        "system",
+        "user",
+        "choice",
+    ]
+    assert len(payload["additional_histories"]) == 2
+    assert payload["additional_histories"][1]["messages_and_choices"][1] == {"role": "user", "content": "state 2"}
+    assert payload["metrics"]["final_pnl"] == -5
+    assert payload["metadata"]["window_id"] == WINDOW
+    assert all(isinstance(value, int | float) for value in payload["metrics"].values())
 
 
 def test_a_conversation_that_goes_on_is_one() -> None:
-    told = to_art(policy_view(stored(GROWING)))
-    kinds = [message.get("role", "choice") for message in told["messages_and_choices"]]
+    payload = to_art(policy_view(stored(GROWING)))
+    kinds = [message.get("role", "choice") for message in payload["messages_and_choices"]]
     assert kinds == ["system", "user", "choice", "user", "choice"]
-    (other,) = told["additional_histories"]
+    (other,) = payload["additional_histories"]
     assert other["messages_and_choices"][-1] == {"role": "assistant", "content": "a3"}
-    choice = told["messages_and_choices"][2]
+    choice = payload["messages_and_choices"][2]
     assert choice["message"]["content"] == "a1"
-    assert [each["token"] for each in choice["logprobs"]["content"]] == ["token_id:5", "token_id:6"]
-    assert [each["logprob"] for each in choice["logprobs"]["content"]] == [-0.5, -1.25]
+    assert [item["token"] for item in choice["logprobs"]["content"]] == ["token_id:5", "token_id:6"]
+    assert [item["logprob"] for item in choice["logprobs"]["content"]] == [-0.5, -1.25]
 
 
 words = st.text(max_size=20)
@@ -109,8 +119,8 @@ views = st.builds(
 @settings(max_examples=60)
 @given(st.lists(views, max_size=3))
 def test_views_go_there_and_back(group: list[PolicyView]) -> None:
-    told = json.loads(json.dumps(to_art_group(group)))
-    assert from_art_group(told) == tuple(group)
+    payload = json.loads(json.dumps(to_art_group(group)))
+    assert from_art_group(payload) == tuple(group)
 
 
 CANARY = "CANARY-7f3a"
@@ -120,9 +130,9 @@ CANARY = "CANARY-7f3a"
 @given(
     st.integers(0, 3), st.text(max_size=30), st.sampled_from(["change", "sentiment", "outcome", "question", "news_ids"])
 )
-def test_a_canary_in_the_outcomes_never_reaches_a_policy(count: int, text: str, place: str) -> None:
+def test_a_canary_in_the_outcomes_never_reaches_a_policy(count: int, text: str, index: str) -> None:
     trajectory = stored([call(n, said("sys", text), "answer", **TOKENS) for n in range(count)])
-    outcomes = Outcomes(WINDOW, ({"window_id": WINDOW, "subject": "ACME", "end_price": 77_777_777_777, place: CANARY},))
+    outcomes = Outcomes(WINDOW, ({"window_id": WINDOW, "subject": "ACME", "end_price": 77_777_777_777, index: CANARY},))
     judged = judge_view(trajectory, outcomes)
     assert CANARY in repr(judged)
     for written in (repr(judged.played), json.dumps(to_art(judged.played)), repr(policy_view(trajectory))):
@@ -155,14 +165,14 @@ def test_nothing_that_makes_a_policys_view_can_reach_outcomes() -> None:
 
 
 def group(**more: Any) -> list[PolicyView]:
-    found = [policy_view(stored(ALONE, f"t{n}"), float(n)) for n in range(3)]
-    return [dataclasses.replace(found[0], **more), *found[1:]]
+    policy_views = [policy_view(stored(ALONE, f"t{n}"), float(n)) for n in range(3)]
+    return [dataclasses.replace(policy_views[0], **more), *policy_views[1:]]
 
 
 def test_a_good_group_is_compatible() -> None:
-    found = validate_compatibility(group())
-    assert found.compatible
-    assert found.warnings == ()
+    result = validate_compatibility(group())
+    assert result.compatible
+    assert result.warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -183,9 +193,9 @@ def test_a_good_group_is_compatible() -> None:
     ],
 )
 def test_errors_forbid_training(wrong: dict[str, Any], words: str) -> None:
-    found = validate_compatibility(group(**wrong))
-    assert not found.compatible
-    assert words in " ".join(found.errors)
+    result = validate_compatibility(group(**wrong))
+    assert not result.compatible
+    assert words in " ".join(result.errors)
 
 
 @pytest.mark.parametrize(
@@ -202,9 +212,9 @@ def test_errors_forbid_training(wrong: dict[str, Any], words: str) -> None:
     ],
 )
 def test_warnings_limit_it(some: list[PolicyView], words: str) -> None:
-    found = validate_compatibility(some)
-    assert found.compatible
-    assert words in " ".join(found.warnings)
+    result = validate_compatibility(some)
+    assert result.compatible
+    assert words in " ".join(result.warnings)
 
 
 def test_an_empty_group_is_an_error() -> None:
@@ -228,9 +238,9 @@ def test_an_empty_group_is_an_error() -> None:
         },
     ],
 )
-def test_other_json_is_refused(told: dict[str, Any]) -> None:
+def test_other_json_is_refused(payload: dict[str, Any]) -> None:
     with pytest.raises(DecodeError):
-        from_art(told)
+        from_art(payload)
 
 
 def sample_group() -> list[PolicyView]:
@@ -253,5 +263,5 @@ def test_arts_own_classes_where_they_are_installed(project: Path, monkeypatch: p
 
     given = to_art_group(sample_group())
     choice = trajectories.Choice
-    read = [trajectories.Trajectory.model_validate(revived(each, choice)) for each in given["trajectories"]]
+    read = [trajectories.Trajectory.model_validate(revived(item, choice)) for item in given["trajectories"]]
     assert from_art_group(json.loads(trajectories.TrajectoryGroup(read).model_dump_json())) == tuple(sample_group())

@@ -71,16 +71,16 @@ class TestGathering:
                     exit_price = prices[tick + ticks] if tick + ticks < len(prices) - 1 else prices[-1]
                     zone = next(name for name, low, high in crash.ZONES if low <= price < high)
                     expected.setdefault((zone, window), []).append(exit_price / price - 1)
-            found = {
+            result = {
                 (wager.name, window): (count, profit, hits)
                 for wager in crash.holds(whole, ticks)
                 for window, count, profit, hits in zip(
                     wager.windows, wager.count, wager.profit, wager.hits, strict=True
                 )
             }
-            assert found.keys() == expected.keys()
+            assert result.keys() == expected.keys()
             for key, returns in expected.items():
-                assert found[key] == pytest.approx((len(returns), sum(returns), sum(it > 0 for it in returns)))
+                assert result[key] == pytest.approx((len(returns), sum(returns), sum(item > 0 for item in returns)))
 
     def test_sidebets_are_those_of_a_plain_loop(self) -> None:
         rounds = simulated(30, 3)
@@ -91,8 +91,8 @@ class TestGathering:
             total += rug
             won += sum(rug <= tick + 40 for tick in range(rug))
         wagers = crash.sidebets(whole)
-        assert sum(float(it.count.sum()) for it in wagers) == total
-        assert sum(float(it.hits.sum()) for it in wagers) == won
+        assert sum(float(wager.count.sum()) for wager in wagers) == total
+        assert sum(float(wager.hits.sum()) for wager in wagers) == won
 
     def test_rounds_that_are_not_whole_count_for_their_age_alone(self) -> None:
         rounds = simulated(3, 4, hazard=0.02)
@@ -169,9 +169,9 @@ class TestRevealed:
         return crash.WholeRounds((), np.empty(0, np.int64), np.empty(0), np.empty(0))
 
     def test_real_rounds_are_verified(self) -> None:
-        found = list(crash.read_revealed(Tables(complete_game=self.rows()), self.empty()))
-        assert len(found) == 5
-        assert all(it.difference is None for it in found)
+        revealed = list(crash.read_revealed(Tables(complete_game=self.rows()), self.empty()))
+        assert len(revealed) == 5
+        assert all(item.difference is None for item in revealed)
 
     @pytest.mark.parametrize(
         ("change", "said"),
@@ -184,8 +184,8 @@ class TestRevealed:
     )
     def test_a_changed_one_is_not(self, change: dict[str, object], said: str) -> None:
         rows = self.rows()[:1]
-        found = list(crash.read_revealed(Tables(complete_game=[rows[0] | change]), self.empty()))
-        assert said in (found[0].difference or "")
+        revealed = list(crash.read_revealed(Tables(complete_game=[rows[0] | change]), self.empty()))
+        assert said in (revealed[0].difference or "")
 
     def test_received_prices_are_held_against_the_seed(self) -> None:
         seed, game_id, rug, _ = PUBLISHED_ROUNDS[0]
@@ -212,15 +212,15 @@ class TestSettled:
                 for seq, cash in ((1, 10_000), (4, 9_000), (6, 14_000), (14, 13_000), (16, 13_000))
             ],
         )
-        found = list(crash.read_settled(tables))
-        assert found == [
+        settled = list(crash.read_settled(tables))
+        assert settled == [
             SettledBet("w", 1000, 5000, 5000),
             SettledBet("v", 1000, 5000, None),
             SettledBet("w", 1000, 0, 0),
         ]
         material = auditing.from_rows(ticks_of(simulated(40, 5)))
         report = audit(
-            "crash", auditing, Material(material.ages, 40, material.wagers, tuple(found)), np.random.default_rng(1)
+            "crash", auditing, Material(material.ages, 40, material.wagers, tuple(settled)), np.random.default_rng(1)
         )
         assert report.payouts is not None
         assert (report.payouts.won, report.payouts.multiple) == (2, 5.0)
@@ -260,7 +260,7 @@ class TestAudit:
         assert audited(simulated(3, 11), auditing).answer.startswith("Too little")
 
     def test_old_promises_stand_beside_what_was_measured(self, published: AuditReport) -> None:
-        kept = {it.what: it for it in published.promises}
+        kept = {promise.what: promise for promise in published.promises}
         rugged = kept["rugged by tick 138"]
         assert rugged.published == pytest.approx(0.4993, abs=1e-4)
         assert rugged.measured == pytest.approx(rugged.published, abs=0.07)  # three standard errors
@@ -274,8 +274,8 @@ class TestAudit:
         assert "&lt;b&gt;recordings" in text
         assert published.answer in text
         assert text == page(published, auditing, "<b>recordings</b>")
-        told = json.loads(json.dumps(to_json(published)))
-        assert told["hazard"]["value"] == published.hazard.value
+        payload = json.loads(json.dumps(to_json(published)))
+        assert payload["hazard"]["value"] == published.hazard.value
 
     @pytest.mark.browser
     def test_the_page_draws_its_plots(
@@ -313,9 +313,9 @@ class TestJoint:
         rng = np.random.default_rng(13)
         above = rng.normal(size=(300, 6))
         above[:, 2] += 0.4
-        found = joint_test(above, np.ones((300, 6)), np.zeros(6), rng)
-        assert found.p < 0.01
-        assert 2 < found.critical < 3.2
+        result = joint_test(above, np.ones((300, 6)), np.zeros(6), rng)
+        assert result.p < 0.01
+        assert 2 < result.critical < 3.2
 
 
 class TestCommand:
@@ -327,16 +327,16 @@ class TestCommand:
         for row in ticks_of(simulated(30, 14, hazard=0.02)).iter_rows(named=True):
             if row["tick"] == 0:
                 facts.append(Fact("round", "server_state", {}, row["window_id"]))
-            told = {name: row[name] for name in ("tick", "price", "game_phase")} | {"cooldown_timer_ms": 0}
-            facts.append(Fact("tick", "game_tick", told, row["window_id"]))
+            payload = {name: row[name] for name in ("tick", "price", "game_phase")} | {"cooldown_timer_ms": 0}
+            facts.append(Fact("tick", "game_tick", payload, row["window_id"]))
         start, beat = datetime(2026, 1, 1, tzinfo=UTC), timedelta(milliseconds=250)
         events = [fact.event(start + seq * beat, "s", seq) for seq, fact in enumerate(facts)]
         with EventLog.open(home, GAME.columns) as log:
             log.append(events)
         out = tmp_path / "pages" / "audit.html"
         assert main(["audit", str(home), "--out", str(out), "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert (told["windows"], told["whole"], told["page"]) == (30, 30, str(out))
+        payload = json.loads(capsys.readouterr().out)
+        assert (payload["windows"], payload["whole"], payload["page"]) == (30, 30, str(out))
         assert out.exists()
         assert main(["audit", str(home)]) == 0
         assert "a unit staked: hold 40" in capsys.readouterr().out
@@ -346,8 +346,8 @@ class TestCommand:
         capsys.readouterr()
         assert main(["audit", str(made), "--json"]) == 0
         again = json.loads(capsys.readouterr().out)
-        assert again["hazard"] == told["hazard"]
-        assert [it["count"] for it in again["wagers"]] == [it["count"] for it in told["wagers"]]
+        assert again["hazard"] == payload["hazard"]
+        assert [item["count"] for item in again["wagers"]] == [item["count"] for item in payload["wagers"]]
 
     def test_nothing_to_audit_is_an_error(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["audit", str(tmp_path / "missing")]) == 1
@@ -360,23 +360,23 @@ class TestCommand:
     def test_the_shared_recordings(self, shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         archive = shared_data / "crash" / "legacy-recordings.tar.gz"
         assert main(["audit", str(archive), "--out", str(tmp_path / "a.html"), "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        low, high = told["hazard"]["interval"]
+        payload = json.loads(capsys.readouterr().out)
+        low, high = payload["hazard"]["interval"]
         assert low < 0.005 < high
-        assert all(test["p"] > 0.05 for test in told["tests"])
-        assert not told["exploitable"]
-        assert told["whole"] == 548
-        assert sum("no place is better than another" in line for line in told["lines"]) == 4
-        assert any(line.startswith("25x to 50x (the old plan's sweet spot), hold 40") for line in told["lines"])
+        assert all(test["p"] > 0.05 for test in payload["tests"])
+        assert not payload["exploitable"]
+        assert payload["whole"] == 548
+        assert sum("no place is better than another" in line for line in payload["lines"]) == 4
+        assert any(line.startswith("25x to 50x (the old plan's sweet spot), hold 40") for line in payload["lines"])
 
     def test_seeds_in_a_capture_are_verified(
         self, shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         capture = shared_data / "crash" / "socket-capture-public.jsonl.gz"
         assert main(["audit", str(capture), "--out", str(tmp_path / "a.html"), "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert told["verified"] == told["revealed"] == 12
-        assert told["answer"].startswith("Too little")
+        payload = json.loads(capsys.readouterr().out)
+        assert payload["verified"] == payload["revealed"] == 12
+        assert payload["answer"].startswith("Too little")
 
 
 def test_wagers_and_ages_are_plain_records() -> None:

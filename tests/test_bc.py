@@ -84,14 +84,14 @@ class TestDemonstrations:
 
     def test_frames_are_laid_as_players_lay_them(self, human: Transitions) -> None:
         few = first_windows(human, 2)
-        found = stacked(few, 3)
+        result = stacked(few, 3)
         player = BatchPlayer(_Watching(), sample=False)
         state = player.start(1, np.random.default_rng(0))
-        for place in range(len(few.windows)):
-            if place in starts(few):
+        for index in range(len(few.windows)):
+            if index in starts(few):
                 player.begin(state, np.ones(1, bool))
-            player.act(few.observations[place : place + 1], state)
-            assert np.array_equal(player.policy.seen, found[place : place + 1])  # type: ignore[attr-defined]
+            player.act(few.observations[index : index + 1], state)
+            assert np.array_equal(player.policy.seen, result[index : index + 1])  # type: ignore[attr-defined]
 
     def test_a_mixture_takes_turns_and_chance_has_its_share(self) -> None:
         rng = np.random.default_rng(0)
@@ -115,15 +115,15 @@ class TestLikeness:
         rng = np.random.default_rng(4)
         chances = rng.dirichlet([1, 1, 1], 400)
         chosen, shown = rng.integers(3, size=400), rng.choice(3, 900, p=[0.7, 0.2, 0.1])
-        found = head_likeness(chances, chosen, shown, ("WAIT", "A", "B"))
+        result = head_likeness(chances, chosen, shown, ("WAIT", "A", "B"))
         prior = np.bincount(shown) / 900
         named = [max(range(3), key=lambda c: row[c] / prior[c]) for row in chances]
         recalls = [np.mean([n == c for n, y in zip(named, chosen, strict=True) if y == c]) for c in range(3)]
-        assert found.balanced == pytest.approx(np.mean(recalls))
-        assert found.accuracy == pytest.approx((chances.argmax(1) == chosen).mean())
-        assert found.always_wait == found.majority == pytest.approx((chosen == 0).mean())
-        assert found.log_loss == pytest.approx(-np.log(chances[np.arange(400), chosen]).mean())
-        assert sum(map(sum, found.confusion)) == 400
+        assert result.balanced == pytest.approx(np.mean(recalls))
+        assert result.accuracy == pytest.approx((chances.argmax(1) == chosen).mean())
+        assert result.always_wait == result.majority == pytest.approx((chosen == 0).mean())
+        assert result.log_loss == pytest.approx(-np.log(chances[np.arange(400), chosen]).mean())
+        assert sum(map(sum, result.confusion)) == 400
 
     def test_dividing_by_priors_is_best_where_chances_are_true(self) -> None:
         rng = np.random.default_rng(5)
@@ -153,27 +153,27 @@ class TestLikeness:
         actions = chosen[:, None]
         (plain,) = likeness([timid], actions, actions, [("WAIT", "A", "B")])
         (tilt,) = find_tilts([timid], actions, actions, [[2]])
-        (found,) = likeness([timid], actions, actions, [("WAIT", "A", "B")], tilts=[tilt])
+        (result,) = likeness([timid], actions, actions, [("WAIT", "A", "B")], tilts=[tilt])
         (without,) = find_tilts([timid], actions, actions, [[]])
         assert tilt.stretch > 1.0
         assert without.stretch == 1.0
         assert plain.recall[2] == 0.0
-        assert found.recall[2] is not None
-        assert found.recall[2] > 0.8
-        assert found.balanced > plain.balanced + 0.2
+        assert result.recall[2] is not None
+        assert result.recall[2] > 0.8
+        assert result.balanced > plain.balanced + 0.2
 
     def test_a_choice_shown_too_seldom_is_not_named_however_it_is_stretched(self) -> None:
         chosen = np.array([0] * 50 + [1] * 50 + [2])
         tilt = PriorCorrection(stretch=2.0, seldom=(2,))
-        found = head_likeness(np.eye(3)[chosen], chosen, chosen, ("WAIT", "A", "B"), tilt=tilt)
-        assert found.scored == ("WAIT", "A")
-        assert found.confusion[2][2] == 0
+        result = head_likeness(np.eye(3)[chosen], chosen, chosen, ("WAIT", "A", "B"), tilt=tilt)
+        assert result.scored == ("WAIT", "A")
+        assert result.confusion[2][2] == 0
 
     def test_rare_choices_do_not_count(self) -> None:
         chosen = np.array([0] * 50 + [1] * 50 + [2])
-        found = head_likeness(np.eye(3)[chosen], chosen, chosen, ("WAIT", "A", "B"))
-        assert found.scored == ("WAIT", "A")
-        assert found.balanced == 1.0
+        result = head_likeness(np.eye(3)[chosen], chosen, chosen, ("WAIT", "A", "B"))
+        assert result.scored == ("WAIT", "A")
+        assert result.balanced == 1.0
 
     def test_refuses_chances_of_other_shape(self) -> None:
         with pytest.raises(InputError, match="expected chances of 2"):
@@ -196,9 +196,9 @@ def test_one_head_at_a_time_keeps_each_heads_chances(seed: int, first: int, seco
     drawn = draw_one([np.tile(of, (rows, 1)) for of in heads], rng)
     assert not ((drawn[:, 0] > 0) & (drawn[:, 1] > 0)).any()
     if heads[0][1:].sum() + heads[1][1:].sum() <= 1:
-        for place, of in enumerate(heads):
-            found = np.bincount(drawn[:, place], minlength=len(of)) / rows
-            assert np.abs(found - of).max() < 0.05
+        for index, of in enumerate(heads):
+            result = np.bincount(drawn[:, index], minlength=len(of)) / rows
+            assert np.abs(result - of).max() < 0.05
 
 
 class TestNetwork:
@@ -258,8 +258,8 @@ class TestNetwork:
         weight, bias = rng.normal(size=(5, len(pieces.plus))).astype(np.float32), rng.normal(size=5).astype(np.float32)
         folded = pieces.fold(6, weight, bias)
         units = np.maximum(scaled @ folded["trunk.0.weight"].T + folded["trunk.0.bias"], 0)
-        found = units @ folded["trunk.1.weight"].T + folded["trunk.1.bias"]
-        assert np.allclose(found, pieces.encode(scaled) @ weight.T + bias, atol=2e-2)
+        result = units @ folded["trunk.1.weight"].T + folded["trunk.1.bias"]
+        assert np.allclose(result, pieces.encode(scaled) @ weight.T + bias, atol=2e-2)
 
     def test_members_are_averaged_into_one_network(self) -> None:
         rows = np.random.default_rng(0).normal(size=(32, 5)).astype(np.float32)
@@ -277,7 +277,7 @@ class TestNetwork:
 
     def test_class_weights_are_taken_back_when_it_acts(self, hints: Transitions) -> None:
         plain, weighted = (
-            clone(coin.game(), hints, replace(self.CONFIG, class_weights=each), observation="table") for each in (0, 1)
+            clone(coin.game(), hints, replace(self.CONFIG, class_weights=item), observation="table") for item in (0, 1)
         )
         mixes = [np.mean(made.chances(hints)[0], axis=0) for made in (plain, weighted)]
         assert np.allclose(mixes[0], mixes[1], atol=0.05)
@@ -292,11 +292,11 @@ class TestNetwork:
 
     def test_more_rounds_teach_more(self, hints: Transitions) -> None:
         unseen = coin_steps("biased", 2, 60, Follows(np.random.default_rng(1)))
-        found = learning_curve(
+        result = learning_curve(
             coin.game(), hints, unseen, self.CONFIG, observation="table", actions="bets", counts=(3, 60, 500)
         )
-        assert list(found) == [3, 60]
-        assert found[60][0].log_loss < found[3][0].log_loss
+        assert list(result) == [3, 60]
+        assert result[60][0].log_loss < result[3][0].log_loss
 
     def test_checkpoint_acts_the_same(self, hints: Transitions, tmp_path: Path) -> None:
         made = clone(coin.game(), hints, replace(self.CONFIG, epochs=2), observation="table")
@@ -325,7 +325,7 @@ class TestNetwork:
 
 
 def test_features_that_only_name_the_window_are_left_out(human: Transitions) -> None:
-    kept = {NAMES[place] for place in telling(human, np.random.default_rng(0))}
+    kept = {NAMES[index] for index in telling(human, np.random.default_rng(0))}
     assert {"price", "tick", "bet_amount", "position_qty"} <= kept
     noise = np.random.default_rng(1).normal(size=len(starts(human)))
     lengths = np.diff(np.r_[starts(human), len(human.windows)])
@@ -356,33 +356,35 @@ class TestHabits:
     def test_changes_are_summed_up_as_a_plain_loop_would(self, made: Any, human: Transitions) -> None:
         view = replace(made.policy.view, frames=8)
         rows, names = stacked(human, 8)[40:120], list(view.names)
-        found = view.look(rows)
+        result = view.look(rows)
         scaled = scale_rows(rows.reshape(-1, len(NAMES)), view.scaling).reshape(len(rows), 8, -1)
-        for row, place in product(range(len(rows)), view.watched):
-            steps = [float(scaled[row, 7 - back, place] - scaled[row, 6 - back, place]) for back in range(7)]
-            told = {f"moved_{back + 1}": steps[back] for back in range(3)}
-            told |= {"lowest_near": min(steps[:4]), "highest_near": max(steps[:4])}
-            told |= {"lowest_all": min(steps), "highest_all": max(steps)}
-            told["still"] = next((back for back, step in enumerate(steps) if step), 7)
-            told["changes"] = sum(step != 0 for step in steps)
-            for what, value in told.items():
-                assert found[row, names.index(f"{NAMES[place]}_{what}")] == pytest.approx(value, abs=1e-6)
-        assert found.shape == (len(rows), len(names))
+        for row, position in product(range(len(rows)), view.watched):
+            steps = [float(scaled[row, 7 - back, position] - scaled[row, 6 - back, position]) for back in range(7)]
+            payload = {f"moved_{back + 1}": steps[back] for back in range(3)}
+            payload |= {"lowest_near": min(steps[:4]), "highest_near": max(steps[:4])}
+            payload |= {"lowest_all": min(steps), "highest_all": max(steps)}
+            payload["still"] = next((back for back, step in enumerate(steps) if step), 7)
+            payload["changes"] = sum(step != 0 for step in steps)
+            for what, value in payload.items():
+                assert result[row, names.index(f"{NAMES[position]}_{what}")] == pytest.approx(value, abs=1e-6)
+        assert result.shape == (len(rows), len(names))
 
     def test_what_he_seldom_does_is_told_alone_and_the_rest_share_what_is_left(
         self, made: Any, human: Transitions
     ) -> None:
         rows = stacked(human, 3)[:40]
-        bare, told = replace(made.policy, seldom=(), rates=()), replace(made.policy, rates=())
-        before, after = (np.concatenate([of[:, 1:] for of in it.probabilities(rows)], axis=1) for it in (bare, told))
+        bare, payload = replace(made.policy, seldom=(), rates=()), replace(made.policy, rates=())
+        before, after = (
+            np.concatenate([of[:, 1:] for of in item.probabilities(rows)], axis=1) for item in (bare, payload)
+        )
         close = made.policy.closer.look(rows)
-        alone = {place: 1 / (1 + np.exp(-of[0].score(close))) for place, of in made.policy.seldom}
+        alone = {position: 1 / (1 + np.exp(-of[0].score(close))) for position, of in made.policy.seldom}
         for row in range(len(rows)):
             left = 1 - sum(chance[row] for chance in alone.values())
-            rest = 1 - sum(before[row, place] for place in alone)
-            for place in range(before.shape[1]):
-                wanted = alone[place][row] if place in alone else before[row, place] * left / rest
-                assert after[row, place] == pytest.approx(wanted, rel=1e-12)
+            rest = 1 - sum(before[row, position] for position in alone)
+            for index in range(before.shape[1]):
+                wanted = alone[index][row] if index in alone else before[row, index] * left / rest
+                assert after[row, index] == pytest.approx(wanted, rel=1e-12)
 
     def test_seldom_is_a_small_share_of_what_a_head_does_seen_often_enough(self) -> None:
         kinds = np.array([[0, 0], [1, 0], [2, 0], [3, 0], [0, 1], [0, 2]], np.int16)
@@ -393,7 +395,7 @@ class TestHabits:
         assert find_seldom(done, (4, 9), replace(HABITS, rare=0.053, enough=19)) == [1, 2, 3]
 
     def test_what_is_stretched_is_what_is_seldom(self, made: Any) -> None:
-        seldom = [place for place, _ in made.policy.seldom]
+        seldom = [index for index, _ in made.policy.seldom]
         assert seldom
         wanted = by_head(seldom, made.policy.heads)
         assert [list(tilt.seldom) for tilt in made.tilts] == wanted
@@ -468,8 +470,8 @@ def _raw(text: str, rows: Any) -> Any:
 def test_a_clone_on_the_tick_clock_can_be_rolled_out(human: Transitions) -> None:
     made = clone(CRASH, take(human, np.arange(2000)), BcConfig(hidden=(8,), epochs=1, frames=2))
     options = RolloutOptions(clock="press")
-    found = rollout(CRASH, BatchPlayer(made.policy, sample=True), "published", 20, 1, stake=10**8, options=options)
-    assert found.steps.sum() > 500
+    result = rollout(CRASH, BatchPlayer(made.policy, sample=True), "published", 20, 1, stake=10**8, options=options)
+    assert result.steps.sum() > 500
 
 
 BC_CURVE = [0.9799, 0.666, 0.5046, 0.4557]

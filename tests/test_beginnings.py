@@ -36,7 +36,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> PPOResult:
 
 def test_the_best_beginning_goes_on_as_if_it_had_been_alone(done: PPOResult, tmp_path: Path) -> None:
     plan = json.loads((done.path / PLAN).read_text())
-    profits = [told["profit"] for told in plan["begun"]]
+    profits = [payload["profit"] for payload in plan["begun"]]
     assert plan["chosen"] == profits.index(max(profits))
     seed = seed_of(ASKED, plan["chosen"])
     assert plan["begun"][plan["chosen"]]["seed"] == seed
@@ -56,18 +56,18 @@ def test_the_others_go_no_farther_than_the_decision(done: PPOResult) -> None:
 
 
 def test_the_page_tells_of_all_beginnings(done: PPOResult) -> None:
-    profits = ", ".join(f"{it.profit / UNIT:+.5f}" for it in begun(done.path))
+    profits = ", ".join(f"{item.profit / UNIT:+.5f}" for item in begun(done.path))
     assert f"Begun 3 times; the best went on (coins per window: {profits})." in (done.path / "report.html").read_text()
 
 
 def test_all_are_judged_on_the_same_windows(done: PPOResult, tmp_path: Path) -> None:
-    profits = [it.profit for it in begun(done.path)]
+    profits = [item.profit for item in begun(done.path)]
     for number, profit in enumerate(profits):
         path = copytree(done.path / FOLDER / str(number), tmp_path / str(number))
         made = train_ppo(GAME, CONFIG, path, resume=True, halt=HALT)
         player = BatchPlayer(made.table.policy(made.weights))
-        found = rollout(GAME, player, "biased", 4 * 200, ASKED.seed + VALIDATION, stake=ASKED.stake)
-        assert profit == found.pnl.mean()
+        result = rollout(GAME, player, "biased", 4 * 200, ASKED.seed + VALIDATION, stake=ASKED.stake)
+        assert profit == result.pnl.mean()
     assert len(set(profits)) > 1
 
 
@@ -98,7 +98,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(done: PPOResult, after: int, t
     assert (path / CONFIG_FILE).exists() == (after > 9)
     again = train_best(GAME, CONFIG, path, resume=True)
     assert same(again.weights, done.weights)
-    assert [it.profit for it in begun(path)] == [it.profit for it in begun(done.path)]
+    assert [item.profit for item in begun(path)] == [item.profit for item in begun(done.path)]
 
 
 class Killed(Exception):
@@ -106,8 +106,8 @@ class Killed(Exception):
 
 
 def test_a_half_made_copy_is_made_again(done: PPOResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(place: Path, path: Path) -> None:
-        (path / "log.jsonl").write_bytes((place / "log.jsonl").read_bytes()[:100])
+    def killed(index: Path, path: Path) -> None:
+        (path / "log.jsonl").write_bytes((index / "log.jsonl").read_bytes()[:100])
         raise Killed
 
     with monkeypatch.context() as patch:
@@ -132,10 +132,10 @@ def test_a_reward_that_lies_is_not_given_up_for_one_that_does_not_yet(
 
 
 def test_steps_are_counted_over_all_of_them(tmp_path: Path) -> None:
-    told: list[int] = []
-    train_best(GAME, ASKED, tmp_path / "run", show=lambda step, _: told.append(step))
-    assert told == sorted(told)
-    assert told[-1] == steps_of(ASKED) == ASKED.steps + 2 * HALT
+    indices: list[int] = []
+    train_best(GAME, ASKED, tmp_path / "run", show=lambda step, _: indices.append(step))
+    assert indices == sorted(indices)
+    assert indices[-1] == steps_of(ASKED) == ASKED.steps + 2 * HALT
 
 
 def test_one_beginning_is_a_plain_training(done: PPOResult, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_all_benches_write_the_page(
     monkeypatch.setattr(benchmarks, "run_apart", reports.__getitem__)
     output = tmp_path / "docs" / "benchmarks.md"
     assert run_app(benchmarks.app, "benchmarks", ["--json", "--output", str(output)]) == 2
-    assert [each["bench"] for each in json.loads(capsys.readouterr().out)["benches"]] == ["toy", "toy"]
+    assert [load["bench"] for load in json.loads(capsys.readouterr().out)["benches"]] == ["toy", "toy"]
     assert output.read_text().count("## toy") == 2
 
 

@@ -287,18 +287,18 @@ def found(fitting: ModuleType) -> Any:
     return fitting.read_recordings(DATA)
 
 
-def test_constants_are_what_the_script_fits(fitting: ModuleType, found: Any) -> None:
-    lines = [*fitting.fit_site(found), *fitting.fit_counts(found), *fitting.fit_players(found)]
+def test_constants_are_what_the_script_fits(fitting: ModuleType, result: Any) -> None:
+    lines = [*fitting.fit_site(result), *fitting.fit_counts(result), *fitting.fit_players(result)]
     fitted = {line.split(" = ")[0]: line.split(" = ")[1].split("  #")[0] for line in lines if not line.startswith("#")}
     assert len(fitted) == 20
     for name, text in fitted.items():
         assert ast.literal_eval(text) == getattr(bystanders, name), name
 
 
-def test_the_model_looks_like_the_recordings(fitting: ModuleType, found: Any) -> None:
+def test_the_model_looks_like_the_recordings(fitting: ModuleType, result: Any) -> None:
     """Compare medians, and the spread from 10 to 90 %, wherever the sample is large enough to tell."""
     games = fitting.simulate(70, 4)
-    rows = (*fitting.compare_counts(found, games), *fitting.compare_players(found, games))
+    rows = (*fitting.compare_counts(result, games), *fitting.compare_players(result, games))
     large = [row for row in rows if len(row.data) >= 80]
     assert len(large) >= 7
     for row in large:

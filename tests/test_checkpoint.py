@@ -149,9 +149,9 @@ def test_possible_choices_come_from_the_row_where_nobody_gives_masks(saved: Path
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_a_single_row_is_chosen_for_as_in_a_batch(network: Network, activation: str) -> None:
-    told = GAME.actions["buttons"].possible
-    assert told is not None
-    possible = resolve(told)
+    payload = GAME.actions["buttons"].possible
+    assert payload is not None
+    possible = resolve(payload)
     policy = NetworkPolicy(SCALING, HEADS, network.weights(), activation, possible=possible)
     raw = rows(300, 7)
     raw[:, FEATURES.index("game_phase")] = np.arange(300) % 4
@@ -212,26 +212,26 @@ def test_networks_that_do_not_fit_are_refused(network: Network) -> None:
 
 
 def test_a_checkpoint_comes_back_as_it_was(network: Network, saved: Path) -> None:
-    found = load_checkpoint(saved)
-    assert found.card.features == FEATURES
-    assert found.card.config == {"activation": "relu"}
-    assert set(found.card.files) == {WEIGHTS, ONNX}
-    assert all((found.weights[name] == value).all() for name, value in network.weights().items())
-    assert found.hash == hashlib.sha256((saved / CARD).read_bytes()).hexdigest()
+    checkpoint = load_checkpoint(saved)
+    assert checkpoint.card.features == FEATURES
+    assert checkpoint.card.config == {"activation": "relu"}
+    assert set(checkpoint.card.files) == {WEIGHTS, ONNX}
+    assert all((checkpoint.weights[name] == value).all() for name, value in network.weights().items())
+    assert checkpoint.hash == hashlib.sha256((saved / CARD).read_bytes()).hexdigest()
     again = Network(SCALING, HEADS, NetworkShape((32, 32), "relu"))
-    again.load(found.weights)
-    assert all((again.weights()[name] == value).all() for name, value in found.weights.items())
+    again.load(checkpoint.weights)
+    assert all((again.weights()[name] == value).all() for name, value in checkpoint.weights.items())
 
 
 @pytest.mark.parametrize("name", [CARD, WEIGHTS, ONNX])
 def test_a_flipped_byte_is_refused(saved: Path, name: str) -> None:
-    for place in (10, (saved / name).stat().st_size // 2, (saved / name).stat().st_size - 3):
+    for index in (10, (saved / name).stat().st_size // 2, (saved / name).stat().st_size - 3):
         data = bytearray((saved / name).read_bytes())
-        data[place] ^= 0x04
+        data[index] ^= 0x04
         (saved / name).write_bytes(data)
         with pytest.raises(CheckpointRefused):
             load_checkpoint(saved)
-        data[place] ^= 0x04
+        data[index] ^= 0x04
         (saved / name).write_bytes(data)
     load_checkpoint(saved)
 
@@ -240,13 +240,13 @@ def forge(saved: Path, change: Callable[[dict[str, Any]], None], files: dict[str
     """Doctor a checkpoint as somebody would who knows the format: all hashes are made to fit."""
     for name, data in (files or {}).items():
         (saved / name).write_bytes(data)
-    told = json.loads((saved / CARD).read_text())
-    change(told)
-    for name in told["files"]:
+    payload = json.loads((saved / CARD).read_text())
+    change(payload)
+    for name in payload["files"]:
         if (saved / name).is_file():
-            told["files"][name] = hashlib.sha256((saved / name).read_bytes()).hexdigest()
-    told["card_hash"] = _card_hash(told)
-    (saved / CARD).write_text(json.dumps(told))
+            payload["files"][name] = hashlib.sha256((saved / name).read_bytes()).hexdigest()
+    payload["card_hash"] = _card_hash(payload)
+    (saved / CARD).write_text(json.dumps(payload))
 
 
 class Bomb:
@@ -261,7 +261,7 @@ class Bomb:
 @pytest.mark.parametrize("name", [WEIGHTS, ONNX])
 def test_a_pickle_in_disguise_is_refused_and_not_run(saved: Path, tmp_path: Path, name: str, protocol: int) -> None:
     bomb = tmp_path / "went-off"
-    forge(saved, lambda told: None, {name: pickle.dumps(Bomb(bomb), protocol)})
+    forge(saved, lambda payload: None, {name: pickle.dumps(Bomb(bomb), protocol)})
     with pytest.raises(CheckpointRefused, match=r"pickle|safetensors|ONNX"):
         load_checkpoint(saved)
     assert not bomb.exists()
@@ -271,13 +271,13 @@ def test_a_pickle_in_disguise_is_refused_and_not_run(saved: Path, tmp_path: Path
 
 def test_a_zip_of_torch_is_refused(saved: Path, tmp_path: Path) -> None:
     torch.save({"a": torch.zeros(1)}, tmp_path / "model.pt")
-    forge(saved, lambda told: None, {WEIGHTS: (tmp_path / "model.pt").read_bytes()})
+    forge(saved, lambda payload: None, {WEIGHTS: (tmp_path / "model.pt").read_bytes()})
     with pytest.raises(CheckpointRefused, match="zip"):
         load_checkpoint(saved)
 
 
-def swap(told: dict[str, Any]) -> None:
-    told["features"][0], told["features"][1] = told["features"][1], told["features"][0]
+def swap(payload: dict[str, Any]) -> None:
+    payload["features"][0], payload["features"][1] = payload["features"][1], payload["features"][0]
 
 
 def test_a_swapped_feature_order_is_refused(saved: Path) -> None:
@@ -285,15 +285,17 @@ def test_a_swapped_feature_order_is_refused(saved: Path) -> None:
     with pytest.raises(CheckpointRefused, match="hash does not fit"):
         load_checkpoint(saved)
 
-    def rehash(told: dict[str, Any]) -> None:
-        told["feature_hash"] = feature_hash(told["features"], told["scaling"]["rules"])
+    def rehash(payload: dict[str, Any]) -> None:
+        payload["feature_hash"] = feature_hash(payload["features"], payload["scaling"]["rules"])
 
     forge(saved, rehash)
     with pytest.raises(CheckpointRefused, match="differ first at 'tick'"):
         load_checkpoint(saved)
     elsewhere = json.loads((saved / CARD).read_text())["game"]
     assert elsewhere == GAME.name
-    forge(saved, lambda told: told.update(game="nowhere"))  # without the game the weights still know their features
+    forge(
+        saved, lambda payload: payload.update(game="nowhere")
+    )  # without the game the weights still know their features
     with pytest.raises(CheckpointRefused, match="trained on the card's features"):
         load_checkpoint(saved)
 
@@ -301,14 +303,14 @@ def test_a_swapped_feature_order_is_refused(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda told: told["scaling"].update(version="0"), "scaling version"),
-        (lambda told: told["scaling"].update(name="running"), "scaling 'fixed'"),
-        (lambda told: told.update(heads=[4, 8]), "heads"),
-        (lambda told: told.update(kind="code"), "kind among"),
-        (lambda told: told["files"].update({"../../evil.txt": "0"}), "files among"),
-        (lambda told: told["files"].update({"model.txt": "0"}), "model.txt"),
-        (lambda told: told.pop("features"), "card"),
-        (lambda told: told.update(observation="moon"), "observation set"),
+        (lambda payload: payload["scaling"].update(version="0"), "scaling version"),
+        (lambda payload: payload["scaling"].update(name="running"), "scaling 'fixed'"),
+        (lambda payload: payload.update(heads=[4, 8]), "heads"),
+        (lambda payload: payload.update(kind="code"), "kind among"),
+        (lambda payload: payload["files"].update({"../../evil.txt": "0"}), "files among"),
+        (lambda payload: payload["files"].update({"model.txt": "0"}), "model.txt"),
+        (lambda payload: payload.pop("features"), "card"),
+        (lambda payload: payload.update(observation="moon"), "observation set"),
     ],
 )
 def test_doctored_cards_are_refused(saved: Path, change: Callable[[dict[str, Any]], None], words: str) -> None:

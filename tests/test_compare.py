@@ -53,14 +53,14 @@ def differences(*columns: np.ndarray) -> tuple[Any, ...]:
 
 
 def test_a_policy_against_itself_differs_by_exactly_nothing(engine: Engine) -> None:
-    found = compare(CRASH, [baseline("hold-40"), baseline("hold-40")], plan(), engine, NOW)
-    gap = found.rows[1].difference
+    result = compare(CRASH, [baseline("hold-40"), baseline("hold-40")], plan(), engine, NOW)
+    gap = result.rows[1].difference
     assert gap is not None
     assert (gap.mean, gap.alone, gap.together) == (0.0, (0.0, 0.0), (0.0, 0.0))
     assert (gap.better, gap.worse, gap.finding) == (0, 0, "the same in every window")
-    assert [row.subject.name for row in found.rows] == ["hold-40", "hold-40 (2)"]
-    assert (found.joint.p, found.superior.p) == (1.0, 1.0)
-    assert "no difference" in found.sentence
+    assert [row.subject.name for row in result.rows] == ["hold-40", "hold-40 (2)"]
+    assert (result.joint.p, result.superior.p) == (1.0, 1.0)
+    assert "no difference" in result.sentence
 
 
 def test_the_other_order_negates_the_difference(engine: Engine) -> None:
@@ -74,25 +74,25 @@ def test_the_other_order_negates_the_difference(engine: Engine) -> None:
 
 
 def test_differences_are_paired_by_window(engine: Engine) -> None:
-    found = compare(CRASH, [baseline("wait"), baseline("hold-40"), baseline("sidebet")], plan(), engine, NOW)
-    assert len({row.played.windows for row in found.rows}) == 1
-    for row in found.rows[1:]:
-        gaps = row.returns - found.rows[0].returns
+    result = compare(CRASH, [baseline("wait"), baseline("hold-40"), baseline("sidebet")], plan(), engine, NOW)
+    assert len({row.played.windows for row in result.rows}) == 1
+    for row in result.rows[1:]:
+        gaps = row.returns - result.rows[0].returns
         assert row.difference is not None
         assert row.difference.mean == pytest.approx(gaps.mean(), rel=1e-12)
         assert row.difference.better == int((gaps > 0).sum())
-    pnl = found.rows[1].played.pnl
-    assert found.to_json()["policies"][1]["pnl"] == int(pnl.sum())
+    pnl = result.rows[1].played.pnl
+    assert result.to_json()["policies"][1]["pnl"] == int(pnl.sum())
 
 
 def test_a_planted_better_policy_is_found(engine: Engine) -> None:
     best = Subject("best", best_policy("drift"), "hash of best", "tests", UNIT // 10)
-    found = compare(CRASH, [baseline("wait"), best, baseline("sidebet")], plan("drift", 200, None), engine, NOW)
-    assert next(row.difference.finding for row in found.rows[1:] if row.difference) == "better"
-    assert found.superior.p < 0.05
-    assert found.joint.p < 0.05
-    assert found.sentence.startswith("best earned more than wait")
-    assert "not known" in compare_page(found)
+    result = compare(CRASH, [baseline("wait"), best, baseline("sidebet")], plan("drift", 200, None), engine, NOW)
+    assert next(row.difference.finding for row in result.rows[1:] if row.difference) == "better"
+    assert result.superior.p < 0.05
+    assert result.joint.p < 0.05
+    assert result.sentence.startswith("best earned more than wait")
+    assert "not known" in compare_page(result)
 
 
 def test_many_comparisons_widen_the_intervals() -> None:
@@ -108,9 +108,9 @@ def test_all_at_once_is_rarely_wrong() -> None:
     rng = np.random.default_rng(6)
     runs, wrong, naive = 150, 0, 0
     for _ in range(runs):
-        found = differences(*(rng.normal(0.0, 1.0, 80) for _ in range(8)))
-        wrong += any(gap.finding in ("better", "worse") for gap in found)
-        naive += any(not gap.alone[0] <= 0 <= gap.alone[1] for gap in found)
+        result = differences(*(rng.normal(0.0, 1.0, 80) for _ in range(8)))
+        wrong += any(gap.finding in ("better", "worse") for gap in result)
+        naive += any(not gap.alone[0] <= 0 <= gap.alone[1] for gap in result)
     assert wrong <= 0.05 * runs + 3 * (0.05 * 0.95 * runs) ** 0.5, "about 5 % of the comparisons of nothing"
     assert naive > 0.2 * runs, "taken one by one something is nearly always found"
 
@@ -144,12 +144,12 @@ def test_small_shares_keep_their_digits() -> None:
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     asked = ["compare", "wait", "hold-40", "--rounds", "40", "--seed", "2"]
     assert main([*asked, "--json", "--output", str(tmp_path / "c.html")]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [it["name"] for it in told["policies"]] == ["wait", "hold-40"]
-    assert told["policies"][0]["difference"] is None
-    assert told["ceiling"] == 0.0
-    assert told["comparisons"] == 1
-    assert Path(told["page"]).read_text().startswith("<!doctype html>")
+    payload = json.loads(capsys.readouterr().out)
+    assert [item["name"] for item in payload["policies"]] == ["wait", "hold-40"]
+    assert payload["policies"][0]["difference"] is None
+    assert payload["ceiling"] == 0.0
+    assert payload["comparisons"] == 1
+    assert Path(payload["page"]).read_text().startswith("<!doctype html>")
     assert main(asked) == 0
     assert "the best possible" in capsys.readouterr().out
     with opened(home()) as engine:
@@ -160,7 +160,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
 
 @pytest.fixture
 def compared(engine: Engine) -> Comparison:
-    return compare(CRASH, [baseline(it) for it in ("wait", "hold-40", "sidebet")], plan(rounds=60), engine, NOW)
+    return compare(CRASH, [baseline(item) for item in ("wait", "hold-40", "sidebet")], plan(rounds=60), engine, NOW)
 
 
 @pytest.mark.browser

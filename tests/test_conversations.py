@@ -68,7 +68,7 @@ def test_only_the_answers_tokens_are_trained_on() -> None:
     assert drawn.mask == (False, False, False, True, True)
     assert drawn.logprobs == (-0.5, -0.25)
     written = written_tokens(exchange("ab"), Letters())
-    assert [chr(it) for it, on in zip(written.ids, written.mask, strict=True) if on] == ["a", "b", "\0"]
+    assert [chr(item) for item, on in zip(written.ids, written.mask, strict=True) if on] == ["a", "b", "\0"]
     assert written.prompt == Letters().prompt_ids((("system", "s"), ("user", "u")))
     with pytest.raises(InputError, match="text alone"):
         sampled_tokens(exchange(), Letters())
@@ -79,7 +79,7 @@ def test_only_the_answers_tokens_are_trained_on() -> None:
 @given(st.lists(st.integers(0, 9), max_size=5), st.lists(st.integers(0, 9), min_size=1, max_size=5))
 def test_a_mask_covers_the_answer_and_nothing_else(prompt: list[int], answer: list[int]) -> None:
     tokens = TokenSequence(tuple(prompt), tuple(answer))
-    assert [it for it, on in zip(tokens.ids, tokens.mask, strict=True) if on] == answer
+    assert [item for item, on in zip(tokens.ids, tokens.mask, strict=True) if on] == answer
     assert tokens.mask.count(False) == len(prompt)
 
 
@@ -91,7 +91,7 @@ def test_standings_tell_who_may_give_gradients() -> None:
         "tempered": episode("d", "line@3", temperature=0.7),
         "unsampled": Conversation("e", "agent", "line@4", (exchange(),)),
     }
-    assert {want: standing(each, "line", 4) for want, each in cases.items()} == {want: want for want in cases}
+    assert {want: standing(case, "line", 4) for want, case in cases.items()} == {want: want for want in cases}
     assert standing(episode("f", "line@3"), "line", 4) == "own"
     assert standing(episode("g", "line@5"), "line", 4) == "foreign"
     assert standing(episode("h"), "line", 4) == "foreign"
@@ -108,13 +108,13 @@ def test_an_episode_is_in_a_group_once() -> None:
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 6))
 def test_held_out_windows_are_later_by_the_embargo(count: int, holdout: int, embargo: int) -> None:
     holdout = min(holdout, count)
-    found = hold_out([TimedWindow(f"{at:03d}", at, at + 1) for at in reversed(range(count))], holdout, embargo)
-    assert sorted((*found.train, *found.embargoed, *found.held)) == [f"{at:03d}" for at in range(count)]
-    assert len(found.held) == holdout
-    if found.held and found.train:
-        assert int(found.held[0]) - (int(found.train[-1]) + 1) >= embargo
+    result = hold_out([TimedWindow(f"{at:03d}", at, at + 1) for at in reversed(range(count))], holdout, embargo)
+    assert sorted((*result.train, *result.embargoed, *result.held)) == [f"{at:03d}" for at in range(count)]
+    assert len(result.held) == holdout
+    if result.held and result.train:
+        assert int(result.held[0]) - (int(result.train[-1]) + 1) >= embargo
     if holdout:
-        assert len(found.embargoed) == min(embargo, count - holdout)
+        assert len(result.embargoed) == min(embargo, count - holdout)
 
 
 def test_dropout_follows_the_formula() -> None:
@@ -131,10 +131,10 @@ def test_dropout_takes_whole_windows_by_the_seed(sizes: list[int], seed: int, ta
     ]
     kept, dropped = drop_windows(groups, seed, target)
     assert (kept, dropped) == drop_windows(groups, seed, target)
-    assert sorted([it.window for it in kept] + list(dropped)) == sorted(it.window for it in groups)
+    assert sorted([item.window for item in kept] + list(dropped)) == sorted(group.window for group in groups)
     lost = sum(sizes[int(name[1:])] for name in dropped)
     assert lost <= dropout_rate(sum(sizes), target) * sum(sizes) + 1e-9
-    assert all(len(it.episodes) == sizes[int(it.window[1:])] for it in kept)
+    assert all(len(item.episodes) == sizes[int(item.window[1:])] for item in kept)
 
 
 def test_a_window_is_used_once_and_a_cut_iteration_takes_its_windows_again(engine: Engine) -> None:
@@ -168,10 +168,10 @@ def test_groups_come_from_recorded_windows_with_their_tokens(engine: Engine) -> 
         for number, version in enumerate(("line@1", "line@1", None)):
             _record(recorder, window, f"agent-{number}", version)
     (group,) = read_groups(engine, [window], 3, 2)
-    assert [it.version for it in group.episodes] == ["line@1", "line@1", None]
+    assert [item.version for item in group.episodes] == ["line@1", "line@1", None]
     assert group.episodes[0].exchanges[0].token_ids == (5, 6)
     assert group.episodes[0].exchanges[0].messages == (("system", "task"), ("user", "state 0"))
-    assert [standing(it, "line", 1) for it in group.episodes] == ["own", "own", "foreign"]
+    assert [standing(item, "line", 1) for item in group.episodes] == ["own", "own", "foreign"]
     assert read_groups(engine, [window], 4, 2) == []
     assert read_groups(engine, [window], 3, 3) == []
 

@@ -84,15 +84,15 @@ def built(*events: Any) -> Observation:
 def test_the_observation_is_the_recorded_set() -> None:
     assert OBSERVATIONS["recorded"].features == FEATURE_NAMES
     assert len(FEATURE_NAMES) == FEATURE_COUNT == 37
-    assert tuple(each.name for each in fields(Observation)) == FEATURE_NAMES
-    assert [each.default for each in fields(Observation)] == list(FILLS["recorded"])
+    assert tuple(field.name for field in fields(Observation)) == FEATURE_NAMES
+    assert [field.default for field in fields(Observation)] == list(FILLS["recorded"])
 
 
 def test_actions_are_the_games_own() -> None:
-    assert tuple(each.name for each in Action) == MAIN
-    assert tuple(each.name for each in BetAdjustment) == BETS
-    assert [int(each) for each in Action] == list(range(len(MAIN)))
-    assert [int(each) for each in BetAdjustment] == list(range(len(BETS)))
+    assert tuple(item.name for item in Action) == MAIN
+    assert tuple(item.name for item in BetAdjustment) == BETS
+    assert [int(item) for item in Action] == list(range(len(MAIN)))
+    assert [int(item) for item in BetAdjustment] == list(range(len(BETS)))
     assert Action.BUY == "BUY" == str(Action.BUY)
     assert Action.BUY == 1
     assert Action.BUY != "SELL"
@@ -124,7 +124,7 @@ def test_rounds_become_episodes(make: Any) -> None:
 
 
 def test_events_that_only_name_their_round_are_episodes_too() -> None:
-    assert [it.game_id for it in EpisodeSegmenter().segment([{"game_id": "g1"}, {"game_id": "g2"}])] == ["g1", "g2"]
+    assert [item.game_id for item in EpisodeSegmenter().segment([{"game_id": "g1"}, {"game_id": "g2"}])] == ["g1", "g2"]
 
 
 @pytest.mark.parametrize("make", [flat, nested])
@@ -144,8 +144,8 @@ def test_the_second_broadcast_of_a_rug_is_ignored_and_late_messages_find_their_r
 
 def test_short_episodes_are_dropped() -> None:
     events = [flat(tick) for tick in range(10)] + [flat(tick, game_id="g2") for tick in range(60)]
-    assert [it.game_id for it in EpisodeSegmenter(min_ticks=50).segment(events)] == ["g2"]
-    assert [it.game_id for it in EpisodeSegmenter(10).segment(events)] == ["g1", "g2"]
+    assert [item.game_id for item in EpisodeSegmenter(min_ticks=50).segment(events)] == ["g2"]
+    assert [item.game_id for item in EpisodeSegmenter(10).segment(events)] == ["g1", "g2"]
 
 
 def test_what_names_no_round_belongs_to_the_last_one() -> None:
@@ -182,7 +182,7 @@ def test_a_state_in_every_form(event: dict[str, Any]) -> None:
 @pytest.mark.parametrize("first", [0, 1, 100])
 @pytest.mark.parametrize("make", [flat, nested])
 def test_velocity_and_acceleration(make: Any, first: int) -> None:
-    seen = built(*(make(first + place, price) for place, price in enumerate([1.0, 1.5, 2.5])))
+    seen = built(*(make(first + index, price) for index, price in enumerate([1.0, 1.5, 2.5])))
     assert (seen.price_velocity, seen.price_acceleration) == (1.0, 0.5)
 
 
@@ -290,22 +290,22 @@ def test_a_recording_as_dicts_gives_the_numbers_of_the_products_own_view() -> No
 
 @pytest.mark.parametrize("make", [flat, nested])
 def test_a_press_belongs_to_its_tick(make: Any) -> None:
-    (found,) = TrainingDataGenerator().align_events([make(100), make(101)], [press("BUY", 100)])
-    assert (found.action, found.tick, found.done, found.game_id) == ("BUY", 100, False, "g1")
-    assert found["action"] == Action.BUY
+    (result,) = TrainingDataGenerator().align_events([make(100), make(101)], [press("BUY", 100)])
+    assert (result.action, result.tick, result.done, result.game_id) == ("BUY", 100, False, "g1")
+    assert result["action"] == Action.BUY
 
 
 def test_the_last_sample_of_a_round_is_done() -> None:
-    found = TrainingDataGenerator().align_events([nested(100), rug(101)], [])
-    assert [it.done for it in found] == [True]
+    result = TrainingDataGenerator().align_events([nested(100), rug(101)], [])
+    assert [item.done for item in result] == [True]
     assert TrainingDataGenerator().process_episode([nested(100), rug(101)])[-1].done is True
 
 
 def test_waits_are_steps_and_presses_of_one_tick_are_substeps() -> None:
     events = [nested(tick, active=True) for tick in range(5)] + [rug(5)]
     presses = [press(button, 2) for button in ("INC_01", "INC_01", "INC_001", "BUY")]
-    found = TrainingDataGenerator().align_events(events, presses)
-    shape = [(it.tick, it.substep, str(it.action), str(it.bet_adjustment), it.bet_amount) for it in found]
+    result = TrainingDataGenerator().align_events(events, presses)
+    shape = [(item.tick, item.substep, str(item.action), str(item.bet_adjustment), item.bet_amount) for item in result]
     assert shape == [
         (0, 0, "WAIT", "NONE", 0.001),
         (1, 0, "WAIT", "NONE", 0.001),
@@ -316,25 +316,25 @@ def test_waits_are_steps_and_presses_of_one_tick_are_substeps() -> None:
         (3, 0, "WAIT", "NONE", 0.022),
         (4, 0, "WAIT", "NONE", 0.022),
     ]
-    assert [it.done for it in found] == [False] * 7 + [True]
-    assert sum(it.reward for it in found) == pytest.approx(0.022 * 0.02 / 1.5 - 0.022, rel=1e-5)
+    assert [item.done for item in result] == [False] * 7 + [True]
+    assert sum(item.reward for item in result) == pytest.approx(0.022 * 0.02 / 1.5 - 0.022, rel=1e-5)
 
 
 def test_presses_never_reach_a_later_tick() -> None:
     events = [nested(10), nested(12), nested(13)]
-    found = TrainingDataGenerator().align_events(events, [press("BUY", 11), press("SELL", 9), press("SELL", 12, "g9")])
-    assert [(it.tick, str(it.action)) for it in found] == [(10, "BUY"), (12, "WAIT")]
+    result = TrainingDataGenerator().align_events(events, [press("BUY", 11), press("SELL", 9), press("SELL", 12, "g9")])
+    assert [(item.tick, str(item.action)) for item in result] == [(10, "BUY"), (12, "WAIT")]
 
 
 def test_a_press_without_a_tick_goes_by_its_time() -> None:
     events = [nested(tick) | {"ts": START + timedelta(milliseconds=250 * tick)} for tick in range(4)]
     at = (START + timedelta(milliseconds=600)).isoformat()
-    found = TrainingDataGenerator().align_events(events, [{"button_id": "buy", "ts": at}])
-    assert [(it.tick, str(it.action)) for it in found] == [(0, "WAIT"), (1, "WAIT"), (2, "BUY")]
-    found = TrainingDataGenerator().align_events(
+    result = TrainingDataGenerator().align_events(events, [{"button_id": "buy", "ts": at}])
+    assert [(item.tick, str(item.action)) for item in result] == [(0, "WAIT"), (1, "WAIT"), (2, "BUY")]
+    result = TrainingDataGenerator().align_events(
         events, [{"button_id": "BUY", "timestamp": START.timestamp() * 1000 + 600}]
     )
-    assert [str(it.action) for it in found] == ["WAIT", "WAIT", "BUY"]
+    assert [str(item.action) for item in result] == ["WAIT", "WAIT", "BUY"]
 
 
 def test_batches_have_their_shapes() -> None:
@@ -348,7 +348,7 @@ def test_batches_have_their_shapes() -> None:
         assert (batch.actions.shape, batch.actions.dtype) == ((32, 2), np.dtype(np.int64))
         assert (batch.rewards.shape, batch.rewards.dtype) == ((32,), np.dtype(np.float32))
         assert (batch.dones.shape, batch.dones.dtype) == ((32,), np.dtype(np.bool_))
-        assert all(np.isfinite(each).all() for each in batch)
+        assert all(np.isfinite(item).all() for item in batch)
         assert set(dict(batch)) == {"observations", "actions", "rewards", "next_observations", "dones"}
     whole = maker.get_batch(data, 40)
     assert sorted(whole.observations[:, 0]) == list(range(40)), "each step once where there are enough"
@@ -377,7 +377,7 @@ def rounds() -> list[dict[str, Any]]:
 
 
 def _columns(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"event_name": it["event_name"], "data": json.dumps(it["data"])} for it in events]
+    return [{"event_name": event["event_name"], "data": json.dumps(event["data"])} for event in events]
 
 
 @pytest.mark.parametrize("as_folder", [False, True])
@@ -387,8 +387,8 @@ def test_parquet_of_the_users_own(rounds: list[dict[str, Any]], tmp_path: Path, 
     pl.DataFrame(_columns(rounds)).write_parquet(folder / "date=2026-01-05" / "part-0.parquet")
     pl.DataFrame([press("BUY", 2), press("SELL", 5)]).write_parquet(tmp_path / "buttons.parquet")
     path = folder if as_folder else folder / "date=2026-01-05" / "part-0.parquet"
-    assert [it.game_id for it in EpisodeSegmenter().from_parquet(path)] == ["g1", "g2"]
-    assert [it.terminal_tick for it in EpisodeSegmenter().from_parquet(str(path), limit=1)] == [12]
+    assert [item.game_id for item in EpisodeSegmenter().from_parquet(path)] == ["g1", "g2"]
+    assert [item.terminal_tick for item in EpisodeSegmenter().from_parquet(str(path), limit=1)] == [12]
     data = TrainingDataGenerator().from_parquet(str(path), tmp_path / "buttons.parquet")
     assert len(data) == 20
     assert [row.tolist() for row in data.batch.actions[[2, 5, 14]]] == [[1, 0], [2, 0], [0, 0]]
@@ -411,7 +411,7 @@ def test_a_store_is_read_hot_and_compacted(home: Path) -> None:
     decoder, seq = GAME.decode(sample()), 0
     with EventLog.open(home, GAME.columns) as log:
         for frame, facts in zip(sample(), decoder, strict=True):
-            events = [fact.event(frame.ts, "ada", seq + place) for place, fact in enumerate(facts)]
+            events = [fact.event(frame.ts, "ada", seq + index) for index, fact in enumerate(facts)]
             seq += len(events)
             if events:
                 log.append(events)
@@ -452,7 +452,11 @@ def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_the_last_net_adjustment(buttons: list[str], expected: str) -> None:
-    for form in (buttons, [{"button_id": it} for it in buttons], {"presses": [{"buttonId": it} for it in buttons]}):
+    for form in (
+        buttons,
+        [{"button_id": button} for button in buttons],
+        {"presses": [{"buttonId": button} for button in buttons]},
+    ):
         assert extract_bet_adjustment(form) == expected
 
 

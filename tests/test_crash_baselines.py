@@ -165,12 +165,12 @@ def test_presses_reach_any_bet_from_any_amount(start: int, thousandths: int) -> 
 @cache
 def all_within(start: int, depth: int) -> dict[int, int]:
     """Try every sequence of presses; give how few lead to each amount."""
-    found, last = {start: 0}, [start]
+    index, last = {start: 0}, [start]
     for presses in range(1, depth + 1):
         reached = {pressed(bet, (button,)) for bet in last for button in range(1, kernel.HEADS[0][1] - 1)}
-        last = [bet for bet in reached if bet not in found]
-        found |= dict.fromkeys(last, presses)
-    return found
+        last = [bet for bet in reached if bet not in index]
+        index |= dict.fromkeys(last, presses)
+    return index
 
 
 @pytest.mark.parametrize("start", [0, MILLI, 21 * MILLI, UNIT])
@@ -199,7 +199,7 @@ def test_the_bet_field_is_read_exactly_from_float32(eighths: int) -> None:
 
 
 def test_places_in_the_row_are_those_of_the_feature_table() -> None:
-    assert {place: POLICY[getattr(baselines, place)] for place in PLACES} == PLACES
+    assert {index: POLICY[getattr(baselines, index)] for index in PLACES} == PLACES
 
 
 def test_waiting_earns_exactly_nothing() -> None:
@@ -493,7 +493,7 @@ def test_he_hesitates_for_several_ticks() -> None:
 
 
 def by_mood(name: str, mood: np.ndarray) -> np.ndarray:
-    return np.array([getattr(each, name) for each in Human().moods])[mood]
+    return np.array([getattr(item, name) for item in Human().moods])[mood]
 
 
 def wished(his: Lived, wish: int, held: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -503,9 +503,9 @@ def wished(his: Lived, wish: int, held: bool) -> tuple[np.ndarray, np.ndarray]:
     return idle[:-1], his.mind[1:] == wish
 
 
-def near(found: np.ndarray, chance: float) -> bool:
+def near(result: np.ndarray, chance: float) -> bool:
     """Tell whether a share of at least 100 cases is within 4 standard errors of its chance."""
-    return len(found) >= 100 and abs(found.mean() - chance) < 4 * np.sqrt(chance * (1 - chance) / len(found))
+    return len(result) >= 100 and abs(result.mean() - chance) < 4 * np.sqrt(chance * (1 - chance) / len(result))
 
 
 def test_he_takes_profits_and_panics() -> None:
@@ -538,10 +538,10 @@ def test_he_takes_profits_and_panics() -> None:
         ("panic", {"PNL_PCT": -0.31, "TIME_IN_POSITION": 80, "PRICE": 0.87, "VELOCITY": -0.13}),
     ],
 )
-def test_his_strongest_reason_to_sell_counts(reason: str, told: dict[str, float]) -> None:
+def test_his_strongest_reason_to_sell_counts(reason: str, payload: dict[str, float]) -> None:
     row = np.zeros((1, 31), np.float32)
     calm = {"PHASE": ACTIVE, "TICK": 90, "PRICE": 1.0, "BALANCE": 1.0, "COUNT_2X": 44, "QTY": 0.01, "BET": 0.001}
-    for name, value in (calm | told).items():
+    for name, value in (calm | payload).items():
         row[0, getattr(baselines, name)] = value
     policy = Human()
     table = policy.mind_table(policy.see(row), IDLE, np.array([WAIT]), np.zeros(1, np.int8))
@@ -603,9 +603,9 @@ def test_his_mood_follows_result_table_and_bankroll() -> None:
     row = np.zeros((1, 31), np.float32)
     row[0, baselines.BALANCE], row[0, baselines.COUNT_2X] = 1.0, 44.0
 
-    def mood(**told: float) -> int:
+    def mood(**payload: float) -> int:
         changed = row.copy()
-        for name, value in told.items():
+        for name, value in payload.items():
             changed[0, getattr(baselines, name)] = value
         return int(Human().see(changed).mood[0])
 
@@ -644,7 +644,7 @@ def test_he_does_nothing_while_the_table_is_closed() -> None:
 def test_the_watcher_knows_all_that_can_be_known_from_outside() -> None:
     his, watcher = lived(), CloneBoundPredictor(Human(), LIVES)
     expected, counts, lanes = np.zeros(12), np.zeros(12), np.arange(LIVES)
-    told = {"mind": 0.0, "watched": 0.0}
+    payload = {"mind": 0.0, "watched": 0.0}
     for step in range(200):
         chances = watcher.predict(his.obs[step])
         np.testing.assert_allclose(chances.sum(axis=1), 1.0, atol=1e-9)
@@ -652,13 +652,13 @@ def test_the_watcher_knows_all_that_can_be_known_from_outside() -> None:
         watcher.learn(his.obs[step], human.to_actions(choice))
         expected += chances.sum(axis=0)
         counts += np.bincount(choice, minlength=12)
-        told["watched"] -= np.log(chances[lanes, choice]).sum()
-        told["mind"] -= np.log(his.chances[step][lanes, choice]).sum()
+        payload["watched"] -= np.log(chances[lanes, choice]).sum()
+        payload["mind"] -= np.log(his.chances[step][lanes, choice]).sum()
     assert not unlikely(*chi_square(counts, expected))
     share = counts / counts.sum()
     blind = -(counts * np.log(share)).sum()
-    assert told["mind"] < 0.8 * told["watched"]
-    assert told["watched"] < 0.7 * blind
+    assert payload["mind"] < 0.8 * payload["watched"]
+    assert payload["watched"] < 0.7 * blind
 
 
 def odd_rows(rng: np.random.Generator, steps: int) -> np.ndarray:
@@ -760,7 +760,7 @@ def test_the_presser_sees_what_the_fold_sees() -> None:
             return super().see_row(row)
 
     presser = Noting(Human(), np.random.default_rng(2))
-    used = [getattr(baselines, place) for place in PLACES]
+    used = [getattr(baselines, index) for index in PLACES]
     for _ in range(800):
         presses = presser.see(to_live(table))
         np.testing.assert_allclose(rows[-1][used], table.obs[0, used], rtol=2e-6, atol=1e-9)
@@ -818,18 +818,18 @@ def test_he_sells_in_parts_when_greedy_and_sets_the_share_back() -> None:
                 assert buttons[0] != f"SELL_{share}"
                 share = int(buttons[0].removeprefix("SELL_"))
             shares += [f"SELL_{share}"] * ("SELL" in buttons)
-    found = {name: shares.count(name) / len(shares) for name in set(shares)}
-    assert set(found) == {"SELL_10", "SELL_25", "SELL_50", "SELL_100"}
-    assert found["SELL_100"] == pytest.approx(0.5, abs=0.12)
+    result = {name: shares.count(name) / len(shares) for name in set(shares)}
+    assert set(result) == {"SELL_10", "SELL_25", "SELL_50", "SELL_100"}
+    assert result["SELL_100"] == pytest.approx(0.5, abs=0.12)
 
 
 def test_the_document_tells_his_numbers(project: Path) -> None:
     text = (project / "docs" / "concepts" / "scripted-player.md").read_text(encoding="utf-8")
-    told = {name: float(value) for name, value in re.findall(r"^\| `(\w+)` \| ([0-9.]+) \|", text, re.MULTILINE)}
+    payload = {name: float(value) for name, value in re.findall(r"^\| `(\w+)` \| ([0-9.]+) \|", text, re.MULTILINE)}
     policy = Human()
-    numbers = {each.name: getattr(policy, each.name) for each in fields(Human)}
+    numbers = {field.name: getattr(policy, field.name) for field in fields(Human)}
     moods = {name: numbers.pop(name) for name in ("cautious", "calm", "greedy")}
-    assert told == numbers
+    assert payload == numbers
     for name, mood in moods.items():
         row = re.search(rf"^\| {name} \|(.*)\|$", text, re.MULTILINE)
         assert row, name

@@ -31,9 +31,9 @@ def test_seedrandom_gives_the_documented_numbers() -> None:
 @pytest.mark.parametrize(("seed", "game_id", "rug_tick", "peak"), VECTORS)
 def test_vectors(seed: str, game_id: str, rug_tick: int, peak: float) -> None:
     for play in (fair.play_round, prices_nb.site_round):
-        found = play(seed, game_id)
-        assert (found.rug_tick, found.peak) == (rug_tick, peak)
-        assert found.rug_price == (1 - 0.98) * min(found.prices[:-1])
+        result = play(seed, game_id)
+        assert (result.rug_tick, result.peak) == (rug_tick, peak)
+        assert result.rug_price == (1 - 0.98) * min(result.prices[:-1])
 
 
 @given(st.text(st.characters(codec="ascii"), max_size=120), st.sampled_from(fair.VERSIONS))
@@ -95,9 +95,9 @@ def revealed(tmp_path: Path) -> Path:
     path = tmp_path / "rounds.jsonl"
     rows = []
     for seed, game_id, _, peak in VECTORS:
-        found = fair.play_round(seed, game_id)
+        result = fair.play_round(seed, game_id)
         proof = {"serverSeed": seed, "serverSeedHash": fair.server_seed_hash(seed)}
-        rows.append({"id": game_id, "peakMultiplier": peak, "prices": list(found.prices), "provablyFair": proof})
+        rows.append({"id": game_id, "peakMultiplier": peak, "prices": list(result.prices), "provablyFair": proof})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -113,9 +113,9 @@ def test_verify_counts_and_names_differences(revealed: Path, capsys: pytest.Capt
     lines[2] = lines[2][:-9]
     revealed.write_text("\n".join(lines))
     assert main(["crash", "verify", str(revealed), "--json"]) == 2
-    told = json.loads(capsys.readouterr().out)
-    assert (told["verified"], told["total"]) == (len(VECTORS) - 3, len(VECTORS))
-    reasons = [row["difference"] for row in told["differences"]]
+    payload = json.loads(capsys.readouterr().out)
+    assert (payload["verified"], payload["total"]) == (len(VECTORS) - 3, len(VECTORS))
+    reasons = [row["difference"] for row in payload["differences"]]
     assert reasons[0].startswith("tick 5:")
     assert reasons[1].startswith("seed hash:")
     assert "JSONDecodeError" in reasons[2]
@@ -124,9 +124,9 @@ def test_verify_counts_and_names_differences(revealed: Path, capsys: pytest.Capt
 def test_verify_prints_one_round(capsys: pytest.CaptureFixture[str]) -> None:
     seed, game_id, rug_tick, peak = VECTORS[1]
     assert main(["crash", "verify", "--server-seed", seed, "--game-id", game_id, "--json", "--prices"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["rug_tick"], told["peak"], len(told["prices"])) == (rug_tick, peak, rug_tick + 1)
-    assert told["server_seed_hash"] == fair.server_seed_hash(seed)
+    payload = json.loads(capsys.readouterr().out)
+    assert (payload["rug_tick"], payload["peak"], len(payload["prices"])) == (rug_tick, peak, rug_tick + 1)
+    assert payload["server_seed_hash"] == fair.server_seed_hash(seed)
     assert main(["crash", "verify", "--server-seed", seed]) == 1
     assert main(["crash", "verify", "--server-seed", seed, "--game-id", "x", "--version", "v9"]) == 1
     assert main(["crash", "verify", "no-such-file.jsonl"]) == 1

@@ -56,7 +56,7 @@ COOLDOWN, PRESALE, ACTIVE, RUGGED = range(4)
 
 
 def test_sets_have_the_lengths_of_their_lists() -> None:
-    assert [(name, len(it.features)) for name, it in OBSERVATIONS.items()] == [
+    assert [(name, len(observation.features)) for name, observation in OBSERVATIONS.items()] == [
         ("policy", 31),
         ("recorded", 37),
         ("market", 40),
@@ -232,11 +232,11 @@ class Twin:
         self.log: list[Event] = []
 
     def take(self, event: Event) -> None:
-        kind, *told = event
+        kind, *payload = event
         if kind == "round":
             self.now, self.log = defaultdict(list), []
-        self.ever[kind].append(tuple(told))
-        self.now[kind].append(tuple(told))
+        self.ever[kind].append(tuple(payload))
+        self.now[kind].append(tuple(payload))
         self.log.append(event)
 
     def last(self, kind: str) -> Event | None:
@@ -292,14 +292,14 @@ def plain_rows(twin: Twin) -> dict[str, float | None]:
 
 
 def own_rows(twin: Twin, price: float) -> dict[str, float | None]:
-    told = twin.last("player")
+    payload = twin.last("player")
     names = (
         *features.names(features.PLAYER),
         *("unrealized_pnl", "position_pnl_pct", "time_in_position", "balance_at_risk_pct", "has_positions", "bankroll"),
     )
-    if told is None:
+    if payload is None:
         return dict.fromkeys(names)
-    cash, qty, avg, pnl, invested = (units / 1e9 for units in told)
+    cash, qty, avg, pnl, invested = (units / 1e9 for units in payload)
     tick, opened, held = 0, 0, False
     for kind, *rest in twin.log:
         if kind == "tick":
@@ -370,14 +370,14 @@ def past_rows(twin: Twin) -> dict[str, float | None]:
 
 
 def lot_rows(twin: Twin, price: float) -> dict[str, float | None]:
-    told = twin.last("lots")
+    payload = twin.last("lots")
     held = (twin.last_now("lots") or ((),))[0]
-    row: dict[str, float | None] = {"position_count": None if told is None else len(held)}
-    for place in range(1, 11):
-        qty, cost = held[place - 1] if len(held) >= place else (0, 0)
-        row[f"lot_{place}_entry_price"] = cost / qty if qty else 0.0
-        row[f"lot_{place}_bet_size"] = cost / 1e9
-        row[f"lot_{place}_pnl_pct"] = price / (cost / qty) - 1 if qty else 0.0
+    row: dict[str, float | None] = {"position_count": None if payload is None else len(held)}
+    for index in range(1, 11):
+        qty, cost = held[index - 1] if len(held) >= index else (0, 0)
+        row[f"lot_{index}_entry_price"] = cost / qty if qty else 0.0
+        row[f"lot_{index}_bet_size"] = cost / 1e9
+        row[f"lot_{index}_pnl_pct"] = price / (cost / qty) - 1 if qty else 0.0
     return row
 
 
@@ -474,23 +474,23 @@ class Compiled:
         self.lots = np.zeros(1, LOTS)
 
     def take(self, event: Event) -> None:
-        s, h, (kind, *told) = self.states[0], self.histories[0], event
+        s, h, (kind, *payload) = self.states[0], self.histories[0], event
         if kind == "round":
             fold.apply_round(s, 0.5)
             history.apply_round(h, s)
         elif kind == "tick":
-            fold.apply_tick(s, *told)
+            fold.apply_tick(s, *payload)
             history.apply_tick(h, s)
         elif kind == "site":
-            fold.apply_rugpool(s, *told[:3])
-            fold.apply_session(s, *told[3:8])
-            fold.apply_highest(s, told[8])
+            fold.apply_rugpool(s, *payload[:3])
+            fold.apply_session(s, *payload[3:8])
+            fold.apply_highest(s, payload[8])
         elif kind == "player":
-            fold.apply_player(s, *told)
+            fold.apply_player(s, *payload)
         elif kind == "lots":
-            self._lots(h, told[0])
+            self._lots(h, payload[0])
         elif kind == "rug":
-            history.apply_rug(h, s, told[2])
+            history.apply_rug(h, s, payload[2])
         else:
             takers: dict[str, Any] = {
                 "trade": history.apply_trade,
@@ -499,7 +499,7 @@ class Compiled:
                 "result": history.apply_session_result,
                 "prediction": history.apply_prediction,
             }
-            takers[kind](h, *told)
+            takers[kind](h, *payload)
 
     def _lots(self, h: Any, held: tuple[tuple[int, int], ...]) -> None:
         head = MAX_LOTS - 4
@@ -627,16 +627,16 @@ def test_rows_equal_the_slow_twin(seed: int) -> None:
 
 def compare(name: str, compiled: Compiled, expected: dict[str, float | None], event: Event) -> None:
     row, mask = compiled.look(name)
-    for feature, found, unknown in zip(OBSERVATIONS[name].features, row, mask, strict=True):
+    for feature, result, unknown in zip(OBSERVATIONS[name].features, row, mask, strict=True):
         value = expected[feature]
-        assert np.isfinite(found), feature
+        assert np.isfinite(result), feature
         if value is None or unknown:
-            assert found == np.float32(ENTRIES[feature].fill), (feature, event)
-            assert value is None or np.float32(value) == found, (feature, event)
+            assert result == np.float32(ENTRIES[feature].fill), (feature, event)
+            assert value is None or np.float32(value) == result, (feature, event)
         elif feature in SUMMED:
-            assert found == pytest.approx(value, rel=1e-6, abs=1e-9), (feature, event)
+            assert result == pytest.approx(value, rel=1e-6, abs=1e-9), (feature, event)
         else:
-            assert found == np.float32(value), (feature, event)
+            assert result == np.float32(value), (feature, event)
 
 
 def test_the_random_sessions_reach_everything() -> None:
@@ -676,10 +676,10 @@ def seen_rows(events: list[Event], name: str) -> list[bytes]:
 
 def altered(event: Event) -> Event:
     """Tell something else of the same kind."""
-    kind, *told = event
+    kind, *payload = event
     if kind == "tick":
-        return (kind, told[0], told[1] * 3.0, told[2], told[3])
-    return (kind, *told[:2], told[2] * 7 + 1) if kind in ("trade", "board") else event
+        return (kind, payload[0], payload[1] * 3.0, payload[2], payload[3])
+    return (kind, *payload[:2], payload[2] * 7 + 1) if kind in ("trade", "board") else event
 
 
 def test_what_was_not_told_holds_its_fill_value() -> None:
@@ -746,12 +746,12 @@ def test_a_session_starts_again_but_the_market_is_remembered() -> None:
 def test_streaks_are_of_traded_rounds() -> None:
     compiled = Compiled()
     compiled.take(("player", UNIT, 0, 0, 0, 0))
-    found = []
+    results = []
     for pnl, traded in ((5, True), (0, False), (3, True), (0, True), (-1, True), (0, False), (0, False)):
         compiled.take(("result", pnl, traded))
         row = dict(zip(TRADER, compiled.look("trader")[0].tolist(), strict=True))
-        found.append((row["win_streak"], row["loss_streak"], row["rounds_since_trade"]))
-    assert found == [(1, 0, 0), (1, 0, 1), (2, 0, 0), (0, 0, 0), (0, 1, 0), (0, 1, 1), (0, 1, 2)]
+        results.append((row["win_streak"], row["loss_streak"], row["rounds_since_trade"]))
+    assert results == [(1, 0, 0), (1, 0, 1), (2, 0, 0), (0, 0, 0), (0, 1, 0), (0, 1, 1), (0, 1, 2)]
 
 
 def test_one_who_joins_is_told_of_past_rounds() -> None:
@@ -780,11 +780,13 @@ def told_by(messages: list[Any]) -> tuple[list[Any], list[tuple[str, int, int]]]
     """Give the states said, and the trades of others."""
     states = [message.arguments[-1] for message in messages if message.event == STATE]
     trades = [message.arguments[-1] for message in messages if message.event == TRADE]
-    return states, [(it["type"], to_units(it["amount"]), it["tickIndex"]) for it in trades if it["playerId"] != "ann"]
+    return states, [
+        (trade["type"], to_units(trade["amount"]), trade["tickIndex"]) for trade in trades if trade["playerId"] != "ann"
+    ]
 
 
-def trades_of(told: CrowdUpdate) -> list[tuple[str, int, int]]:
-    return [(made.side, made.amount, made.tick) for made in told.trades]
+def trades_of(crowd_update: CrowdUpdate) -> list[tuple[str, int, int]]:
+    return [(made.side, made.amount, made.tick) for made in crowd_update.trades]
 
 
 def play_orders(table: GameTable, tick: int) -> None:
@@ -811,15 +813,15 @@ def test_the_crowd_is_heard_as_at_the_table(seed: int) -> None:
                 assert read_leaderboard(states[-1]["leaderboard"], 1.0) == LeaderboardFigures()
         assert trades_of(feed.presale()) == heard
         while table.phase is Phase.ACTIVE:
-            told = feed.at(table.tick, table.price, own_of(table))
-            assert read_leaderboard(states[-1]["leaderboard"], table.price) == told.figures
-            assert trades_of(told) == trades
+            payload = feed.at(table.tick, table.price, own_of(table))
+            assert read_leaderboard(states[-1]["leaderboard"], table.price) == payload.figures
+            assert trades_of(payload) == trades
             ranks.update(entry["position"] for entry in states[-1]["leaderboard"] if entry["id"] == "ann")
             play_orders(table, table.tick)
             states, trades = told_by(table.advance())
-        told = feed.rug(table.tick, table.price, own_of(table))
-        assert read_leaderboard(states[-1]["leaderboard"], table.price) == told.figures
-        assert trades_of(told) == trades
+        payload = feed.rug(table.tick, table.price, own_of(table))
+        assert read_leaderboard(states[-1]["leaderboard"], table.price) == payload.figures
+        assert trades_of(payload) == trades
         table.advance()
         table.advance()
     assert ranks
@@ -835,12 +837,12 @@ def test_the_ranking_is_that_of_the_messages_through_a_long_round() -> None:
         for position in gathering.positions:
             position.ledger.pass_tick(tick)
         best = ranked(gathering.standings(price))[:LEADERS]
-        told = feed.at(tick, price)
-        assert told.figures == figures_of([at.qty for at in best], price)
-        figures.add(told.figures)
+        payload = feed.at(tick, price)
+        assert payload.figures == figures_of([at.qty for at in best], price)
+        figures.add(payload.figures)
         if tick == STRETCH:
             gathering.add(crowd(7, 3, 1))
-        assert len(told.trades) == sum(1 for _, act in gathering.trade(tick, price) if hasattr(act, "side"))
+        assert len(payload.trades) == sum(1 for _, act in gathering.trade(tick, price) if hasattr(act, "side"))
         price = max(0.01, price * rng.uniform(0.93, 1.07))
     assert len(figures) > 100
 
@@ -851,8 +853,8 @@ def test_the_crowd_does_not_know_later_prices() -> None:
     one, other = CrowdFeed(5, 6), CrowdFeed(5, 6)
     assert one.presale() == other.presale()
     for tick, price in enumerate(prices):
-        told = one.at(tick, price), other.at(tick, price if tick < 30 else 2.0 * price)
-        assert (told[0] == told[1]) == (tick < 30)
+        payload = one.at(tick, price), other.at(tick, price if tick < 30 else 2.0 * price)
+        assert (payload[0] == payload[1]) == (tick < 30)
 
 
 def test_ticks_of_the_crowd_come_one_after_the_other() -> None:
@@ -874,14 +876,14 @@ def test_practice_tokens_are_no_capital() -> None:
 
 
 def test_fill_values_of_the_crowd_are_the_recorded_means(shared_data: Path) -> None:
-    found = []
+    results = []
     with gzip_open(shared_data / "crash" / "socket-capture-public.jsonl.gz", "rt", encoding="utf-8") as lines:
         for event in map(json.loads, lines):
             state = event["data"] if event["event"] == STATE else {}
             if state.get("active") and not state["rugged"]:
                 figures = read_leaderboard(state["leaderboard"], state["price"])
-                found.append((figures.players_in_game, figures.players_with_positions, figures.total_capital / UNIT))
-    assert len(found) == 241
-    means = np.mean(found, axis=0)
+                results.append((figures.players_in_game, figures.players_with_positions, figures.total_capital / UNIT))
+    assert len(results) == 241
+    means = np.mean(results, axis=0)
     for name, mean in zip(features.names(features.CROWD)[:3], means, strict=True):
         assert ENTRIES[name].fill == pytest.approx(mean, rel=2e-3), name

@@ -60,7 +60,7 @@ CONTEXT = (
     *("average_multiplier", "count_2x", "count_10x", "count_50x", "count_100x", "highest_today"),
 )
 """Features that the site shows of itself; the environment's site is another one than the table's."""
-PLAYED = [place for place, name in enumerate(table.POLICY) if name not in CONTEXT]
+PLAYED = [index for index, name in enumerate(table.POLICY) if name not in CONTEXT]
 
 
 @cache
@@ -69,8 +69,8 @@ def crash() -> Game:
 
 
 def to_events(frames: Sequence[Frame]) -> tuple[Event, ...]:
-    told = zip(frames, crash().decode(frames), strict=True)
-    facts = [(frame, fact) for frame, of in told for fact in of]
+    payload = zip(frames, crash().decode(frames), strict=True)
+    facts = [(frame, fact) for frame, of in payload for fact in of]
     return tuple(
         fact.event(frame.ts, "test", seq, direction=frame.direction) for seq, (frame, fact) in enumerate(facts)
     )
@@ -88,11 +88,11 @@ def sample_events() -> tuple[Event, ...]:
 
 def prices_of(events: Sequence[Event]) -> dict[str, list[float]]:
     """Give each round's prices by tick."""
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     for event in events:
         if event.event_name == c.TICK and event.columns["game_phase"] >= Phase.ACTIVE:
-            found.setdefault(str(event.window_id), []).append(event.columns["price"])
-    return found
+            result.setdefault(str(event.window_id), []).append(event.columns["price"])
+    return result
 
 
 def received(event: str, *arguments: Any) -> Frame:
@@ -104,8 +104,8 @@ def state(game_id: str, **fields: Any) -> Frame:
 
 
 def tick(game_id: str, number: int, price: float, **fields: Any) -> Frame:
-    told = {"active": True, "rugged": False, "cooldownTimer": 0, "allowPreRoundBuys": False, **fields}
-    return state(game_id, tickCount=number, price=price, **told)
+    payload = {"active": True, "rugged": False, "cooldownTimer": 0, "allowPreRoundBuys": False, **fields}
+    return state(game_id, tickCount=number, price=price, **payload)
 
 
 def read(frames: Sequence[Frame]) -> list[tuple[str, str | None, dict[str, Any]]]:
@@ -114,7 +114,11 @@ def read(frames: Sequence[Frame]) -> list[tuple[str, str | None, dict[str, Any]]
 
 
 def places(facts: Sequence[tuple[str, str | None, dict[str, Any]]]) -> list[tuple[str, str | None, int, int, float]]:
-    return [(name, it, told["game_phase"], told["tick"], told["price"]) for name, it, told in facts if "tick" in told]
+    return [
+        (name, item, payload["game_phase"], payload["tick"], payload["price"])
+        for name, item, payload in facts
+        if "tick" in payload
+    ]
 
 
 # the record
@@ -129,8 +133,8 @@ def test_loading_is_light() -> None:
         "import sys; from playproof.game import load_game; load_game('crash');"
         "print([name for name in ('numba', 'gymnasium', 'torch', 'orjson') if name in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
 
 
 def test_every_fact_has_a_kind_and_every_column_is_used_by_one() -> None:
@@ -158,11 +162,11 @@ def capture(shared_data: Path, name: str) -> list[Frame]:
     path = shared_data / "crash" / f"socket-capture-{name}.jsonl.gz"
     frames = []
     for line in gzip.decompress(path.read_bytes()).splitlines():
-        told = json.loads(line)
-        arguments = told["data"] if isinstance(told["data"], list) else [told["data"]]
-        ts = datetime.fromisoformat(told["ts"]).replace(tzinfo=UTC)
-        text = "42" + orjson.dumps([told["event"], *arguments]).decode()
-        frames.append(Frame(ts, text, told.get("direction", "received")))
+        payload = json.loads(line)
+        arguments = payload["data"] if isinstance(payload["data"], list) else [payload["data"]]
+        ts = datetime.fromisoformat(payload["ts"]).replace(tzinfo=UTC)
+        text = "42" + orjson.dumps([payload["event"], *arguments]).decode()
+        frames.append(Frame(ts, text, payload.get("direction", "received")))
     return frames
 
 
@@ -187,16 +191,16 @@ def test_public_capture_keeps_the_trades_payloads(shared_data: Path) -> None:
     trades = [event for event in to_events(frames) if event.event_name == c.TRADE]
     assert len(trades) == len(payloads) == 31
     for event, payload in zip(trades, payloads, strict=True):
-        told = event.columns
-        assert (event.window_id, told["trade_type"], told["tick"]) == (
+        data = event.columns
+        assert (event.window_id, data["trade_type"], data["tick"]) == (
             payload["gameId"],
             payload["type"],
             payload["tickIndex"],
         )
-        assert Decimal(told["trade_amount"]).scaleb(-9) == Decimal(str(payload["amount"]))
-        assert Decimal(told["trade_qty"]).scaleb(-9) == Decimal(str(payload["qty"]))
-        assert (told["trade_price"], told["trader"], told["coin"]) == (payload["price"], payload["playerId"], "solana")
-        assert told.get("leverage") == payload.get("leverage")
+        assert Decimal(data["trade_amount"]).scaleb(-9) == Decimal(str(payload["amount"]))
+        assert Decimal(data["trade_qty"]).scaleb(-9) == Decimal(str(payload["qty"]))
+        assert (data["trade_price"], data["trader"], data["coin"]) == (payload["price"], payload["playerId"], "solana")
+        assert data.get("leverage") == payload.get("leverage")
 
 
 def test_public_capture_gives_the_outcome_of_the_one_whole_round(shared_data: Path) -> None:
@@ -204,11 +208,11 @@ def test_public_capture_gives_the_outcome_of_the_one_whole_round(shared_data: Pa
     first, second, third = (read_outcome(events) for events in windows.values())
     assert (first, third) == (None, None)  # joined on tick 4; still in its presale
     assert second is not None
-    told: Any = second.values
-    replayed = fair.play_round(told["server_seed"], second.window_id, told["game_version"])
-    assert (told["rug_tick"], told["server_seed_hash"]) == (16, fair.server_seed_hash(told["server_seed"]))
-    assert told["rug_tick"] == replayed.rug_tick
-    assert told["peak"] == pytest.approx(replayed.peak, abs=1e-9)
+    payload: Any = second.values
+    replayed = fair.play_round(payload["server_seed"], second.window_id, payload["game_version"])
+    assert (payload["rug_tick"], payload["server_seed_hash"]) == (16, fair.server_seed_hash(payload["server_seed"]))
+    assert payload["rug_tick"] == replayed.rug_tick
+    assert payload["peak"] == pytest.approx(replayed.peak, abs=1e-9)
     [recorded] = [prices for window, prices in prices_of(windows[second.window_id]).items()]
     assert recorded == pytest.approx(replayed.prices, abs=1e-9)
 
@@ -220,12 +224,12 @@ def test_logged_in_capture(shared_data: Path) -> None:
     assert (counts[c.PLAYER], counts[c.TRADE], counts[c.TICK], counts[c.GAP]) == (2, 0, 102, 0)
     assert {event.player_id for event in events} == {None, "did:privy:f2be6b9874ad409fa393a606"}
     money = [event for event in events if event.event_name == c.PLAYER]
-    assert [it.columns["game_phase"] for it in money] == [1, 2]
-    assert {it.columns["cash"] for it in money} == {17_619_831}
+    assert [item.columns["game_phase"] for item in money] == [1, 2]
+    assert {item.columns["cash"] for item in money} == {17_619_831}
     assert all(event.window_id == "20251215-0229cacf684f458c" for event in money)
     [pool, _] = [event.columns for event in events if event.event_name == c.RUGPOOL]
     assert pool["rugpool_amount"] == 7.440795633500021  # no player's money: more than nine decimals
-    [outcome] = [it for it in map(read_outcome, spans(events).values()) if it is not None]
+    [outcome] = [item for item in map(read_outcome, spans(events).values()) if item is not None]
     assert (outcome.values["rug_tick"], outcome.values["rug_price"]) == (99, 0.020000000000000018)
 
 
@@ -247,10 +251,10 @@ def test_minimal_messages_carry_the_round_and_a_new_one_resets() -> None:
         (c.TICK, TWO, 0, 0, 1.0),
         (c.COUNTDOWN, TWO, 0, 0, 1.0),
     ]
-    carried = [told for name, _, told in facts if name != c.ROUND]
-    assert [told.get("connected_players") for told in carried] == [200, 200, 201, 201]
-    assert [told.get("average_multiplier") for told in carried] == [4.5, 4.5, None, None]
-    assert [told["cooldown_timer_ms"] for told in carried] == [0, 0, 14900, 14800]
+    carried = [payload for name, _, payload in facts if name != c.ROUND]
+    assert [payload.get("connected_players") for payload in carried] == [200, 200, 201, 201]
+    assert [payload.get("average_multiplier") for payload in carried] == [4.5, 4.5, None, None]
+    assert [payload["cooldown_timer_ms"] for payload in carried] == [0, 0, 14900, 14800]
 
 
 @pytest.mark.parametrize(
@@ -263,8 +267,8 @@ def test_minimal_messages_carry_the_round_and_a_new_one_resets() -> None:
     ],
 )
 def test_phases_are_decided_in_order(fields: dict[str, Any], phase: Phase) -> None:
-    [_, (_, _, told)] = read([state(ONE, tickCount=0, price=1, **fields)])
-    assert told["game_phase"] == phase
+    [_, (_, _, payload)] = read([state(ONE, tickCount=0, price=1, **fields)])
+    assert payload["game_phase"] == phase
 
 
 def test_a_round_without_a_phase_is_no_tick() -> None:
@@ -288,7 +292,7 @@ def test_every_frame_heard_twice_tells_the_same() -> None:
 def test_equal_trades_are_both_kept() -> None:
     trade = {"gameId": ONE, "type": "buy", "amount": 1, "qty": 1, "price": 1, "tickIndex": 0, "playerId": "a"}
     ids = ("x", "y", "x", None, None)
-    frames = [received("standard/newTrade", {"__trace": True}, {**trade, "id": it}) for it in ids]
+    frames = [received("standard/newTrade", {"__trace": True}, {**trade, "id": item}) for item in ids]
     assert len(read([tick(ONE, 0, 1), *frames])) == 2 + 4
 
 
@@ -298,12 +302,12 @@ def test_reordered_frames_lose_no_tick_and_end_alike(seed: int) -> None:
     rng = np.random.default_rng(seed)
     frames = [frame for frame in sample_frames() if '"gameStateUpdate"' in str(frame.payload)]
     order = np.argsort(np.arange(len(frames)) + rng.uniform(0, 4, len(frames)))
-    clean, mixed = spans(to_events(frames)), spans(to_events([frames[place] for place in order]))
+    clean, mixed = spans(to_events(frames)), spans(to_events([frames[index] for index in order]))
     assert set(mixed) == set(clean)
     for window, events in mixed.items():
         assert read_outcome(events) == read_outcome(clean[window])
-        told = [(it.columns["game_phase"], it.columns["tick"]) for it in events if it.event_name == c.TICK]
-        assert told == sorted(set(told))
+        data = [(event.columns["game_phase"], event.columns["tick"]) for event in events if event.event_name == c.TICK]
+        assert data == sorted(set(data))
 
 
 def test_the_second_rug_broadcast_is_no_tick() -> None:
@@ -335,7 +339,10 @@ def test_late_messages_do_not_disturb_the_next_round() -> None:
 def test_lost_ticks_are_a_gap_and_overtaken_ones_are_late() -> None:
     presale = state(ONE, cooldownTimer=100, allowPreRoundBuys=True)
     facts = read([presale, tick(ONE, 2, 1.1), tick(ONE, 5, 1.2), tick(ONE, 3, 1.15)])
-    assert [(told["missing_from"], told["missing_to"]) for name, _, told in facts if name == c.GAP] == [(0, 1), (3, 4)]
+    assert [(payload["missing_from"], payload["missing_to"]) for name, _, payload in facts if name == c.GAP] == [
+        (0, 1),
+        (3, 4),
+    ]
     assert places(facts)[-1] == (c.LATE_TICK, ONE, 2, 3, 1.15)
 
 
@@ -345,8 +352,8 @@ def test_playing_with_practice_tokens_is_not_counted() -> None:
         {"positionQty": 100, "selectedCoin": {"address": "0xPractice"}},
         {"positionQty": 0, "selectedCoin": None},
     ]
-    [_, (_, _, told)] = read([tick(ONE, 3, 1.5, leaderboard=board)])
-    assert [told[name] for name in ("players_in_game", "players_with_positions", "total_market_capital")] == [
+    [_, (_, _, payload)] = read([tick(ONE, 3, 1.5, leaderboard=board)])
+    assert [payload[name] for name in ("players_in_game", "players_with_positions", "total_market_capital")] == [
         2,
         1,
         750_000_000,
@@ -356,12 +363,16 @@ def test_playing_with_practice_tokens_is_not_counted() -> None:
 def test_a_trade_of_a_round_that_is_not_held_opens_no_window() -> None:
     trade = {"gameId": TWO, "type": "buy", "amount": 1, "qty": 1, "price": 1, "tickIndex": 0}
     facts = read([tick(ONE, 0, 1), received("standard/newTrade", {"__trace": True}, trade)])
-    assert [(name, window, told.get("game_id")) for name, window, told in facts][-1] == (c.TRADE, None, TWO)
+    assert [(name, window, payload.get("game_id")) for name, window, payload in facts][-1] == (c.TRADE, None, TWO)
 
 
 def test_an_unreadable_price_is_not_carried_over() -> None:
     frames = [tick(ONE, 0, 1), tick(ONE, 1, 1.1), state(ONE, active=True, tickCount=2, price=None), tick(ONE, 3, 1.2)]
-    assert [(name, told.get("tick")) for name, _, told in read(frames)][2:] == [(c.TICK, 1), (c.GAP, None), (c.TICK, 3)]
+    assert [(name, payload.get("tick")) for name, _, payload in read(frames)][2:] == [
+        (c.TICK, 1),
+        (c.GAP, None),
+        (c.TICK, 3),
+    ]
 
 
 # bad frames
@@ -385,10 +396,10 @@ def mutated(rng: np.random.Generator, frames: Sequence[Frame]) -> Iterator[Frame
         elif kind == 2:
             text = text[:at] + text[at:] * 2
         else:
-            marks = [place for place, sign in enumerate(text) if sign in ":,["]
+            marks = [index for index, sign in enumerate(text) if sign in ":,["]
             if marks:
                 start = marks[rng.integers(len(marks))] + 1
-                end = next((place for place in range(start, len(text)) if text[place] in ",}]"), len(text))
+                end = next((index for index in range(start, len(text)) if text[index] in ",}]"), len(text))
                 text = text[:start] + POOL[rng.integers(len(POOL))] + text[end:]
         payload = text.encode("utf-8", "surrogatepass") if kind == 5 else text
         yield Frame(NOW, payload, ("received", "sent", "none")[rng.integers(3)])
@@ -444,8 +455,8 @@ fields = st.sampled_from(
 def test_any_payload_is_taken(frames: list[tuple[str, dict[str, Any], Any]]) -> None:
     decode = CrashDecoder()
     for event, payload, direction in frames:
-        told = {"gameId": ONE, "active": True, "tickCount": 1, "price": 1} | payload
-        text = f"42{json.dumps([event, told])}"
+        data = {"gameId": ONE, "active": True, "tickCount": 1, "price": 1} | payload
+        text = f"42{json.dumps([event, data])}"
         for fact in decode(Frame(NOW, text, direction)):
             assert list(misfits(crash(), fact)) == []
 
@@ -492,11 +503,11 @@ SERVED = [(SEED, "published"), (3, "drift"), (11, "fair")]
 def test_a_served_session_gives_the_tables_own_ticks(seed: int, world: str) -> None:
     recording, events = served(seed, world)
     last = recording.table.round
-    found = prices_of(events)
-    assert len(found) == 2
-    assert found[recording.table.game_id] == list(last.prices)
-    ticks = [it.columns for it in spans(events)[recording.table.game_id] if it.event_name == c.TICK]
-    timers = [told["cooldown_timer_ms"] for told in ticks if told["game_phase"] >= Phase.ACTIVE]
+    result = prices_of(events)
+    assert len(result) == 2
+    assert result[recording.table.game_id] == list(last.prices)
+    ticks = [span.columns for span in spans(events)[recording.table.game_id] if span.event_name == c.TICK]
+    timers = [payload["cooldown_timer_ms"] for payload in ticks if payload["game_phase"] >= Phase.ACTIVE]
     assert timers == [250 * left for left in last.countdown]
     assert not {c.GAP, c.CONFLICT, c.LATE_TICK} & {event.event_name for event in events}
 
@@ -509,36 +520,41 @@ def test_a_served_session_gives_the_tables_own_orders_fills_and_balances(seed: i
     kinds = {"buyOrder": "BUY", "sellOrder": "SELL", "requestSidebet": "SIDEBET"}
     sent = [event for event in events if event.event_name == c.ORDER]
     answered = [event for event in events if event.event_name == c.ACK]
-    assert [(it.window_id, it.columns["order_kind"], it.columns["game_phase"], it.columns["tick"]) for it in sent] == [
-        (entry.game_id, kinds[entry.kind], entry.phase, entry.tick) for entry in orders
-    ]
-    assert [(it.columns["success"], it.columns.get("reason", "")) for it in answered] == [
+    assert [
+        (item.window_id, item.columns["order_kind"], item.columns["game_phase"], item.columns["tick"]) for item in sent
+    ] == [(entry.game_id, kinds[entry.kind], entry.phase, entry.tick) for entry in orders]
+    assert [(item.columns["success"], item.columns.get("reason", "")) for item in answered] == [
         (entry.success, entry.reason) for entry in orders
     ]
     names = {"buy": "buy", "sell": "sell", "rug_sale": "sell"}
     traded = [entry for entry in fills if entry.kind in names]
     assert len(traded) > 10
     assert [
-        (it.window_id, it.columns["trade_type"], it.columns["forced"], it.columns["tick"], it.columns["trade_price"],
-         it.columns["trade_qty"], it.columns["trade_amount"])
-        for it in events
-        if it.event_name == c.FILL
+        (event.window_id, event.columns["trade_type"], event.columns["forced"], event.columns["tick"],
+         event.columns["trade_price"], event.columns["trade_qty"], event.columns["trade_amount"])
+        for event in events
+        if event.event_name == c.FILL
     ] == [
-        (it.game_id, names[it.kind], it.kind == "rug_sale", it.tick, it.price, it.qty, it.amount) for it in traded
+        (item.game_id, names[item.kind], item.kind == "rug_sale", item.tick, item.price, item.qty, item.amount)
+        for item in traded
     ]  # fmt: skip
     balances = [event.columns["cash"] for event in events if event.event_name == c.PLAYER]
-    changes = [cash for place, cash in enumerate(balances) if place == 0 or cash != balances[place - 1]]
-    told: list[int] = [UNIT]
-    for place, entry in enumerate(fills):
-        settling = place + 1 < len(fills) and entry.kind == "rug_sale" and fills[place + 1].kind == "bet_won"
-        if entry.cash != told[-1] and not settling:
-            told.append(entry.cash)
-    assert changes == told
+    changes = [cash for position, cash in enumerate(balances) if position == 0 or cash != balances[position - 1]]
+    indices: list[int] = [UNIT]
+    for index, entry in enumerate(fills):
+        settling = index + 1 < len(fills) and entry.kind == "rug_sale" and fills[index + 1].kind == "bet_won"
+        if entry.cash != indices[-1] and not settling:
+            indices.append(entry.cash)
+    assert changes == indices
 
 
 def test_executions_are_joined_to_their_presses() -> None:
     acks = [event.columns for event in sample_events() if event.event_name == c.ACK]
-    presses = {it.columns["sequence_id"]: it.columns for it in sample_events() if it.event_name == c.PRESS}
+    presses = {
+        sample_event.columns["sequence_id"]: sample_event.columns
+        for sample_event in sample_events()
+        if sample_event.event_name == c.PRESS
+    }
     assert [ack["success"] for ack in acks].count(False) == 1
     for ack in acks:
         press = presses[ack["sequence_id"]]
@@ -553,7 +569,10 @@ def test_presses_become_button_events() -> None:
     presses = [event.columns for event in sample_events() if event.event_name == c.PRESS]
     script = [button for buttons in SCRIPT.values() for button in buttons]
     assert [press["button_id"] for press in presses] == script
-    fourth = [(it["button_id"], it["bet_amount"], it["sequence_id"], it["sequence_position"]) for it in presses[5:8]]
+    fourth = [
+        (press["button_id"], press["bet_amount"], press["sequence_id"], press["sequence_position"])
+        for press in presses[5:8]
+    ]
     assert fourth == [("DOUBLE", 22_000_000, 3, 0), ("INC_001", 23_000_000, 3, 1), ("BUY", 23_000_000, 3, 2)]
     assert [press["sell_share"] for press in presses if press["button_id"] == "SELL"] == [50, 50, 100, 100, 25]
     assert [press["ticks_since_last_action"] for press in presses[:5]] == [0, 0, 1, 3, 3]
@@ -564,10 +583,10 @@ def test_a_sequence_ends_after_five_seconds_and_with_the_round() -> None:
     decode = CrashDecoder()
     press = '{"button_id":"INC_001"}'
     moments = (0.0, 5.0, 10.1)
-    found = [decode(Frame(NOW + timedelta(seconds=s), press, "none"))[0].columns["sequence_id"] for s in moments]
+    sequence_ids = [decode(Frame(NOW + timedelta(seconds=s), press, "none"))[0].columns["sequence_id"] for s in moments]
     decode(tick(ONE, 0, 1))
-    found.append(decode(Frame(NOW + timedelta(seconds=11), press, "none"))[0].columns["sequence_id"])
-    assert found == [0, 0, 1, 2]
+    sequence_ids.append(decode(Frame(NOW + timedelta(seconds=11), press, "none"))[0].columns["sequence_id"])
+    assert sequence_ids == [0, 0, 1, 2]
 
 
 def test_a_new_round_resets_share_position_and_last_action() -> None:
@@ -617,13 +636,13 @@ def test_bet_field_is_the_kernels(bet: int, cash: int, button: int) -> None:
 
 
 def test_recorded_choices() -> None:
-    chosen = [it for it in map(recorded_buttons_share, sample_events()) if it is not None]
+    chosen = [item for item in map(recorded_buttons_share, sample_events()) if item is not None]
     assert chosen == [
         *((0, 3, 0), (1, 0, 0), (3, 0, 0), (0, 0, 3), (2, 0, 0), (0, 7, 0), (0, 2, 0), (1, 0, 0), (2, 0, 0)),
         *((0, 0, 4), (2, 0, 0), (2, 0, 0), (0, 8, 0), (0, 6, 0), (0, 1, 0), (0, 4, 0), (1, 0, 0)),
         *((0, 6, 0), (3, 0, 0), (1, 0, 0), (1, 0, 0), (0, 0, 2), (2, 0, 0)),
     ]
-    traded = [it for it in map(recorded_trader, sample_events()) if it is not None]
+    traded = [item for item in map(recorded_trader, sample_events()) if item is not None]
     assert traded[:4] == [(1, 3, 0), (3, 3, 0), (6, 0, 5), (1, 4, 0)]  # 0.011, 0.011, half, 0.023
 
 
@@ -641,7 +660,7 @@ def test_observations_are_the_environments_bit_for_bit() -> None:
     def compare(where: Event) -> None:
         nonlocal compared
         row = np.asarray(view.look()[0])
-        unlike = [table.POLICY[place] for place in PLAYED if row[place].tobytes() != seen[place].tobytes()]
+        unlike = [table.POLICY[index] for index in PLAYED if row[index].tobytes() != seen[index].tobytes()]
         assert unlike == [], where.columns
         compared += 1
 
@@ -694,7 +713,7 @@ def test_play_is_the_environments(actions: str, world: str, stake: int | None) -
             parts = game.rewards["minimal"].compute(episode.steps, episode.outcome)
             for number, step in enumerate(episode.steps):
                 row = np.asarray(episode.observations[number])
-                assert [table.POLICY[it] for it in PLAYED if row[it].tobytes() != seen[it].tobytes()] == []
+                assert [table.POLICY[item] for item in PLAYED if row[item].tobytes() != seen[item].tobytes()] == []
                 seen, reward, terminated, _, info = env.step(step.action)
                 assert (step.after.cash, step.after.equity) == (info["cash"], info["equity"])
                 assert step.after.facts["sidebet_stake"] == info["sidebet_stake"]
@@ -746,18 +765,18 @@ def watch(events: Sequence[Event], name: str) -> Iterator[tuple[Event, dict[str,
     for event in events:
         view.apply(event)
         row, mask = view.look()
-        missing = {it for it, unknown in zip(names, np.asarray(mask), strict=True) if unknown}
+        missing = {item for item, unknown in zip(names, np.asarray(mask), strict=True) if unknown}
         yield event, dict(zip(names, np.asarray(row).tolist(), strict=True)), missing
 
 
 def test_one_who_joins_knows_the_last_rounds_from_the_feeds_list() -> None:
     revealed = [event.columns for event in sample_events() if event.event_name == c.COMPLETE]
-    [first, *_] = [it for it in watch(sample_events(), "trader") if it[0].event_name == c.TICK]
+    [first, *_] = [item for item in watch(sample_events(), "trader") if item[0].event_name == c.TICK]
     for back in range(1, 6):
-        told = revealed[10 - back]
-        assert first[1][f"history_{back}_duration"] == told["rug_tick"]
-        assert first[1][f"history_{back}_peak"] == np.float32(told["peak"])
-    later = [it for it in watch(sample_events(), "trader") if it[0].event_name == c.TICK][-1]
+        payload = revealed[10 - back]
+        assert first[1][f"history_{back}_duration"] == payload["rug_tick"]
+        assert first[1][f"history_{back}_peak"] == np.float32(payload["peak"])
+    later = [item for item in watch(sample_events(), "trader") if item[0].event_name == c.TICK][-1]
     assert [later[1][f"history_{back}_duration"] for back in (1, 2, 3)] == [18, 51, revealed[9]["rug_tick"]]
 
 
@@ -786,23 +805,25 @@ def test_lots_results_and_sidebets_of_the_recording_are_known() -> None:
     assert (row["sidebet_active"], row["ticks_until_sidebet"]) == (1.0, 34.0)
     assert (steps[first, 41][0]["sidebet_active"], steps[first, 13][0]["position_count"]) == (0.0, 0.0)
     last = [row for event, row, _ in watch(sample_events(), "trader")][-1]
-    told = [event.columns for event in sample_events() if event.event_name == c.PLAYER]
-    pnl = [it["cumulative_pnl"] for it in told if it["game_phase"] == Phase.RUGGED]
+    payload = [event.columns for event in sample_events() if event.event_name == c.PLAYER]
+    pnl = [item["cumulative_pnl"] for item in payload if item["game_phase"] == Phase.RUGGED]
     assert last["session_pnl"] == np.float32(sum(pnl) / 1e9)
     assert (last["rounds_in_session"], steps[second, 3][0]["session_pnl"]) == (2.0, np.float32(pnl[0] / 1e9))
 
 
 def test_volumes_are_the_others_of_this_round() -> None:
     rows = [row for _, row, _ in watch(sample_events(), "market")]
-    for place, (event, row) in enumerate(zip(sample_events(), rows, strict=True)):
+    for index, (event, row) in enumerate(zip(sample_events(), rows, strict=True)):
         if event.event_name == c.TICK and event.columns["game_phase"] == Phase.ACTIVE:
             heard = [
-                it.columns
-                for it in sample_events()[:place]
-                if it.event_name == c.TRADE and it.window_id == event.window_id
+                sample_event.columns
+                for sample_event in sample_events()[:index]
+                if sample_event.event_name == c.TRADE and sample_event.window_id == event.window_id
             ]
             now = event.columns["tick"]
-            bought = sum(it["trade_amount"] for it in heard if it["trade_type"] == "buy" and it["tick"] > now - 40)
+            bought = sum(
+                item["trade_amount"] for item in heard if item["trade_type"] == "buy" and item["tick"] > now - 40
+            )
             assert row["recent_buy_volume"] == np.float32(bought / 1e9)
             assert row["players_in_game"] == event.columns["players_in_game"]
 
@@ -813,9 +834,9 @@ def player(**fields: Any) -> Frame:
 
 
 def trade(game_id: str, trade_id: str, who: str, amount: float) -> Frame:
-    told = {"type": "buy", "amount": amount, "qty": amount, "price": 1, "tickIndex": 0, "coin": "solana"}
+    payload = {"type": "buy", "amount": amount, "qty": amount, "price": 1, "tickIndex": 0, "coin": "solana"}
     return received(
-        "standard/newTrade", {"__trace": True}, {"id": trade_id, "gameId": game_id, "playerId": who, **told}
+        "standard/newTrade", {"__trace": True}, {"id": trade_id, "gameId": game_id, "playerId": who, **payload}
     )
 
 
@@ -855,9 +876,9 @@ def test_an_order_that_carries_a_press_out_is_no_second_press() -> None:
 
 def test_every_window_of_play_is_a_session_of_its_own() -> None:
     seat = PlayerConfig("trader", Terms("buttons"))
-    place = table.TRADER.index("rounds_in_session")
+    position = table.TRADER.index("rounds_in_session")
     for episode in play(crash(), lambda _: Constant((1, 0)), sample_events(), seat):
-        assert {float(np.asarray(row)[place]) for row in episode.observations} == {1.0}
+        assert {float(np.asarray(row)[position]) for row in episode.observations} == {1.0}
 
 
 def test_a_spectator_knows_no_money() -> None:
@@ -870,18 +891,18 @@ def test_a_spectator_knows_no_money() -> None:
 def test_execution_columns_hold_what_was_completed_before() -> None:
     for event, row, missing in watch(sample_events(), "recorded"):
         if event.event_name == c.ACK and event.columns["success"]:
-            told = event.columns
+            payload = event.columns
             assert "latency_ms" not in missing
-            assert (row["execution_tick"], row["latency_ms"]) == (told["execution_tick"], 20.0)
-            assert row["execution_price"] == np.float32(told["execution_price"])
-            assert row["trade_id_hash"] == fair.id_hash(told["trade_id"])
+            assert (row["execution_tick"], row["latency_ms"]) == (payload["execution_tick"], 20.0)
+            assert row["execution_price"] == np.float32(payload["execution_price"])
+            assert row["trade_id_hash"] == fair.id_hash(payload["trade_id"])
 
 
 # money, outcome, reward, label
 
 
-def take(ledger: CrashLedger, name: str, window: str, **told: Any) -> tuple[Fact, ...]:
-    return ledger.see(c.fact(name, told, window).event(NOW, "test", 0))
+def take(ledger: CrashLedger, name: str, window: str, **payload: Any) -> tuple[Fact, ...]:
+    return ledger.see(c.fact(name, payload, window).event(NOW, "test", 0))
 
 
 def test_a_round_whose_rug_was_not_seen_is_settled_by_the_worlds_rule() -> None:
@@ -940,7 +961,7 @@ def test_the_outcome_needs_every_tick_and_takes_late_ones() -> None:
     unrevealed = {"server_seed": None, "server_seed_hash": None, "game_version": None}
     assert whole == Outcome(ONE, {"rug_tick": 3, "rug_price": 0.02, "peak": 1.5, "ended_by_rug": True, **unrevealed})
     for lost in range(4):
-        assert read_outcome(to_events([frame for place, frame in enumerate(frames) if place != lost])) is None
+        assert read_outcome(to_events([frame for index, frame in enumerate(frames) if index != lost])) is None
     assert read_outcome(to_events([frames[0], frames[2], frames[1], frames[3]])) == whole
     repeated = tick(ONE, 4, 0.02, rugged=True)
     assert read_outcome(to_events([*frames[:3], repeated, frames[3]])) == whole

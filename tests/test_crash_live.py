@@ -492,7 +492,7 @@ def _own_shapes() -> dict[str, set[Any]]:
     shapes["sideBet"] = {tuple(row["sideBet"]) for row in rows if row["sideBet"]}
     past = [past for m in messages if m.event == STATE for past in m.arguments[0].get("gameHistory", ())]
     shapes["gameHistory"] = {tuple(row) for row in past}
-    shapes["globalSidebets"] = {tuple(row) for each in past for row in each["globalSidebets"]}
+    shapes["globalSidebets"] = {tuple(row) for item in past for row in item["globalSidebets"]}
     shapes["rugpool"] = {tuple(m.arguments[0]["rugpool"]) for m in messages if "rugpool" in m.arguments[0]}
     shapes["partialPrices"] = {
         tuple(m.arguments[0]["partialPrices"]) for m in messages if "partialPrices" in m.arguments[0]

@@ -127,10 +127,10 @@ def visit(browser: Any, server: RunningServer, tmp_path: Path) -> Iterator[Calla
         assert not visitor.errors
 
 
-def shortest(units: int, places: int = 3) -> str:
+def shortest(units: int, index: int = 3) -> str:
     """Write units as the page does."""
     whole, _, rest = show(units).partition(".")
-    rest = rest.rstrip("0").ljust(places, "0")
+    rest = rest.rstrip("0").ljust(index, "0")
     return f"{whole}.{rest}" if rest else whole
 
 
@@ -199,8 +199,8 @@ def test_a_person_plays_a_round_and_verifies_it(visit: Callable[..., Visitor]) -
 def test_every_button_of_the_table_is_there(visit: Callable[..., Visitor]) -> None:
     ada = visit()
     ada.log_in()
-    found = ada.page.eval_on_selector_all("[data-button]", "all => all.map(each => each.dataset.button)")
-    assert sorted(found) == sorted(BUTTONS)
+    result = ada.page.eval_on_selector_all("[data-button]", "all => all.map(each => each.dataset.button)")
+    assert sorted(result) == sorted(BUTTONS)
     nameless = "all => all.filter((each) => !(each.ariaLabel || each.textContent.trim() || each.labels?.length)).length"
     unnamed = ada.page.eval_on_selector_all("button, input", nameless)
     assert unnamed == 0
@@ -349,7 +349,7 @@ def test_a_doctored_round_is_found_out(visit: Callable[..., Visitor]) -> None:
     ada = visit()
     ada.log_in()
     seed, game, *_ = VECTORS.split()
-    found = ada.page.evaluate(
+    result = ada.page.evaluate(
         """async ([seed, game]) => {
           const { verifyRound, playRound } = await import("/verify.js");
           const prices = playRound(seed, game);
@@ -359,7 +359,7 @@ def test_a_doctored_round_is_found_out(visit: Callable[..., Visitor]) -> None:
         }""",
         [seed, game],
     )
-    assert (found["hashMatches"], found["equal"], found["total"]) == (False, 13, 14)
+    assert (result["hashMatches"], result["equal"], result["total"]) == (False, 13, 14)
 
 
 def test_the_browser_replays_the_known_rounds(visit: Callable[..., Visitor]) -> None:

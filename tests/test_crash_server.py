@@ -602,11 +602,11 @@ def test_finished_rounds_can_be_looked_up_and_verified(server: RunningServer) ->
     assert get(server, f"/api/rounds/{identity}")[0] == 404
     server.step(2)
     status, _, body = get(server, f"/api/rounds/{identity}")
-    found = json.loads(body)
+    payload = json.loads(body)
     assert status == 200
-    assert found["world"] == "published"
-    assert prices.server_seed_hash(found["serverSeed"]) == found["serverSeedHash"]
-    assert prices.play_round(found["serverSeed"], identity).prices == tuple(found["prices"])
+    assert payload["world"] == "published"
+    assert prices.server_seed_hash(payload["serverSeed"]) == payload["serverSeedHash"]
+    assert prices.play_round(payload["serverSeed"], identity).prices == tuple(payload["prices"])
 
 
 def test_the_page_is_served_alone_and_closed_in(lasting: RunningServer) -> None:
@@ -634,9 +634,9 @@ def test_the_bench_finds_ticks_in_frames() -> None:
     buffer = bytearray(frame(state) + frame(b"x" * 70_000) + frame(b"2")[:1])
     assert list(bench.frames(buffer)) == [(1, state), (1, b"x" * 70_000)]
     assert bytes(buffer) == frame(b"2")[:1]
-    found = bench.compare({("g", 1): 1.0, ("g", 2): 2.0, ("g", 3): 3.0}, [{("g", 1): 1.01}, {("g", 2): 2.03}], last=2)
-    assert (found.expected, found.received) == (4, 2)
-    assert found.quantile(1.0) == pytest.approx(30)
+    result = bench.compare({("g", 1): 1.0, ("g", 2): 2.0, ("g", 3): 3.0}, [{("g", 1): 1.01}, {("g", 2): 2.03}], last=2)
+    assert (result.expected, result.received) == (4, 2)
+    assert result.quantile(1.0) == pytest.approx(30)
 
 
 def test_the_bench_runs_and_reports() -> None:
@@ -667,7 +667,9 @@ def test_beats_keep_to_their_schedule() -> None:
     pauses = 0.1 / 20
     assert len(beats) > 30
     late = [at - i * pauses for i, at in enumerate(beats)]
-    late = [it - min(late) for it in late]  # any beat may be late, the first one too: the least late one was on time
+    late = [
+        item - min(late) for item in late
+    ]  # any beat may be late, the first one too: the least late one was on time
     assert sorted(late)[len(late) // 2] < 0.05
     assert min(late[: len(late) // 3]) < 0.02, "it beats faster than its schedule"
     assert min(late[-len(late) // 3 :]) < 0.02, "it beats slower than its schedule"

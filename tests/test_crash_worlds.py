@@ -108,11 +108,11 @@ def test_worlds_served_over_the_site_stream_are_the_same_worlds() -> None:
 
 def test_simulate_prints_what_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crash", "simulate", "--rounds", "20000", "--world", "fair", "--seed", "1", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert list(told["survival"]) == ["50", "100", "138", "200", "300"]
-    assert list(told["hold"]) == ["10", "40", "100", "200"]
-    assert set(told["hold"]["10"]) == {"mean", "se", "theory"}
-    assert told["hold"]["200"]["theory"] == 0
+    payload = json.loads(capsys.readouterr().out)
+    assert list(payload["survival"]) == ["50", "100", "138", "200", "300"]
+    assert list(payload["hold"]) == ["10", "40", "100", "200"]
+    assert set(payload["hold"]["10"]) == {"mean", "se", "theory"}
+    assert payload["hold"]["200"]["theory"] == 0
     assert main(["crash", "simulate", "--rounds", "1"]) == 1
     assert main(["crash", "simulate", "--rounds", "10", "--world", "moon"]) == 1
     assert "published" in capsys.readouterr().err
@@ -139,10 +139,10 @@ def test_baselines_are_scored_in_money() -> None:
 
 def test_the_demonstration_writes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crash", "demo", "--output", str(tmp_path), "--rounds", "5000", "--played", "100", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["verified"] == 5
-    assert len(told["baselines"]) == 7
-    page = Path(told["page"]).read_text()
+    payload = json.loads(capsys.readouterr().out)
+    assert payload["verified"] == 5
+    assert len(payload["baselines"]) == 7
+    page = Path(payload["page"]).read_text()
     assert "not playing" in page
     assert page.count("plotly-graph-div") == 4
     assert "http://" not in page.split("</style>")[0]
@@ -151,6 +151,6 @@ def test_the_demonstration_writes_its_page(tmp_path: Path, capsys: pytest.Captur
 def test_baselines_command(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["crash", "baselines", "--rounds", "200", "--only", "wait", "--only", "hold-10", "--json"]
     assert main(arguments) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in told["baselines"]] == ["wait", "hold-10"]
+    payload = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in payload["baselines"]] == ["wait", "hold-10"]
     assert main(["crash", "baselines", "--only", "luck"]) == 1

@@ -88,8 +88,8 @@ def test_options_change_what_is_built(own: Path, capsys: pytest.CaptureFixture[s
 
 def test_the_list(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dataset", "ls", "--json"]) == 0
-    found = [row for row in told(capsys)["datasets"] if row["name"] == "mine"]
-    assert [(row["game"], row["episodes"]) for row in found] == [("crash", 23)]
+    rows = [row for row in told(capsys)["datasets"] if row["name"] == "mine"]
+    assert [(row["game"], row["episodes"]) for row in rows] == [("crash", 23)]
     assert main(["dataset", "ls"]) == 0
     assert "mine" in capsys.readouterr().out
 
@@ -132,7 +132,7 @@ def test_shares() -> None:
 
 
 def figures(page: str) -> list[dict[str, Any]]:
-    return [json.loads(found) for found in re.findall(r'<script type="application/json">(.*?)</script>', page)]
+    return [json.loads(result) for result in re.findall(r'<script type="application/json">(.*?)</script>', page)]
 
 
 def test_the_card_is_one_file_with_everything(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +148,7 @@ def test_the_card_is_one_file_with_everything(own: Path, tmp_path: Path, capsys:
     assert "no rug was seen" in page
     assert "theory (published)" in page
     drawn = figures(page)
-    assert all(each["data"] for each in drawn)
+    assert all(item["data"] for item in drawn)
     curve = next(line for line in drawn[0]["data"] if line["name"] == "measured")
     assert curve["y"][0] == 1.0
     assert curve["y"] == sorted(curve["y"], reverse=True)
@@ -184,11 +184,11 @@ def dataset(filled: Path) -> Dataset:
 
 def test_a_sound_data_set_passes(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dataset", "check", "mine", "--cuts", "8", "--json"]) == 0
-    found = told(capsys)
-    assert found["passed"]
+    result = told(capsys)
+    assert result["passed"]
     names = ["NaN", "balance", "duplicate rounds", "splits", "look-ahead"]
-    assert [each["check"] for each in found["checks"]] == names
-    assert all(each["passed"] and each["counted"] for each in found["checks"])
+    assert [item["check"] for item in result["checks"]] == names
+    assert all(item["passed"] and item["counted"] for item in result["checks"])
 
 
 class Altered:
@@ -224,20 +224,20 @@ def test_a_check_fails_on_what_it_is_for(dataset: Dataset, check: Any, table: st
 def test_looking_ahead_is_found(dataset: Dataset, filled: Path) -> None:
     store, leak = EventStore(filled), pl.col("price").shift(-1, fill_value=1.0).alias("price_velocity")
     assert check_lookahead(dataset, store, np.random.default_rng(1), 3).passed
-    found = check_lookahead(Altered(dataset, "observations", leak), store, np.random.default_rng(1), 3)  # type: ignore[arg-type]
-    assert found.passed is False
-    assert "step" in found.detail
+    lookahead = check_lookahead(Altered(dataset, "observations", leak), store, np.random.default_rng(1), 3)  # type: ignore[arg-type]
+    assert lookahead.passed is False
+    assert "step" in lookahead.detail
 
 
 def test_a_round_that_stands_twice_is_found(dataset: Dataset) -> None:
     tables = next(iter(dataset.sessions.values()))
-    found = check_duplicates(SimpleNamespace(sessions={"a": tables, "b": tables}))  # type: ignore[arg-type]
-    assert found.passed is False
-    assert "in a and in b" in found.detail
+    duplicates = check_duplicates(SimpleNamespace(sessions={"a": tables, "b": tables}))  # type: ignore[arg-type]
+    assert duplicates.passed is False
+    assert "in a and in b" in duplicates.detail
 
 
 def test_a_split_that_is_not_in_time_is_found(dataset: Dataset) -> None:
-    split = {name: ("train", "test")[place % 2] for place, name in enumerate(dataset.manifest["split"])}
+    split = {name: ("train", "test")[index % 2] for index, name in enumerate(dataset.manifest["split"])}
     shuffled = SimpleNamespace(sessions=dataset.sessions, manifest={"split": split})
     assert check_splits(shuffled).passed is False  # type: ignore[arg-type]
 
@@ -257,8 +257,8 @@ def test_without_the_recording_the_look_ahead_check_is_not_made(
     shutil.copytree(own / "datasets", tmp_path / "elsewhere" / "datasets")
     monkeypatch.setenv("PLAYPROOF_HOME", str(tmp_path / "elsewhere"))
     assert main(["dataset", "check", "mine", "--cuts", "2", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["checks"][-1]["passed"] is None
+    payload = json.loads(capsys.readouterr().out)
+    assert payload["checks"][-1]["passed"] is None
 
 
 def test_a_changed_value_is_refused(
@@ -298,13 +298,13 @@ def from_recordings(path: Path, card: Path, capsys: pytest.CaptureFixture[str]) 
     assert made["episodes"] + made["left_out"] == report["rounds"]
     assert made["left_out"] == report["incomplete"] == sum(made["reasons"].values())
     assert all(left["reason"] for left in made["left_out_windows"])
-    found = open_dataset(Path(made["path"]))
-    assert check_numbers(found).passed
-    lengths = [each["outcome"]["rug_tick"] for tables in found.sessions.values() for each in tables.episodes]
+    result = open_dataset(Path(made["path"]))
+    assert check_numbers(result).passed
+    lengths = [episode["outcome"]["rug_tick"] for tables in result.sessions.values() for episode in tables.episodes]
     table = survival_rows(lengths, GAME, None)
     assert max(abs(row["z"]) for row in table) < 3, table
-    assert made["steps"] == sum(each["steps"] for tables in found.sessions.values() for each in tables.episodes)
-    assert write_card(found, card).stat().st_size > 1_000_000
+    assert made["steps"] == sum(episode["steps"] for tables in result.sessions.values() for episode in tables.episodes)
+    assert write_card(result, card).stat().st_size > 1_000_000
     return report, made
 
 
@@ -314,7 +314,7 @@ def test_some_of_the_real_recordings(
     folder = tmp_path / "some"
     folder.mkdir()
     with tarfile.open(shared_data / "crash" / "legacy-recordings.tar.gz") as archive:
-        for member in sorted(filter(tarfile.TarInfo.isfile, archive.getmembers()), key=lambda it: it.name)[::20]:
+        for member in sorted(filter(tarfile.TarInfo.isfile, archive.getmembers()), key=lambda item: item.name)[::20]:
             file = archive.extractfile(member)
             assert file is not None
             (folder / Path(member.name).name).write_bytes(file.read())

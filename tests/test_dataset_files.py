@@ -70,11 +70,11 @@ def test_every_reader_gives_the_same_bits_back(
     arrow.validate(full=True)
     duck = duckdb.sql(f"SELECT * FROM read_parquet('{path}')").arrow()
     for read in (arrow, pl.read_parquet(path).to_arrow(), duck.read_all() if hasattr(duck, "read_all") else duck):
-        found = from_arrow(read)
-        assert {name: spelled(column) for name, column in found.items()} == {
+        result = from_arrow(read)
+        assert {name: spelled(column) for name, column in result.items()} == {
             name: spelled(column) for name, column in table.items()
         }
-        assert digest_columns(code_table(found)) == digest_columns(coded)
+        assert digest_columns(code_table(result)) == digest_columns(coded)
 
 
 @given(table=columns(), first=st.integers(0, 999), rows=st.integers(1, 999))

@@ -122,12 +122,12 @@ def named(row: dict[str, Any]) -> str:
 
 def check_play(dataset: Dataset, pressed: Sequence[Pressed], log: Sequence[Entry]) -> None:
     """Hold a data set against what was pressed and what the table did."""
-    order = {window: place for place, window in enumerate(dict.fromkeys(game_id for game_id, *_ in pressed))}
+    order = {window: index for index, window in enumerate(dict.fromkeys(game_id for game_id, *_ in pressed))}
     rows = [row for row in steps(dataset).iter_rows(named=True) if row["window_id"] in order]
     rows.sort(key=lambda row: (order[row["window_id"]], row["step"]))
     done = [row for row in rows if named(row)]
-    found = [(row["window_id"], int(row["game_phase"]), int(row["tick"]), named(row)) for row in done]
-    assert found == list(pressed), "every press is a step of its own, at the tick received last"
+    result = [(row["window_id"], int(row["game_phase"]), int(row["tick"]), named(row)) for row in done]
+    assert result == list(pressed), "every press is a step of its own, at the tick received last"
     _check_orders([row for row in done if named(row) in ORDERS], log)
     _check_money(rows, log)
     _check_bets(rows)
@@ -278,7 +278,7 @@ class Clicker:
         (player,) = self.server.table.players.values()
         book, table = player.ledger, self.server.table
         money = (book.qty, book.avg_cost, book.pnl(table.price), book.invested)
-        live = Live(int(table.phase), table.tick, table.price, book.cash / UNIT, bet, *(it / UNIT for it in money))
+        live = Live(int(table.phase), table.tick, table.price, book.cash / UNIT, bet, *(item / UNIT for item in money))
         return [press.button_id for press in self.person.see(live)]
 
 
@@ -290,13 +290,13 @@ def at_the_page(
     from playproof.record.feeds.browser import BrowserFeed
 
     log: list[Entry] = []
-    found: list[Clicker] = []
+    clickers: list[Clicker] = []
     with RunningServer(ServeConfig(port=0, seed=seed, manual=True), log=log) as server:
 
         async def drive(page: Any) -> None:
-            found.append(Clicker(page, server, ScriptedPresser(lively(), np.random.default_rng(seed))))
-            await found[0].log_in()
-            await play(found[0], log)
+            clickers.append(Clicker(page, server, ScriptedPresser(lively(), np.random.default_rng(seed))))
+            await clickers[0].log_in()
+            await play(clickers[0], log)
             await asyncio.to_thread(server.step, 2)
             await asyncio.sleep(0.4)
 
@@ -307,7 +307,7 @@ def at_the_page(
             feed = BrowserFeed(server.url, recorder, clock, page_map, headless=True, drive=drive)
             asyncio.run(asyncio.wait_for(feed.run(asyncio.Event()), seconds))
             recorder.close()
-    return found[0].pressed, log
+    return clickers[0].pressed, log
 
 
 @pytest.mark.browser
@@ -349,15 +349,15 @@ def test_a_thousand_presses_on_the_page_are_what_the_server_executed(tmp_path: P
 def compare_page(home: Path, rounds: int) -> int:
     """Hold the rounds built from play at the page against an environment with the same prices and actions."""
     (tables,) = built(home).sessions.values()
-    whole = [place for place, episode in enumerate(tables.episodes) if episode["lack"] is None]
-    windows = [tables.episodes[place]["window_id"] for place in whole][:rounds]
+    whole = [index for index, episode in enumerate(tables.episodes) if episode["lack"] is None]
+    windows = [tables.episodes[index]["window_id"] for index in whole][:rounds]
     assert len(windows) == rounds
     chosen = pl.col("window_id").is_in(windows)
     seen, done, paid = (tables[name].filter(chosen) for name in ("observations", "actions", "rewards"))
     prices = r.prices_of(EventStore(home, GAME.columns).events())
     return r.compare_with_environment(
         {window: prices[window] for window in windows},
-        [tables.episodes[place]["steps"] for place in whole][:rounds],
+        [tables.episodes[index]["steps"] for index in whole][:rounds],
         seen.select(GAME.observations["recorded"].features).to_numpy(),  # type: ignore[union-attr]
         done.select("head_0", "head_1", "head_2").to_numpy(),
         done["substep"].to_numpy(),

@@ -101,8 +101,8 @@ def test_nor_locale_time_zone_nor_hash_seed(stored: Path, dataset: Path, tmp_pat
 def test_one_changed_value_changes_it(dataset: Path, tmp_path: Path, name: str, column: str) -> None:
     events = mixed()
     at = [n for n, event in enumerate(events) if event.event_name == name and column in event.columns][100]
-    told = events[at].columns[column]
-    events[at] = replace(events[at], columns={**events[at].columns, column: told + 1})  # type: ignore[operator]
+    payload = events[at].columns[column]
+    events[at] = replace(events[at], columns={**events[at].columns, column: payload + 1})  # type: ignore[operator]
     assert hash_of(tmp_path, events) != open_dataset(dataset).manifest["hash"]
 
 
@@ -126,9 +126,9 @@ def test_transitions_are_what_was_laid_out(dataset: Path) -> None:
     wide = opened.transitions("train", "recorded")
     assert seen.observations.shape[1] == 31
     assert wide.observations.shape[1] == 37
-    places = [opened.features("recorded").index(name) for name in opened.features("policy")]
-    assert np.array_equal(wide.observations[:, places], seen.observations)
-    assert np.array_equal(wide.missing[:, places], seen.missing)
+    indexes = [opened.features("recorded").index(name) for name in opened.features("policy")]
+    assert np.array_equal(wide.observations[:, indexes], seen.observations)
+    assert np.array_equal(wide.missing[:, indexes], seen.missing)
     assert np.isfinite(wide.observations).all()
     assert seen.actions.shape == (len(seen.rewards), 3)
     same = np.flatnonzero(~seen.done[:-1])
@@ -140,24 +140,24 @@ def test_transitions_are_what_was_laid_out(dataset: Path) -> None:
 
 def test_splits_are_in_time_and_statistics_of_train_alone(dataset: Path) -> None:
     opened = open_dataset(dataset)
-    split, told = opened.manifest["split"], opened.manifest["statistics"]
-    starts = {it["window_id"]: it["start_us"] for of in opened.sessions.values() for it in of.episodes}
+    split, statistics = opened.manifest["split"], opened.manifest["statistics"]
+    starts = {episode["window_id"]: episode["start_us"] for of in opened.sessions.values() for episode in of.episodes}
     assert list(split) == sorted(split, key=lambda window: (starts[window], window))
     assert list(dict.fromkeys(split.values())) == ["train", "gap", "validation", "test"]
     train = opened.transitions("train", "recorded")
     for at, name in enumerate(opened.features("recorded")):
         values = train.observations[:, at].astype(np.float64)
-        found = told["features"][name]
-        assert found["mean"] == pytest.approx(values.mean(), rel=1e-9, abs=1e-12)
-        assert found["std"] == pytest.approx(values.std(), rel=1e-6, abs=1e-9)
-        assert (found["min"], found["max"]) == (values.min(), values.max())
-        assert found["missing"] == pytest.approx(train.missing[:, at].mean())
+        result = statistics["features"][name]
+        assert result["mean"] == pytest.approx(values.mean(), rel=1e-9, abs=1e-12)
+        assert result["std"] == pytest.approx(values.std(), rel=1e-6, abs=1e-9)
+        assert (result["min"], result["max"]) == (values.min(), values.max())
+        assert result["missing"] == pytest.approx(train.missing[:, at].mean())
 
 
 def test_labels_stand_apart_from_observations(dataset: Path) -> None:
     tables = open_dataset(dataset).sessions["watch-1"]
     labels, ticks = tables["labels"], tables["observations"].filter(~pl.col("final"))
-    rugs = {it["window_id"]: it["outcome"]["rug_tick"] for it in tables.episodes}
+    rugs = {episode["window_id"]: episode["outcome"]["rug_tick"] for episode in tables.episodes}
     wins = [
         float(rugs[window] <= tick + 40)
         for window, tick in zip(ticks["window_id"], ticks["tick"].to_list(), strict=True)
@@ -174,9 +174,9 @@ def test_every_window_left_out_has_its_reason(tmp_path: Path) -> None:
         (event.session_id, event.window_id) for event in events if event.window_id and event.event_name == c.TICK
     }
     kept = {
-        (name, it["window_id"])
+        (name, episode["window_id"])
         for name, of in open_dataset(build(r.crash(), events, CONFIG, tmp_path)).sessions.items()
-        for it in of.episodes
+        for episode in of.episodes
     }
     assert reasons
     assert set(reasons) | kept == windows
@@ -200,9 +200,9 @@ def test_a_doctored_folder_is_refused(dataset: Path, tmp_path: Path) -> None:
 
     copy = tmp_path / dataset.name
     shutil.copytree(dataset, copy)
-    told = json.loads((copy / "sessions" / "watch-1" / "metadata.json").read_text())
-    told["episodes"][0]["outcome"]["rug_tick"] += 1
-    (copy / "sessions" / "watch-1" / "metadata.json").write_text(json.dumps(told))
+    payload = json.loads((copy / "sessions" / "watch-1" / "metadata.json").read_text())
+    payload["episodes"][0]["outcome"]["rug_tick"] += 1
+    (copy / "sessions" / "watch-1" / "metadata.json").write_text(json.dumps(payload))
     with pytest.raises(DecodeError, match="found others"):
         _ = open_dataset(copy).sessions["watch-1"].episodes
     manifest = json.loads((copy / "manifest.json").read_text())

@@ -23,24 +23,24 @@ def found() -> dict[str, Any]:
     return doctor.diagnose()
 
 
-def test_it_names_every_package_of_the_project(found: dict[str, Any], project: Path) -> None:
+def test_it_names_every_package_of_the_project(result: dict[str, Any], project: Path) -> None:
     table = tomllib.loads((project / "pyproject.toml").read_text())["project"]
-    assert len(found["base"]) == len(table["dependencies"])
-    assert {name: len(rows) for name, rows in found["extras"].items()} == {
+    assert len(result["base"]) == len(table["dependencies"])
+    assert {name: len(rows) for name, rows in result["extras"].items()} == {
         name: len(wanted) for name, wanted in table["optional-dependencies"].items()
     }
 
 
-def test_installed_packages_have_their_version(found: dict[str, Any]) -> None:
-    assert found["ok"]
-    for row in found["base"]:
+def test_installed_packages_have_their_version(result: dict[str, Any]) -> None:
+    assert result["ok"]
+    for row in result["base"]:
         assert row["installed"] == version(row["name"])
         assert row["problem"] is None
         assert row["get"] is None
 
 
-def test_missing_packages_have_a_command(found: dict[str, Any]) -> None:
-    for rows in found["extras"].values():
+def test_missing_packages_have_a_command(result: dict[str, Any]) -> None:
+    for rows in result["extras"].values():
         for row in rows:
             assert (row["installed"] is None) == (row["get"] is not None)
 
@@ -74,10 +74,10 @@ def test_a_broken_base_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(doctor, "requires", lambda name: ["no-such-package>=1"])
     monkeypatch.setattr(doctor, "_torch_threads", lambda: None)
     assert main(["doctor", "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["ok"] is False
-    assert found["base"][0]["installed"] is None
-    assert "pip install" in found["base"][0]["get"]
+    payload = json.loads(capsys.readouterr().out)
+    assert payload["ok"] is False
+    assert payload["base"][0]["installed"] is None
+    assert "pip install" in payload["base"][0]["get"]
 
 
 def test_a_base_package_that_does_not_import_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,10 +92,10 @@ def test_a_base_package_that_does_not_import_is_broken(monkeypatch: pytest.Monke
 
 
 def test_the_table_shows_missing_and_present(
-    found: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    result: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = {"name": "nothing", "wanted": "", "installed": None, "problem": None, "get": "pip install 'x[ray]'"}
-    monkeypatch.setattr(doctor, "diagnose", lambda: {**found, "extras": {"ray": [missing]}})
+    monkeypatch.setattr(doctor, "diagnose", lambda: {**result, "extras": {"ray": [missing]}})
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
     assert f"numpy {version('numpy')}" in out

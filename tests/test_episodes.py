@@ -37,8 +37,8 @@ def episodes(events: Any, ask: BuildRequest = ASK) -> Any:
 def test_a_sequence_of_presses_becomes_its_steps() -> None:
     script = {(0, Phase.ACTIVE, 3): ("INC_01", "INC_01", "INC_001", "BUY"), (0, Phase.ACTIVE, 5): ("SELL_25",)}
     [episode] = episodes(r.decoded(record(612, script, 1, crowded=False).frames)).episodes
-    at = [it for it, decision in enumerate(episode.decisions) if decision.columns["tick"] == 3]
-    steps = [episode.steps[it] for it in at]
+    at = [index for index, decision in enumerate(episode.decisions) if decision.columns["tick"] == 3]
+    steps = [episode.steps[item] for item in at]
     assert [step.action for step in steps] == [
         (0, BETS.index("INC_01"), 0),
         (0, BETS.index("INC_01"), 0),
@@ -49,8 +49,8 @@ def test_a_sequence_of_presses_becomes_its_steps() -> None:
     bets = [step.after.facts["bet_amount"] for step in steps]
     assert bets == [11_000_000, 21_000_000, 22_000_000, 22_000_000]
     assert steps[-1].before.cash - steps[-1].after.cash == 22_000_000
-    assert [row[RECORDED.index("bet_amount")] for row in np.asarray([episode.observations[it] for it in at])] == [
-        np.float32(it) for it in (0.001, 0.011, 0.021, 0.022)
+    assert [row[RECORDED.index("bet_amount")] for row in np.asarray([episode.observations[item] for item in at])] == [
+        np.float32(item) for item in (0.001, 0.011, 0.021, 0.022)
     ]
     [percentage] = [step for step in episode.steps if step.action[2]]
     assert percentage.action == (0, 0, SHARES.index("SELL_25"))
@@ -98,8 +98,8 @@ def test_presses_are_where_and_what_the_server_executed() -> None:
     ]
     assert len(taken) == len(orders)
     for (episode, step), order in zip(taken, orders, strict=True):
-        told = episode.decisions[step.number].columns
-        assert (order.game_id, order.tick) == (episode.window_id, told["tick"])
+        fields = episode.decisions[step.number].columns
+        assert (order.game_id, order.tick) == (episode.window_id, fields["tick"])
         assert step.effect == order.success
         if "amount" in order.payload:
             assert to_units(order.payload["amount"]) == step.before.facts["bet_amount"]
@@ -141,7 +141,7 @@ def test_money_begins_with_what_the_feed_told() -> None:
     ]
     plain, more = (episodes(of).episodes for of in (events, rich))
     assert more[0].steps[0].before.cash == plain[0].steps[0].before.cash + 5 * UNIT
-    assert [it.corrected for it in more] == [0, 0, 0]
+    assert [item.corrected for item in more] == [0, 0, 0]
     assert more[-1].steps[-1].after.cash == plain[-1].steps[-1].after.cash + 5 * UNIT
 
 
@@ -192,7 +192,7 @@ def test_incomplete_rounds_are_kept_marked_and_left_out_unless_asked_for(keep: A
 def test_short_rounds_can_be_left_out() -> None:
     _, events = r.played(13, 8)
     whole = episodes(events).episodes
-    limit = sorted(sum(step.substep == 0 for step in it.steps) for it in whole)[4]
+    limit = sorted(sum(step.substep == 0 for step in item.steps) for item in whole)[4]
     made = episodes(events, replace(ASK, min_ticks=limit))
     assert 0 < len(made.episodes) < 8
     assert all("decision points, less than" in left.reason for left in made.left_out)
@@ -208,7 +208,7 @@ def test_a_round_without_a_player_is_one_spectators_episode() -> None:
     for episode in made.episodes:
         assert episode.player_id is None
         assert all(step.action == (0, 0, 0) and not step.effect for step in episode.steps)
-        assert all(mask[place] for mask in episode.missing for place in missing)
+        assert all(mask[index] for mask in episode.missing for index in missing)
         assert set(episode.ages) == {(NEVER, NEVER)}
         assert episode.pnl == 0
 
@@ -216,11 +216,11 @@ def test_a_round_without_a_player_is_one_spectators_episode() -> None:
 def test_the_age_of_the_players_state_is_told() -> None:
     _, events = r.played(15, 3)
     for episode in episodes(events).episodes:
-        told = [e for e in events if e.event_name == c.PLAYER]
+        es = [e for e in events if e.event_name == c.PLAYER]
         for decision, step, (ticks, us) in zip(episode.decisions, episode.steps, episode.ages, strict=True):
             settled = events[decision.seq + 1].event_name == c.BET
             if step.substep == 0 and not settled and decision.columns["game_phase"] != Phase.COOLDOWN:
-                before = [e for e in told if e.seq < decision.seq]
+                before = [e for e in es if e.seq < decision.seq]
                 since = [
                     e
                     for e in events
@@ -253,21 +253,21 @@ def test_damaged_recordings_are_read_alike() -> None:
     _, events = r.played(21, 3)
     rng = np.random.default_rng(4)
     for _ in range(8):
-        found: list[Event] = []
+        results: list[Event] = []
         for event in events:
             chance = rng.random()
             if chance < 0.02:
                 continue
-            found.append(event)
+            results.append(event)
             if chance > 0.985 and event.columns:
                 name = str(rng.choice(sorted(event.columns)))
-                found[-1] = replace(event, columns={k: v for k, v in event.columns.items() if k != name})
+                results[-1] = replace(event, columns={k: v for k, v in event.columns.items() if k != name})
             elif chance > 0.97:
-                found.append(event)
+                results.append(event)
         if rng.random() < 0.5:
-            at = int(rng.integers(0, len(found) - 50))
-            found[at : at + 50] = [found[at + int(it)] for it in rng.permutation(50)]
-        given = [replace(event, seq=seq) for seq, event in enumerate(found)]
+            at = int(rng.integers(0, len(results) - 50))
+            results[at : at + 50] = [results[at + int(item)] for item in rng.permutation(50)]
+        given = [replace(event, seq=seq) for seq, event in enumerate(results)]
         assert not r.unlike(*r.both_ways(given, replace(ASK, include_incomplete=True)))
 
 
@@ -290,19 +290,19 @@ def test_what_is_for_the_record_alone_changes_nothing(observation: str) -> None:
 
 def test_a_tick_that_does_not_tell_its_timer_lacks_that_alone() -> None:
     """Unknown is marked and filled by its declared value; everything else that the tick told is known."""
-    told = r.dealt_events(r.dealt("watch", 5, 3))
+    payload = r.dealt_events(r.dealt("watch", 5, 3))
     events = [
         event
         if event.seq % 2
         else replace(event, columns={name: of for name, of in event.columns.items() if name != "cooldown_timer_ms"})
-        for event in told
+        for event in payload
     ]
     slow, fast = r.both_ways(events, ASK)
     assert r.unlike(slow, fast) == []
-    whole, timer = r.both_ways(told, ASK)[1], RECORDED.index("cooldown_timer_ms")
-    others = [place for place in range(len(RECORDED)) if place != timer]
+    whole, timer = r.both_ways(payload, ASK)[1], RECORDED.index("cooldown_timer_ms")
+    others = [index for index in range(len(RECORDED)) if index != timer]
     assert fast.observations[others].tobytes() == whole.observations[others].tobytes()
-    assert [fast.missing[it].tobytes() for it in others] == [whole.missing[it].tobytes() for it in others]
+    assert [fast.missing[other].tobytes() for other in others] == [whole.missing[other].tobytes() for other in others]
     assert not whole.missing[timer].any()
     silent = fast.missing[timer]
     assert silent.any()

@@ -89,9 +89,9 @@ class TestEProcess:
             e_process(np.array([0.5, -1.5]))
 
     def test_it_says_when_it_crossed(self) -> None:
-        found = e_process(np.full(100, 0.5))
-        assert found.crossed is not None
-        assert found.logs[found.crossed - 1] >= math.log(20) > found.logs[found.crossed - 2]
+        result = e_process(np.full(100, 0.5))
+        assert result.crossed is not None
+        assert result.logs[result.crossed - 1] >= math.log(20) > result.logs[result.crossed - 2]
         assert e_process(np.empty(0)).value == 1
 
 
@@ -127,8 +127,8 @@ class TestKnownSizes:
     def test_the_sizes_at_full_count(self) -> None:
         rng, limit = np.random.default_rng(4), stats.norm.isf(0.05)
         for windows, low, high in ((100, 0.09, 0.12), (300, 0.07, 0.10), (1000, 0.055, 0.085)):
-            found = np.mean([running_t(one_tick_holds((1000, windows), rng))[:, -1] > limit for _ in range(40)])
-            assert low < found < high, (windows, found)
+            result = np.mean([running_t(one_tick_holds((1000, windows), rng))[:, -1] > limit for _ in range(40)])
+            assert low < result < high, (windows, result)
         crossed, peeked = [], []
         for _ in range(20):
             holds = one_tick_holds((1000, 1000), rng)
@@ -139,11 +139,11 @@ class TestKnownSizes:
 
 
 def slow_bootstrap(above: Floats, below: Floats, rng: np.random.Generator, draws: int) -> Floats:
-    found = []
+    results = []
     for _ in range(draws):
         chosen = rng.integers(len(above), size=len(above))
-        found.append(above[chosen].sum() / below[chosen].sum())
-    return np.quantile(found, [0.025, 0.975])
+        results.append(above[chosen].sum() / below[chosen].sum())
+    return np.quantile(results, [0.025, 0.975])
 
 
 class TestBootstrap:
@@ -195,21 +195,21 @@ class TestBootstrap:
         expected: dict[str, float] = {}
         for name, value in rows:
             expected[name] = expected.get(name, 0.0) + value
-        found = cluster_sums(np.array([value for _, value in rows]), [name for name, _ in rows])
-        assert found == pytest.approx([expected[name] for name in sorted(expected)])
+        result = cluster_sums(np.array([value for _, value in rows]), [name for name, _ in rows])
+        assert result == pytest.approx([expected[name] for name in sorted(expected)])
 
     def test_many_columns_share_their_draws(self) -> None:
         rng = np.random.default_rng(10)
         x = rng.normal(size=300)
-        found = ratio_intervals(np.column_stack([x, x, -x]), np.ones((300, 3)), rng)
-        assert found[0] == pytest.approx(found[1])
-        assert found[0] == pytest.approx(-found[2][::-1])
+        result = ratio_intervals(np.column_stack([x, x, -x]), np.ones((300, 3)), rng)
+        assert result[0] == pytest.approx(result[1])
+        assert result[0] == pytest.approx(-result[2][::-1])
 
     def test_what_was_not_measured_has_no_interval(self) -> None:
         rng = np.random.default_rng(11)
-        found = ratio_intervals(np.zeros((5, 2)), np.array([[1.0, 0.0]] * 5), rng)
-        assert found[0].tolist() == [0, 0]
-        assert found[1].tolist() == [-math.inf, math.inf]
+        result = ratio_intervals(np.zeros((5, 2)), np.array([[1.0, 0.0]] * 5), rng)
+        assert result[0].tolist() == [0, 0]
+        assert result[1].tolist() == [-math.inf, math.inf]
         assert bootstrap_interval(np.empty(0), rng) == (-math.inf, math.inf)
 
     def test_pairing_takes_out_what_is_common(self) -> None:
@@ -312,16 +312,16 @@ class TestMetrics:
         """A gambler who wins 0.4 of even bets loses 3 units within n bets as the closed form for n without end says."""
         rng = np.random.default_rng(19)
         returns = np.repeat([1.0, -1.0], [600, 400])  # p = 0.6
-        found = ruin_probability(returns, rng, bankroll=3, windows=400, draws=4000)
-        assert found == pytest.approx((0.4 / 0.6) ** 3, abs=0.03)
+        result = ruin_probability(returns, rng, bankroll=3, windows=400, draws=4000)
+        assert result == pytest.approx((0.4 / 0.6) ** 3, abs=0.03)
 
     def test_all_figures_at_once(self) -> None:
         rng = np.random.default_rng(20)
-        found = measure(rng.normal(0.05, 0.2, size=500).clip(-1), rng)
-        assert found.windows == 500
-        assert found.interval[0] < found.roi < found.interval[1]
-        assert found.e_value > 1
-        assert 0 <= found.ruin <= 1
+        result = measure(rng.normal(0.05, 0.2, size=500).clip(-1), rng)
+        assert result.windows == 500
+        assert result.interval[0] < result.roi < result.interval[1]
+        assert result.e_value > 1
+        assert 0 <= result.ruin <= 1
         empty = measure(np.empty(0), rng)
         assert (empty.roi, empty.e_value, empty.profit_factor) == (0.0, 1.0, None)
 
@@ -346,22 +346,22 @@ class TestHazards:
 
     def test_kaplan_and_meier_is_the_textbook_one(self) -> None:
         end, ended = FREIREICH
-        found = kaplan_meier(Lifetimes(np.zeros(21, np.int64), np.array(end), np.array(ended, bool)))
+        result = kaplan_meier(Lifetimes(np.zeros(21, np.int64), np.array(end), np.array(ended, bool)))
         expected = {6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448}
-        assert {age: round(found.at(age)[0], 3) for age in found.ages.tolist()} == expected
-        assert found.at(23)[1:] == pytest.approx((0.188, 0.680), abs=0.002)  # log-log interval
-        assert found.at(5) == (1.0, 1.0, 1.0)
+        assert {age: round(result.at(age)[0], 3) for age in result.ages.tolist()} == expected
+        assert result.at(23)[1:] == pytest.approx((0.188, 0.680), abs=0.002)  # log-log interval
+        assert result.at(5) == (1.0, 1.0, 1.0)
 
     def test_late_entries_are_at_risk_from_then_on(self) -> None:
-        found = kaplan_meier(Lifetimes(np.array([0, 0, 4]), np.array([3, 6, 5]), np.array([True, True, True])))
-        assert found.alive == pytest.approx([1 / 2, 1 / 4, 0.0])
+        result = kaplan_meier(Lifetimes(np.array([0, 0, 4]), np.array([3, 6, 5]), np.array([True, True, True])))
+        assert result.alive == pytest.approx([1 / 2, 1 / 4, 0.0])
 
     def test_the_hazard_and_its_interval(self) -> None:
         rng = np.random.default_rng(21)
-        found = simulated(rng, 600)
-        hazard = constant_hazard(found)
-        assert hazard.value == found.deaths / found.exposure
-        exact = stats.binomtest(found.deaths, found.exposure).proportion_ci(0.95, "exact")
+        result = simulated(rng, 600)
+        hazard = constant_hazard(result)
+        assert hazard.value == result.deaths / result.exposure
+        exact = stats.binomtest(result.deaths, result.exposure).proportion_ci(0.95, "exact")
         assert hazard.interval == pytest.approx((exact.low, exact.high), rel=0.01)
 
     def test_the_interval_covers(self) -> None:
@@ -376,15 +376,15 @@ class TestHazards:
         ends, entered, cut = rng.geometric(0.02, 20_000), rng.integers(0, 60, 20_000), rng.integers(1, 150, 20_000)
         seen = (ends > entered) & (cut > entered)
         ends, entered, cut = ends[seen], entered[seen], cut[seen]
-        found = Lifetimes(entered, np.minimum(ends, cut), ends <= cut)
-        assert constant_hazard(found, 0.999).interval[0] < 0.02 < constant_hazard(found, 0.999).interval[1]
-        assert weibull_test(found).p > 0.001
-        assert piecewise_test(found, (20, 40, 80)).p > 0.001
+        lifetimes = Lifetimes(entered, np.minimum(ends, cut), ends <= cut)
+        assert constant_hazard(lifetimes, 0.999).interval[0] < 0.02 < constant_hazard(lifetimes, 0.999).interval[1]
+        assert weibull_test(lifetimes).p > 0.001
+        assert piecewise_test(lifetimes, (20, 40, 80)).p > 0.001
 
     def test_weibull_is_that_of_a_general_optimiser(self) -> None:
         rng = np.random.default_rng(24)
         ends = np.ceil(50 * rng.weibull(1.5, size=400)).astype(np.int64)
-        found = weibull_test(lives(ends))
+        result = weibull_test(lives(ends))
 
         def minus(theta: Floats) -> float:
             rate, shape = np.exp(theta)
@@ -393,16 +393,16 @@ class TestHazards:
 
         best = optimize.minimize(minus, [-5.0, 0.2], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-10})
         plain = -stats.geom.logpmf(ends, 1 / ends.mean()).sum()
-        assert found.estimates[0] == pytest.approx(math.exp(best.x[1]), rel=1e-4)
-        assert found.statistic == pytest.approx(2 * (plain - best.fun), abs=1e-4)
-        assert found.p < 1e-6
+        assert result.estimates[0] == pytest.approx(math.exp(best.x[1]), rel=1e-4)
+        assert result.statistic == pytest.approx(2 * (plain - best.fun), abs=1e-4)
+        assert result.p < 1e-6
 
     def test_a_constant_hazard_is_rejected_as_often_as_it_should(self) -> None:
         rng = np.random.default_rng(25)
         rejected = []
         for _ in range(200):
-            found = simulated(rng, 200)
-            rejected.append((weibull_test(found).p < 0.05, piecewise_test(found, (50, 100, 200, 400)).p < 0.05))
+            result = simulated(rng, 200)
+            rejected.append((weibull_test(result).p < 0.05, piecewise_test(result, (50, 100, 200, 400)).p < 0.05))
         assert (np.mean(rejected, axis=0) < 0.10).all()
         assert (np.mean(rejected, axis=0) > 0.01).all()
 
@@ -410,15 +410,15 @@ class TestHazards:
         rng = np.random.default_rng(26)
         early = rng.geometric(0.003, 400)
         ends = np.where(early <= 150, early, 150 + rng.geometric(0.008, 400))
-        found = lives(ends)
-        assert piecewise_test(found, (150,)).p < 1e-3
-        low, high = hazard_bands(found, (150,))
+        result = lives(ends)
+        assert piecewise_test(result, (150,)).p < 1e-3
+        low, high = hazard_bands(result, (150,))
         assert low.value < 0.005 < high.value
-        assert (low.deaths + high.deaths, low.exposure + high.exposure) == (found.deaths, found.exposure)
+        assert (low.deaths + high.deaths, low.exposure + high.exposure) == (result.deaths, result.exposure)
 
     def test_bands_hold_equally_many(self) -> None:
-        found = simulated(np.random.default_rng(27), 600)
-        counts = [band.deaths for band in hazard_bands(found, quantile_bands(found))]
+        result = simulated(np.random.default_rng(27), 600)
+        counts = [band.deaths for band in hazard_bands(result, quantile_bands(result))]
         assert max(counts) - min(counts) < 20
 
     def test_nonsense_is_refused(self) -> None:
@@ -431,9 +431,9 @@ class TestHazards:
 class TestCalibration:
     def test_scores_of_a_small_sample(self) -> None:
         predicted, happened = np.array([0.1, 0.9, 0.5, 0.5]), np.array([False, True, True, False])
-        found = calibrate(predicted, happened, list("aabb"), 0.5, np.random.default_rng(28))
-        assert found.brier == pytest.approx(0.13)
-        assert found.skill == pytest.approx(1 - 0.13 / 0.25)
+        result = calibrate(predicted, happened, list("aabb"), 0.5, np.random.default_rng(28))
+        assert result.brier == pytest.approx(0.13)
+        assert result.skill == pytest.approx(1 - 0.13 / 0.25)
         assert brier_score(predicted, happened) == pytest.approx(0.13)
 
     def test_a_predictor_that_knows_nothing_has_no_skill(self) -> None:
@@ -450,12 +450,12 @@ class TestCalibration:
         names = np.repeat(np.arange(60), 10)
         truth = np.repeat(rng.uniform(0.1, 0.9, size=60), 10)
         happened = rng.random(600) < truth
-        found = calibrate(truth, happened, names, 0.5, rng)
+        result = calibrate(truth, happened, names, 0.5, rng)
         skills = []
         for _ in range(2000):
             rows = np.concatenate([np.flatnonzero(names == name) for name in rng.integers(60, size=60)])
             skills.append(1 - brier_score(truth[rows], happened[rows]) / 0.25)
-        assert found.interval == pytest.approx(np.quantile(skills, [0.025, 0.975]), abs=0.03)
+        assert result.interval == pytest.approx(np.quantile(skills, [0.025, 0.975]), abs=0.03)
 
     def test_bins_tell_how_reliable(self) -> None:
         rng = np.random.default_rng(31)
@@ -489,9 +489,9 @@ class TestCalibration:
         assert naive / 300 < 0.6
 
     def test_one_class_alone_has_no_auc(self) -> None:
-        found = auc(np.zeros(3), np.ones(3, bool), list("abc"))
-        assert found.holds(0.0)
-        assert found.holds(1.0)
+        result = auc(np.zeros(3), np.ones(3, bool), list("abc"))
+        assert result.holds(0.0)
+        assert result.holds(1.0)
 
 
 class TestWalkForward:
@@ -503,17 +503,17 @@ class TestWalkForward:
     ) -> None:
         windows = [f"w{number:03d}" for number in range(count)]
         try:
-            found = walk_forward(windows, folds, purge=purge, embargo=embargo, first=first)
+            result = walk_forward(windows, folds, purge=purge, embargo=embargo, first=first)
         except ConfigError:
             assert count < 4 * (folds + purge) / first
             return
-        assert len(found) == folds
-        tested = [name for fold in found for name in fold.test]
+        assert len(result) == folds
+        tested = [name for fold in result for name in fold.test]
         assert tested == windows[round(count * first) :]
-        for number, fold in enumerate(found):
+        for number, fold in enumerate(result):
             start = windows.index(fold.test[0])
             assert all(windows.index(name) < start - purge for name in fold.train)
-            for earlier in found[:number]:
+            for earlier in result[:number]:
                 after = windows.index(earlier.test[-1]) + 1
                 assert not set(fold.train) & set(windows[after : after + embargo])
 

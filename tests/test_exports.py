@@ -25,10 +25,10 @@ SHARES = {"train": 0.5, "test": 0.5}
 
 
 def events(rounds: int = 4) -> list[Any]:
-    made, found = record(612, SCRIPT, rounds, crowded=False), []
+    made, results = record(612, SCRIPT, rounds, crowded=False), []
     for frame, facts in zip(made.frames, GAME.decode(made.frames), strict=True):
-        found += [fact.event(frame.ts, "sam", len(found) + place) for place, fact in enumerate(facts)]
-    return found
+        results += [fact.event(frame.ts, "sam", len(results) + index) for index, fact in enumerate(facts)]
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return open_dataset(build(GAME, events(), config, home))
 
 
-def the_same(found: Any, wanted: Transitions) -> None:
+def the_same(result: Any, wanted: Transitions) -> None:
     """Hold arrays of a format against the steps."""
     for name in ("observations", "actions", "rewards", "next_observations", "terminated", "truncated"):
-        assert np.array_equal(np.asarray(found[name]), getattr(wanted, name)), name
+        assert np.array_equal(np.asarray(result[name]), getattr(wanted, name)), name
 
 
 def test_splits_and_episodes(dataset: Dataset) -> None:
@@ -58,12 +58,12 @@ def test_numpy_loads_without_pickle(dataset: Dataset, tmp_path: Path) -> None:
     files = export(dataset, "numpy", tmp_path / "out")
     assert [file.name for file in files] == ["train.npz", "test.npz", "dataset.json"]
     for split in ("train", "test"):
-        with np.load(tmp_path / "out" / f"{split}.npz", allow_pickle=False) as found:
+        with np.load(tmp_path / "out" / f"{split}.npz", allow_pickle=False) as result:
             wanted = dataset.transitions(split)
-            the_same(found, wanted)
-            assert found["windows"].tolist() == list(wanted.windows)
-    told = json.loads((tmp_path / "out" / "dataset.json").read_text())
-    assert (told["hash"], told["features"]) == (dataset.manifest["hash"], dataset.manifest["features"])
+            the_same(result, wanted)
+            assert result["windows"].tolist() == list(wanted.windows)
+    payload = json.loads((tmp_path / "out" / "dataset.json").read_text())
+    assert (payload["hash"], payload["features"]) == (dataset.manifest["hash"], dataset.manifest["features"])
 
 
 def test_torch_items_and_batches(dataset: Dataset, tmp_path: Path) -> None:
@@ -101,17 +101,17 @@ def test_minari_loads_back(dataset: Dataset, tmp_path: Path) -> None:
     assert all(file.is_dir() for file in files)
     before = os.environ.get("MINARI_DATASETS_PATH")
     with minari_folder(tmp_path / "out"):
-        found = minari.load_dataset("crash/mine/train-v0")
+        result = minari.load_dataset("crash/mine/train-v0")
         wanted = dataset.transitions("train")
-        assert (found.total_episodes, found.total_steps) == (2, len(wanted.rewards))
+        assert (result.total_episodes, result.total_steps) == (2, len(wanted.rewards))
         for number, (first, end) in enumerate(episode_ends(wanted)):
-            episode = found[number]
+            episode = result[number]
             assert np.array_equal(episode.observations[:-1], wanted.observations[first:end])
             assert np.array_equal(episode.observations[-1], wanted.next_observations[end - 1])
             assert np.array_equal(episode.actions, wanted.actions[first:end])
             assert np.array_equal(episode.rewards, wanted.rewards[first:end])
             assert np.array_equal(episode.terminations, wanted.terminated[first:end])
-        assert found.action_space.nvec.tolist() == [4, 9, 5]
+        assert result.action_space.nvec.tolist() == [4, 9, 5]
     assert os.environ.get("MINARI_DATASETS_PATH") == before
 
 
@@ -122,10 +122,10 @@ def test_hugging_face_folders(dataset: Dataset, tmp_path: Path, monkeypatch: pyt
     shards = sorted((tmp_path / "out" / "data").glob("train-*.parquet"))
     count = -(-len(wanted.rewards) // 50)
     assert [shard.name for shard in shards] == [f"train-{n:05d}-of-{count:05d}.parquet" for n in range(count)]
-    found = pl.concat([pl.read_parquet(shard) for shard in shards])
+    result = pl.concat([pl.read_parquet(shard) for shard in shards])
     singular = {"observations": "observation", "actions": "action", "rewards": "reward"}
     singular |= {"next_observations": "next_observation", "terminated": "terminated", "truncated": "truncated"}
-    the_same({name: found[column].to_numpy() for name, column in singular.items()}, wanted)
+    the_same({name: result[column].to_numpy() for name, column in singular.items()}, wanted)
     text = (tmp_path / "out" / "README.md").read_text()
     header = yaml.safe_load(text.split("---\n")[1])
     assert header["configs"][0]["data_files"] == [
@@ -141,8 +141,8 @@ def test_a_narrower_observation_set(dataset: Dataset, form: str, tmp_path: Path)
     pytest.importorskip({"torch": "torch", "minari": "minari"}.get(form, "numpy"))
     export(dataset, form, tmp_path / "out", "recorded")
     if form == "numpy":
-        with np.load(tmp_path / "out" / "test.npz") as found:
-            assert found["observations"].shape[1] == 37
+        with np.load(tmp_path / "out" / "test.npz") as result:
+            assert result["observations"].shape[1] == 37
 
 
 def test_what_cannot_be_done_is_said(dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_finding_data_sets(dataset: Dataset, tmp_path: Path) -> None:
     home = dataset.path.parents[1]
     assert find_dataset("mine", home) == find_dataset(dataset.path) == find_dataset(str(dataset.path)) == dataset.path
     assert find_dataset(f"mine@{dataset.manifest['hash'][:5]}", home) == dataset.path
-    assert [found.label for found in list_datasets(home)] == [dataset.path.name]
+    assert [result.label for result in list_datasets(home)] == [dataset.path.name]
     for name in ("mine@ffff", "yours"):
         with pytest.raises(InputError, match="there are: mine@"):
             find_dataset(name, home)

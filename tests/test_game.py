@@ -67,11 +67,15 @@ def changed(**parts: Any) -> Game:
 
 
 def with_column(name: str, **parts: Any) -> Game:
-    return changed(columns=tuple(replace(it, **parts) if it.name == name else it for it in COIN.columns))
+    return changed(
+        columns=tuple(replace(column, **parts) if column.name == name else column for column in COIN.columns)
+    )
 
 
 def with_feature(name: str, **parts: Any) -> Game:
-    return changed(features=tuple(replace(it, **parts) if it.name == name else it for it in COIN.features))
+    return changed(
+        features=tuple(replace(feature, **parts) if feature.name == name else feature for feature in COIN.features)
+    )
 
 
 def with_actions(**parts: Any) -> Game:
@@ -106,16 +110,16 @@ def undeclared_column(frame: Frame) -> tuple[Fact, ...]:
 
 
 def raising_decoder(frame: Frame) -> tuple[Fact, ...]:
-    told = json.loads(frame.payload)
-    return coin.decode(frame) if isinstance(told, dict) else ()
+    fields = json.loads(frame.payload)
+    return coin.decode(frame) if isinstance(fields, dict) else ()
 
 
 def trusting_decoder(frame: Frame) -> tuple[Fact, ...]:
     """Takes any number for money: a huge one gets through."""
     try:
-        told = json.loads(frame.payload)
-        if told["event"] == "cash" and isinstance(told["cash"], int):
-            return (Fact("cash", "player_action", {"cash": told["cash"]}, told["window"], coin.PLAYER),)
+        fields = json.loads(frame.payload)
+        if fields["event"] == "cash" and isinstance(fields["cash"], int):
+            return (Fact("cash", "player_action", {"cash": fields["cash"]}, fields["window"], coin.PLAYER),)
     except (ValueError, TypeError, KeyError, RecursionError):
         return ()
     return coin.decode(frame)
@@ -165,10 +169,10 @@ def peeking_fold() -> Game:
 
     def apply(known: More, event: Event) -> None:
         coin.apply(known, event)
-        place = (event.window_id, event.columns.get("flip"))
+        index = (event.window_id, event.columns.get("flip"))
         if event.event_name == "flip":
-            memory[place] = float(event.columns["side"] or 0)
-        known.more = memory.get(place, 0.5)
+            memory[index] = float(event.columns["side"] or 0)
+        known.more = memory.get(index, 0.5)
 
     return with_fold(start=More, apply=apply, observe={"table": More.observe})
 
@@ -215,7 +219,7 @@ def leaking_hint() -> Game:
 
     def decode(frame: Frame) -> tuple[Fact, ...]:
         facts = coin.decode(frame)
-        return tuple(replace(it, columns={"sides": "HHT"}) if it.event_name == "open" else it for it in facts)
+        return tuple(replace(fact, columns={"sides": "HHT"}) if fact.event_name == "open" else fact for fact in facts)
 
     def apply(known: More, event: Event) -> None:
         coin.apply(known, event)
@@ -260,10 +264,10 @@ def unlimited_init(self: Any, terms: Terms) -> None:
 
 def doubling(self: Any, action: Any) -> tuple[Fact, ...]:
     """Bets on after the reserved stake is gone, twice as much each time."""
-    told = coin.CoinLedger.act(self, action)
-    if told and self.cash > 300 * coin.STAKE // 10:
+    payload = coin.CoinLedger.act(self, action)
+    if payload and self.cash > 300 * coin.STAKE // 10:
         self._pay(min(self.cash, 30 * coin.STAKE))
-    return told
+    return payload
 
 
 def silent(self: Any, action: Any) -> tuple[Fact, ...]:
@@ -272,17 +276,17 @@ def silent(self: Any, action: Any) -> tuple[Fact, ...]:
 
 
 def charging(self: Any, action: Any) -> tuple[Fact, ...]:
-    told = coin.CoinLedger.act(self, action)
-    if not told and self.cash:
+    payload = coin.CoinLedger.act(self, action)
+    if not payload and self.cash:
         self._pay(1)
-    return told
+    return payload
 
 
 def overdraft(self: Any, action: Any) -> tuple[Fact, ...]:
-    told = coin.CoinLedger.act(self, action)
-    if told:
+    payload = coin.CoinLedger.act(self, action)
+    if payload:
         self._pay(self.cash + 1)
-    return told
+    return payload
 
 
 def padded(self: Any) -> AccountSnapshot:
@@ -328,8 +332,8 @@ def reads_anything(text: str) -> Choice:
 
 
 def reads_or_raises(text: str) -> Choice:
-    told = json.loads(text)
-    return Choice(WAIT) if told == "wait" else Choice(WAIT, rejected="not understood")
+    payload = json.loads(text)
+    return Choice(WAIT) if payload == "wait" else Choice(WAIT, rejected="not understood")
 
 
 def rejects_all(text: str) -> Choice:
@@ -359,7 +363,9 @@ def infinite_speed() -> Game:
 
     def decode(frame: Frame) -> tuple[Fact, ...]:
         facts = coin.decode(frame)
-        return tuple(replace(it, columns={"speed": math.inf}) if it.event_name == "open" else it for it in facts)
+        return tuple(
+            replace(fact, columns={"speed": math.inf}) if fact.event_name == "open" else fact for fact in facts
+        )
 
     return changed(decoder=lambda: decode, columns=(*COIN.columns, Column("speed", "float", "m/s", "of the coin")))
 
@@ -369,8 +375,8 @@ def moody_outcome() -> Callable[..., Outcome | None]:
 
     def outcome(events: Any) -> Outcome | None:
         calls.append(1)
-        found = coin.read_outcome(events)
-        return found and replace(found, values={**found.values, "heads": len(calls)})
+        result = coin.read_outcome(events)
+        return result and replace(result, values={**result.values, "heads": len(calls)})
 
     return outcome
 
@@ -572,9 +578,9 @@ def test_every_clause_has_a_mutant_and_a_rule() -> None:
 
 def test_every_broken_clause_is_told_at_once() -> None:
     broken = changed(version="", ceiling=lambda world: -1.0, baselines={})
-    with pytest.raises(ContractError) as found:
+    with pytest.raises(ContractError) as result:
         check_game(broken)
-    assert re.findall(r"^- (\w+):", str(found.value), re.MULTILINE) == [
+    assert re.findall(r"^- (\w+):", str(result.value), re.MULTILINE) == [
         "names",
         "baselines",
         "worlds",
@@ -625,8 +631,8 @@ def test_an_episode_refuses_arrays_that_do_not_fit() -> None:
 
 
 def sample_events(game: Game) -> tuple[Event, ...]:
-    told = zip(resolve(game.sample)(), game.decode(resolve(game.sample)()), strict=True)
-    facts = [(frame, fact) for frame, of in told for fact in of]
+    payload = zip(resolve(game.sample)(), game.decode(resolve(game.sample)()), strict=True)
+    facts = [(frame, fact) for frame, of in payload for fact in of]
     return tuple(fact.event(frame.ts, "s", seq, direction=frame.direction) for seq, (frame, fact) in enumerate(facts))
 
 
@@ -705,8 +711,8 @@ def test_strategies_give_events(event: Event) -> None:
 def test_the_biased_coin_falls_as_hinted_as_often_as_it_should() -> None:
     for world, p in coin.WORLDS.items():
         said = [json.loads(f.payload) for window in coin.deal(world, 3, 200, lambda: WAIT) for f in window]
-        hints = [it["side"] for it in said if it["event"] == "hint"]
-        flips = [it["side"] for it in said if it["event"] == "flip"]
+        hints = [item["side"] for item in said if item["event"] == "hint"]
+        flips = [item["side"] for item in said if item["event"] == "flip"]
         hits = np.mean(np.equal(hints, flips))
         assert abs(hits - p) < 4 * np.sqrt(p * (1 - p) / len(flips))
         assert abs(np.mean(hints) - 0.5) < 4 * 0.5 / np.sqrt(len(hints))
@@ -732,8 +738,8 @@ def test_the_installed_games_are_listed_and_load() -> None:
 
 
 def points(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
-    found = [EntryPoint("coin", value, registry.GROUP) for value in values]
-    monkeypatch.setattr(registry, "entry_points", lambda group: found)
+    entry_points = [EntryPoint("coin", value, registry.GROUP) for value in values]
+    monkeypatch.setattr(registry, "entry_points", lambda group: entry_points)
 
 
 def test_a_game_of_another_package_loads(monkeypatch: pytest.MonkeyPatch) -> None:

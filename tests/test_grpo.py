@@ -50,16 +50,16 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     yield from tables(tmp_path / "tables.db")
 
 
-@given(st.lists(st.floats(-100, 100).map(lambda it: round(it, 3)), min_size=2, max_size=9))
+@given(st.lists(st.floats(-100, 100).map(lambda item: round(item, 3)), min_size=2, max_size=9))
 def test_advantages_are_centred_and_a_group_without_spread_has_none(rewards: list[float]) -> None:
-    told = advantages(rewards)
+    payload = advantages(rewards)
     if len(set(rewards)) == 1:
-        assert told is None
+        assert payload is None
     else:
-        assert told is not None
-        assert sum(told) == pytest.approx(0, abs=1e-6)
-        assert np.std(told, ddof=1) == pytest.approx(1, abs=0.2)
-        assert np.argmax(told) == np.argmax(rewards)
+        assert payload is not None
+        assert sum(payload) == pytest.approx(0, abs=1e-6)
+        assert np.std(payload, ddof=1) == pytest.approx(1, abs=0.2)
+        assert np.argmax(payload) == np.argmax(rewards)
     assert advantages([1.0]) is None
     assert advantages([1.0, float("nan")]) is None
 
@@ -73,7 +73,7 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Any:
         from trl import GRPOConfig as TheirConfig
         from trl import GRPOTrainer
 
-        found = small_model()
+        result = small_model()
         args = TheirConfig(
             output_dir=str(tmp_path_factory.mktemp("trl")),
             per_device_train_batch_size=4,
@@ -85,8 +85,8 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Any:
             disable_tqdm=True,
         )
         return GRPOTrainer(
-            model=found.model,
-            processing_class=found.tokenizer,
+            model=result.model,
+            processing_class=result.tokenizer,
             reward_funcs=lambda completions, **_: [0.0] * len(completions),
             args=args,
             train_dataset=Dataset.from_list([{"prompt": "a"}] * 4),
@@ -124,10 +124,10 @@ def test_the_loss_equals_that_of_trl_on_the_same_batch(
     want = trainer._compute_loss(model, inputs)
     flat = mask.bool()
     clipping = Clipping(0.2, 0.2, beta, averaging)
-    found = grpo_loss(own[flat], old[flat], lengths, given.tolist(), clipping, reference=reference[flat])
-    assert found.value.item() == pytest.approx(want.item(), abs=1e-6)
-    assert found.clipped > 0
-    gradients = [torch.autograd.grad(each, model.parameters(), retain_graph=True) for each in (want, found.value)]
+    result = grpo_loss(own[flat], old[flat], lengths, given.tolist(), clipping, reference=reference[flat])
+    assert result.value.item() == pytest.approx(want.item(), abs=1e-6)
+    assert result.clipped > 0
+    gradients = [torch.autograd.grad(item, model.parameters(), retain_graph=True) for item in (want, result.value)]
     for theirs, ours in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-4)
 
@@ -144,8 +144,8 @@ def test_parts_of_a_batch_add_up_to_its_loss() -> None:
 
 
 def _episode(name: str, version: str | None, **more: Any) -> Conversation:
-    told = {"prompt_ids": (5, 6), "token_ids": (7, 8), "logprobs": (-1.0, -1.0), **more}
-    return Conversation(name, name, version, (ChatExchange((("user", "u"),), "x", **told),))
+    payload = {"prompt_ids": (5, 6), "token_ids": (7, 8), "logprobs": (-1.0, -1.0), **more}
+    return Conversation(name, name, version, (ChatExchange((("user", "u"),), "x", **payload),))
 
 
 def test_gradients_come_from_own_recent_samples_while_all_count_in_the_group(small: LanguageModel) -> None:
@@ -163,20 +163,22 @@ def test_gradients_come_from_own_recent_samples_while_all_count_in_the_group(sma
     assert chosen.standings == {"own": 4, "stale": 1, "foreign": 3, "tempered": 1}
     assert (chosen.flat, chosen.idle) == (1, 1)
     (lessons,) = chosen.lessons
-    whole = advantages([1e4 * it for it in group.rewards])
+    whole = advantages([1e4 * reward for reward in group.rewards])
     assert whole is not None
-    assert [it.advantage for it in lessons] == list(whole[:2])
+    assert [lesson.advantage for lesson in lessons] == list(whole[:2])
 
 
 def test_a_step_raises_what_did_well_and_lowers_what_did_not() -> None:
-    found = small_model()
-    (played,) = play(arena(), TERMS, [3], 4, model_player(found, 4, (1,)), "line@0")
-    tokens = [it.exchanges[0] for it in played.group.episodes]
-    lessons = [TrainingSample(_tokens(each), 1.0 if each.token_ids == tokens[0].token_ids else -1.0) for each in tokens]
-    learner = GRPOLearner(found, 1e-3, Clipping(), 1.0)
-    before = [sum(it) for it in fixed_answers(found.model, [it.tokens for it in lessons])]
+    result = small_model()
+    (played,) = play(arena(), TERMS, [3], 4, model_player(result, 4, (1,)), "line@0")
+    tokens = [episode.exchanges[0] for episode in played.group.episodes]
+    lessons = [
+        TrainingSample(_tokens(token), 1.0 if token.token_ids == tokens[0].token_ids else -1.0) for token in tokens
+    ]
+    learner = GRPOLearner(result, 1e-3, Clipping(), 1.0)
+    before = [sum(fixed_answer) for fixed_answer in fixed_answers(result.model, [lesson.tokens for lesson in lessons])]
     learner.step(lessons, UpdateStats())
-    after = [sum(it) for it in fixed_answers(found.model, [it.tokens for it in lessons])]
+    after = [sum(fixed_answer) for fixed_answer in fixed_answers(result.model, [lesson.tokens for lesson in lessons])]
     assert after[0] > before[0]
     assert learner.moved(lessons) > 0
 
@@ -189,31 +191,31 @@ def _tokens(exchange: ChatExchange) -> Any:
 
 def test_computed_scores_of_forks_are_their_rewards(small: LanguageModel) -> None:
     (played,) = play(arena(), TERMS, [5], 3, model_player(small, 4, (1,)), "small@0")
-    told = score(played.group, played.outcomes, computed)
+    payload = score(played.group, played.outcomes, computed)
     held = np.mean([row["change"] for row in played.outcomes.rows])
-    assert told.rewards == pytest.approx([end.pnl / end.start_equity - held for end in played.ends])
+    assert payload.rewards == pytest.approx([end.pnl / end.start_equity - held for end in played.ends])
 
 
 def test_held_out_forks_come_after_the_embargo() -> None:
     plan = ForkPlan(TERMS, 10, 3, 4, holdout=5, embargo=2)
-    assert [list(plan.numbers(it)) for it in (1, 3)] == [[10, 11, 12, 13], [18, 19, 20, 21]]
+    assert [list(plan.numbers(item)) for item in (1, 3)] == [[10, 11, 12, 13], [18, 19, 20, 21]]
     split = plan.split()
-    assert split.held == tuple(TERMS.window(it) for it in plan.held)
-    assert split.train == tuple(TERMS.window(it) for it in range(10, 22))
+    assert split.held == tuple(TERMS.window(item) for item in plan.held)
+    assert split.train == tuple(TERMS.window(index) for index in range(10, 22))
     assert len(split.embargoed) == 2
 
 
 def _config(base: Path, **more: Any) -> GRPOConfig:
-    told = {"decisions": 1, "prompt": "brief", "options": OPTIONS, "iterations": 3, "windows": 2, "forks": 4}
+    payload = {"decisions": 1, "prompt": "brief", "options": OPTIONS, "iterations": 3, "windows": 2, "forks": 4}
     small = {"min_agents": 4, "learning_rate": 1e-3, "max_tokens": 4, "holdout": 2, "embargo": 1, "rank": None}
-    return GRPOConfig("arena", str(base), **{**told, **small, "holdout_forks": 1, "max_kl": 5.0, **more})
+    return GRPOConfig("arena", str(base), **{**payload, **small, "holdout_forks": 1, "max_kl": 5.0, **more})
 
 
 def by_length(group: Any) -> Any:
     """Score by the answers' characters, which differ; a stand-in that any model can learn from."""
-    found = computed(group)
-    values = {it.trajectory_id: float(sum(map(len, it.answers))) for it in group.contenders}
-    return replace(found, values=values)
+    result = computed(group)
+    values = {contender.trajectory_id: float(sum(map(len, contender.answers))) for contender in group.contenders}
+    return replace(result, values=values)
 
 
 KILLED = """
@@ -251,11 +253,11 @@ def test_kill_9_loses_nothing_and_trains_nothing_twice(tmp_path: Path) -> None:
     again = train_grpo(
         arena(), _config(base), tmp_path / "killed" / "line", other, reward=by_length, resume=True, tracking=QUIET
     )
-    models = [load_language_model(each["checkpoint"]) for each in (whole, again)]
+    models = [load_language_model(item["checkpoint"]) for item in (whole, again)]
     assert weights_hash(models[0].model) == weights_hash(models[1].model)
     assert weights_hash(models[0].model) != weights_hash(load_language_model(base).model)
     assert models[0].version == "line@3"
-    logs = [[it for it in read_log(Path(each["run"])) if it["kind"] == "grpo"] for each in (whole, again)]
+    logs = [[item for item in read_log(Path(item["run"])) if item["kind"] == "grpo"] for item in (whole, again)]
     assert logs[0] == logs[1]
     assert _ledger(engine) == _ledger(other)
     assert [row[2] for row in _ledger(other) if row[1] == "train"] == [1, 1, 2, 2, 3, 3]
@@ -278,9 +280,9 @@ def test_divergence_stops_and_keeps_the_last_good_checkpoint(tmp_path: Path, eng
     config = _config(base, learning_rate=2.0, max_kl=0.5)
     with pytest.raises(Diverged, match=r"stopped in iteration 1: .*last good checkpoint is .*base"):
         train_grpo(arena(), config, tmp_path / "line", engine, reward=by_length, tracking=QUIET)
-    told = json.loads((tmp_path / "line" / "result.json").read_text())
-    assert told["stopped"]
-    assert told["last_good"] == str(base)
+    payload = json.loads((tmp_path / "line" / "result.json").read_text())
+    assert payload["stopped"]
+    assert payload["last_good"] == str(base)
 
 
 def test_a_collapse_in_money_stops_too(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,17 +307,17 @@ def test_a_small_model_learns_to_earn(tmp_path: Path, engine: Engine) -> None:
     taught = train_sft(arena(), SFTConfig(**terms, **tiny.teach), tmp_path / "taught", tracking=QUIET)
     parent = load_language_model(taught["checkpoint"])
     assert 4.5e6 < parent.parameters < 6e6
-    told = {name: tiny.loop[name] for name in ("world", "decisions", "prompt", "max_tokens")}
-    config = GRPOConfig(**terms, base=taught["checkpoint"], **told, **tiny.train)
+    payload = {name: tiny.loop[name] for name in ("world", "decisions", "prompt", "max_tokens")}
+    config = GRPOConfig(**terms, base=taught["checkpoint"], **payload, **tiny.train)
     (window,) = play(arena(), config.terms, [0], 1, model_player(parent, 10, (1,)), None)
     assert len(window.group.episodes[0].exchanges[0].prompt_ids or ()) <= 64
-    found = train_grpo(arena(), config, tmp_path / "better", engine, tracking=QUIET)
-    after = found["after"]
+    result = train_grpo(arena(), config, tmp_path / "better", engine, tracking=QUIET)
+    after = result["after"]
     assert after["gain_low"] > 0, after
     assert after["holdout_valid"] > 0.9
-    lines = [it for it in read_log(tmp_path / "better") if it["kind"] == "grpo"]
-    assert found["flat_groups"] == sum(it["flat"] for it in lines) > 0
-    assert all(it["episodes_own"] == config.windows * config.forks for it in lines)
+    lines = [item for item in read_log(tmp_path / "better") if item["kind"] == "grpo"]
+    assert result["flat_groups"] == sum(line["flat"] for line in lines) > 0
+    assert all(line["episodes_own"] == config.windows * config.forks for line in lines)
 
 
 def test_recorded_windows_without_any_are_an_error_that_says_what_to_do(
@@ -327,9 +329,9 @@ def test_recorded_windows_without_any_are_an_error_that_says_what_to_do(
     base = saved(tmp_path / "base", small_model())
     asked = ["train", "grpo", "--name", "x", "--base", str(base), "--source", "recorded"]
     assert main(asked) == 1
-    told = " ".join(capsys.readouterr().err.split())
-    assert "found none: 0 windows were played" in told
-    assert "--lookback-hours" in told
+    payload = " ".join(capsys.readouterr().err.split())
+    assert "found none: 0 windows were played" in payload
+    assert "--lookback-hours" in payload
 
 
 def test_art_is_refused_without_its_package_or_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,9 +349,9 @@ def test_groups_go_to_art_with_tokens_and_rewards(small: LanguageModel) -> None:
     flat = ScoredGroup(played.group, (0.1, 0.1, 0.1), "computed")
     (group,) = art.art_groups([scored, flat])
     views = from_art_group(group)
-    assert [it.reward for it in views] == [0.1, 0.2, 0.3]
+    assert [view.reward for view in views] == [0.1, 0.2, 0.3]
     assert views[0].conversations[0][-1].token_ids == played.group.episodes[0].exchanges[0].token_ids
-    empty = replace(played.group, episodes=tuple(replace(it, exchanges=()) for it in played.group.episodes))
+    empty = replace(played.group, episodes=tuple(replace(episode, exchanges=()) for episode in played.group.episodes))
     with pytest.raises(InputError, match="no answer"):
         art.art_groups([replace(scored, group=empty)])
 

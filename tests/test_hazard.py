@@ -56,7 +56,7 @@ class TestTicks:
         ticks = lay_ticks(CRASH, hot, NAMES)
         label = resolve(CRASH.labels["rug_within_40"].value)
         moment = datetime(2025, 1, 15, tzinfo=UTC)
-        place = 0
+        observation = 0
         for number, begin in enumerate(starts(hot)[:20]):
             end = int(ticks.ends[number])
             outcome = Outcome("w", {"rug_tick": end})
@@ -67,12 +67,12 @@ class TestTicks:
                     source="replay",
                     doc_type="game_tick",
                     session_id="s",
-                    seq=place,
+                    seq=observation,
                     event_name="tick",
                     columns={"tick": tick},
                 )
-                assert label(outcome, event) == float(ticks.happened[place])
-                place += 1
+                assert label(outcome, event) == float(ticks.happened[observation])
+                observation += 1
 
     def test_every_row_of_a_round_is_asked_about(self, hot: Transitions) -> None:
         ticks = lay_ticks(CRASH, hot, NAMES)
@@ -88,10 +88,10 @@ class TestTicks:
         row, _ = plain.reset(seed=5)
         memory = PREDICTING.start(1)
         for _ in range(60):
-            found = PREDICTING.look(memory, np.asarray(row)[None, :], NAMES)[0]
+            result = PREDICTING.look(memory, np.asarray(row)[None, :], NAMES)[0]
             whole = np.concatenate([block[part] for part in block])
             shown = whole[[TRADER.index(name) for name in INPUTS]]
-            assert np.allclose(found, shown, rtol=1e-3, atol=1e-4)
+            assert np.allclose(result, shown, rtol=1e-3, atol=1e-4)
             block, _, done, _, _ = env.step((0, 0))
             row, *_ = plain.step((0, 0))
             if done:
@@ -132,25 +132,26 @@ class TestPredictor:
 
     def test_is_switched_off_where_nothing_can_be_known(self) -> None:
         steps = demonstrate(CRASH, Wait(), "published", 400, 2)
-        found = grow(CRASH, steps, SMALL, names=NAMES, world="published")
-        assert not found.predictor.skilled
-        assert found.tested.interval[0] < 0 < found.tested.interval[1] or abs(found.tested.skill) < 0.01
+        result = grow(CRASH, steps, SMALL, names=NAMES, world="published")
+        assert not result.predictor.skilled
+        assert result.tested.interval[0] < 0 < result.tested.interval[1] or abs(result.tested.skill) < 0.01
         rows = lay_ticks(CRASH, steps, NAMES).inputs[:5]
-        assert set(found.predictor.probability(rows)) == {found.predictor.constant}
+        assert set(result.predictor.probability(rows)) == {result.predictor.constant}
         assert (
-            rollout(CRASH, sidebet_policy(CRASH, found, "published"), "published", 50, 1, stake=10**8).opened.sum() == 0
+            rollout(CRASH, sidebet_policy(CRASH, result, "published"), "published", 50, 1, stake=10**8).opened.sum()
+            == 0
         )
 
     def test_same_seed_same_model(self, made: Any, hot: Transitions) -> None:
         assert grow(CRASH, hot, SMALL, names=NAMES, world="hazard").model == made.model
 
     def test_what_is_told_follows_from_the_probability(self) -> None:
-        told = describe_chances(np.array([0.1817, 0.39, 0.4, 0.5, 1.0]), 0.1817, 40, 200.0)
-        assert told.should_exit.tolist() == [False, False, True, True, True]
-        assert told.is_critical.tolist() == [False, False, False, True, True]
-        assert told.confidence[0] == 0
-        assert told.ticks_to_rug_norm[0] == pytest.approx(1.0, rel=1e-3)
-        assert np.isfinite(told.ticks_to_rug_norm).all()
+        payload = describe_chances(np.array([0.1817, 0.39, 0.4, 0.5, 1.0]), 0.1817, 40, 200.0)
+        assert payload.should_exit.tolist() == [False, False, True, True, True]
+        assert payload.is_critical.tolist() == [False, False, False, True, True]
+        assert payload.confidence[0] == 0
+        assert payload.ticks_to_rug_norm[0] == pytest.approx(1.0, rel=1e-3)
+        assert np.isfinite(payload.ticks_to_rug_norm).all()
 
     def test_checkpoint_is_read_as_data_and_bets_the_same(self, made: Any, tmp_path: Path, hot: Transitions) -> None:
         path = tmp_path / "rugs"
@@ -197,9 +198,9 @@ class TestTrees:
 
     def test_a_loop_among_splits_is_refused(self, made: Any) -> None:
         lines = made.model.splitlines()
-        place = next(k for k, line in enumerate(lines) if line.startswith("left_child="))
-        children = lines[place].removeprefix("left_child=").split()
-        lines[place] = "left_child=" + " ".join(["0", *children[1:]])
+        index = next(k for k, line in enumerate(lines) if line.startswith("left_child="))
+        children = lines[index].removeprefix("left_child=").split()
+        lines[index] = "left_child=" + " ".join(["0", *children[1:]])
         with pytest.raises(DecodeError, match="come after them"):
             parse_trees("\n".join(lines))
 
@@ -210,9 +211,9 @@ def test_calibration_finds_slope_and_offset(slope: float, offset: float, seed: i
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=40000)
     happened = rng.random(40000) < 1 / (1 + np.exp(-(offset + slope * scores)))
-    found = platt(scores, happened)
-    assert found[0] == pytest.approx(min(slope, 1.0), abs=0.08)
-    mean = (1 / (1 + np.exp(-(found[1] + found[0] * scores)))).mean()
+    result = platt(scores, happened)
+    assert result[0] == pytest.approx(min(slope, 1.0), abs=0.08)
+    mean = (1 / (1 + np.exp(-(result[1] + result[0] * scores)))).mean()
     assert mean == pytest.approx(happened.mean(), abs=0.01)
 
 

@@ -66,8 +66,8 @@ def state(tick: int, price: float = 1.0, **fields: object) -> dict[str, Any]:
 
 
 def trade(number: int, **fields: object) -> dict[str, Any]:
-    told = {"id": f"t{number}", "gameId": GAME_ID, "playerId": "p-1", "username": "bob", "type": "buy", "price": 1.5}
-    return told | {"qty": 0.01, "amount": 0.015, "tickIndex": number} | fields
+    payload = {"id": f"t{number}", "gameId": GAME_ID, "playerId": "p-1", "username": "bob", "type": "buy", "price": 1.5}
+    return payload | {"qty": 0.01, "amount": 0.015, "tickIndex": number} | fields
 
 
 def write(path: Path, rows: Iterable[dict[str, Any] | str]) -> Path:
@@ -113,9 +113,9 @@ def test_the_text_of_numbers_is_kept(tmp_path: Path) -> None:
 def test_two_argument_events_keep_their_payload(tmp_path: Path) -> None:
     rows = [row(1, "gameStateUpdate", state(0)), row(2, "standard/newTrade", [TRACE, trade(0)])]
     _, events = run(write(tmp_path / "a.jsonl", rows))
-    (found,) = [event for event in events if event.event_name == "trade"]
-    assert (found.columns["trade_id"], found.columns["trade_amount"]) == ("t0", 15_000_000)
-    assert json.loads((found.raw or "")[2:])[1:] == [TRACE, trade(0)]
+    (result,) = [event for event in events if event.event_name == "trade"]
+    assert (result.columns["trade_id"], result.columns["trade_amount"]) == ("t0", 15_000_000)
+    assert json.loads((result.raw or "")[2:])[1:] == [TRACE, trade(0)]
 
 
 def test_two_equal_trades_are_both_kept_raw_and_lost_rows_are_reported(tmp_path: Path) -> None:
@@ -195,11 +195,11 @@ def test_any_json_is_taken(values: list[dict[str, Any]]) -> None:
     texts = [json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode() for value in values]
     rows = tuple(ImportRow(number, text, json.loads(text)) for number, text in enumerate(texts, 1))
     reading = captures.read((ImportPart("a", "0" * 64, rows),), ImportSettings(ZoneInfo("UTC"), NoRedaction))
-    kept = [found for found in reading.found if found.raw is not None]
+    kept = [value for value in reading.found if value.raw is not None]
     left_out = {problem.line for problem in reading.problems if "left out" in problem.problem}
     assert len(kept) + len(left_out) == len(rows)
-    for seq, found in enumerate(reading.found):
-        found.fact.event(found.ts, "s", seq, source="import", direction=found.direction, raw=found.raw)
+    for seq, result in enumerate(reading.found):
+        result.fact.event(result.ts, "s", seq, source="import", direction=result.direction, raw=result.raw)
 
 
 def test_members_are_given_as_written() -> None:
@@ -254,7 +254,7 @@ def slow_rows(path: Path) -> list[dict[str, Any]]:
 def slow_count(path: Path) -> dict[str, int]:
     """Count what docs/guides/importing.md defines, with plain json and sets."""
     states: dict[str, dict[str, Any]] = {}
-    places: dict[str, dict[tuple[int, int], float]] = defaultdict(dict)
+    indices: dict[str, dict[tuple[int, int], float]] = defaultdict(dict)
     timers: dict[str, int] = {}
     rugs: dict[str, int] = {}
     duplicates = lost = 0
@@ -267,22 +267,22 @@ def slow_count(path: Path) -> dict[str, int]:
         now = states.setdefault(game_id, {"active": False, "rugged": False, "tickCount": 0, "price": 1})
         now |= data
         phase = 3 if now["rugged"] else 2 if now["active"] else 1 if now.get("allowPreRoundBuys") else 0
-        place, timer = (phase, now["tickCount"]), now.get("cooldownTimer", 0)
+        index, timer = (phase, now["tickCount"]), now.get("cooldownTimer", 0)
         if phase == 3:
             rugs.setdefault(game_id, now["tickCount"])
-        known = place in places[game_id] and places[game_id][place] == now["price"]
+        known = index in indices[game_id] and indices[game_id][index] == now["price"]
         reveals = any(entry["id"] not in states.get("revealed", {}) for entry in data.get("gameHistory", ()))
         states.setdefault("revealed", {}).update((entry["id"], 1) for entry in data.get("gameHistory", ()))
         duplicates += known and not reveals and (phase >= 2 or timer >= timers[game_id])
-        places[game_id][place] = now["price"]
+        indices[game_id][index] = now["price"]
         timers[game_id] = timer
-    runs = {game_id: {tick for phase, tick in found if phase == 2} for game_id, found in places.items()}
-    ghosts = sum(phase == 3 and tick > rugs[game_id] for game_id, found in places.items() for phase, tick in found)
+    runs = {game_id: {tick for phase, tick in result if phase == 2} for game_id, result in indices.items()}
+    ghosts = sum(phase == 3 and tick > rugs[game_id] for game_id, result in indices.items() for phase, tick in result)
     return {
         "files": 1,
-        "rounds": len(places),
+        "rounds": len(indices),
         "rugged": len(rugs),
-        "ticks": sum(map(len, places.values())) - ghosts,
+        "ticks": sum(map(len, indices.values())) - ghosts,
         "duplicates": duplicates,
         "gaps": sum(tick - 1 not in ran and tick > min(ran) for ran in runs.values() for tick in ran),
         "incomplete": sum(game_id not in rugs or not set(range(rugs[game_id])) <= ran for game_id, ran in runs.items()),
@@ -344,8 +344,8 @@ def test_all_real_trades_keep_their_payload(shared_data: Path) -> None:
 
 def test_the_zone_is_the_one_in_which_rounds_end_before_they_are_told(shared_data: Path) -> None:
     _, events = run(shared_data / "crash" / "socket-capture-public.jsonl.gz")
-    told = [event.ts - event.server_ts for event in events if event.doc_type == "complete_game" and event.server_ts]
-    assert timedelta(0) <= min(told) < timedelta(minutes=1)
+    payload = [event.ts - event.server_ts for event in events if event.doc_type == "complete_game" and event.server_ts]
+    assert timedelta(0) <= min(payload) < timedelta(minutes=1)
 
 
 def test_the_real_captures_import_twice_into_one_store(
@@ -356,8 +356,10 @@ def test_the_real_captures_import_twice_into_one_store(
         for name, expected in REPORTS.items():
             assert main(["import", "capture", str(shared_data / "crash" / name), "--json"]) == 0
             answers.append(capsys.readouterr().out)
-            found = json.loads(answers[-1])
-            assert {key: found[key] for key in expected if key != "lost"} | {"lost": len(found["problems"])} == expected
+            payload = json.loads(answers[-1])
+            assert {key: payload[key] for key in expected if key != "lost"} | {
+                "lost": len(payload["problems"])
+            } == expected
         states.append(stored(home))
     assert answers[:2] == answers[2:]
     assert states[0] == states[1]

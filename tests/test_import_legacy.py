@@ -327,9 +327,9 @@ def test_local_times_become_utc(written: str, zone: str, utc: str, tmp_path: Pat
 )
 def test_odd_times_are_reported_once_a_file(written: str, problem: str, tmp_path: Path) -> None:
     rows = [tick(number, timestamp=written, game_id="20251102-0123456789abcdef") for number in range(3)]
-    (found,) = told(run(write(tmp_path / "a.jsonl", rows), zone="America/New_York"))
-    assert found[:2] == ("a.jsonl", 1)
-    assert problem in found[2]
+    (result,) = told(run(write(tmp_path / "a.jsonl", rows), zone="America/New_York"))
+    assert result[:2] == ("a.jsonl", 1)
+    assert problem in result[2]
 
 
 @pytest.mark.parametrize("written", [None, 5, "yesterday", "9999-12-31T23:59:59-23:00", ["x"]])
@@ -421,14 +421,14 @@ DAMAGE = st.lists(
 )
 
 
-def damage(text: str, how: str, place: int) -> str:
+def damage(text: str, how: str, index: int) -> str:
     other = json.dumps(tick(77))
-    at = place % (len(text) + 1)
+    at = index % (len(text) + 1)
     done = {
         "cut": text[:at],
-        "splice": text[:at] + other[: place % 90] + text[at:],
+        "splice": text[:at] + other[: index % 90] + text[at:],
         "join": text + other[at % len(other) :],
-        "noise": text[:at] + '\\"{}[]:\udc80'[place % 8] + text[at:],
+        "noise": text[:at] + '\\"{}[]:\udc80'[index % 8] + text[at:],
         "swap": text[at:] + text[:at],
     }
     return done[how]
@@ -441,15 +441,15 @@ def test_random_damage_never_stops_it_and_loses_no_intact_line(
 ) -> None:
     texts: list[str] = [json.dumps(tick(number)) for number in ticks]
     intact = dict(enumerate(ticks))
-    for line, how, place in damages:
-        texts[line % len(texts)] = damage(texts[line % len(texts)], how, place)
+    for line, how, index in damages:
+        texts[line % len(texts)] = damage(texts[line % len(texts)], how, index)
         intact.pop(line % len(texts), None)
     path = tmp_path / "a.jsonl"
     path.write_bytes("".join(text + "\n" for text in texts).encode("utf-8", "surrogateescape"))
     log = MemoryLog()
     report = run(path, log=log)
-    found = {event.columns["tick"] for event in log.sorted() if event.doc_type == "game_tick"}
-    assert set(intact.values()) <= found
+    result = {event.columns["tick"] for event in log.sorted() if event.doc_type == "game_tick"}
+    assert set(intact.values()) <= result
     assert report.corrupt_lines <= len(texts) - len(intact)
     again = MemoryLog()
     assert asdict(run(path, log=again)) == asdict(report)
@@ -754,7 +754,7 @@ def slow_objects(text: str) -> Iterator[dict[str, Any]]:
     """Give the whole rows in a damaged line by trying every pair of braces."""
     start = 0
     while (start := text.find("{", start)) >= 0:
-        for end in (place for place in range(start, len(text)) if text[place] == "}"):
+        for end in (index for index in range(start, len(text)) if text[index] == "}"):
             try:
                 value = json.loads(text[start : end + 1])
             except ValueError:
@@ -771,7 +771,7 @@ def slow_count(folder: Path) -> dict[str, int]:
     corrupt, rows = 0, defaultdict(list)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
-        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        result: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for line in path.read_bytes().decode().split("\n"):
             if not line.strip():
                 continue
@@ -783,8 +783,8 @@ def slow_count(folder: Path) -> dict[str, int]:
                 values = list(slow_objects(line))
             for value in values:
                 if "game_id" in value:
-                    found[value["game_id"]].append(value)
-        for game_id, values in found.items():
+                    result[value["game_id"]].append(value)
+        for game_id, values in result.items():
             rows[game_id].append(values)
     total = {"files": len(files), "rounds": len(rows), "corrupt_lines": corrupt}
     total |= dict.fromkeys(("rugged", "ticks", "duplicates", "gaps", "incomplete"), 0)
@@ -942,10 +942,10 @@ def test_the_real_recordings_import_twice_into_one_store(
 ) -> None:
     first = imported("legacy", recordings, capsys)
     assert {name: first[name] for name in REPORT} == REPORT
-    found = digest(home)
+    result = digest(home)
     assert imported("legacy", recordings, capsys) == first
-    assert digest(home) == found
-    assert (found[1]["game_tick"], found[1]["gap"]) == (REPORT["ticks"], REPORT["gaps"])
+    assert digest(home) == result
+    assert (result[1]["game_tick"], result[1]["gap"]) == (REPORT["ticks"], REPORT["gaps"])
 
 
 def digest(home: Path) -> tuple[str, Counter[str]]:

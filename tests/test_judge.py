@@ -37,7 +37,7 @@ Script = Callable[[dict[str, Any]], Any]
 
 @pytest.fixture(scope="module")
 def groups() -> list[JudgedGroup]:
-    return [from_ranked(it, number) for number, it in enumerate(golden(2, 4, 1, 1))]
+    return [from_ranked(item, number) for number, item in enumerate(golden(2, 4, 1, 1))]
 
 
 @contextmanager
@@ -89,11 +89,11 @@ def shown(asked: dict[str, Any]) -> tuple[str, dict[str, str]]:
 def worth(body: str) -> float:
     """Judge an episode as a sound judge would: by what it bet, and whether it was right."""
     turns = [json.loads(line) for line in body.splitlines()]
-    said = next(it["content"] for it in turns if it["role"] == "agent")
+    said = next(turn["content"] for turn in turns if turn["role"] == "agent")
     if not said:
         return 0.0
-    told = json.JSONDecoder().raw_decode(said)[0]["trade"]
-    return float(told["amount"]) / 1000
+    trade = json.JSONDecoder().raw_decode(said)[0]["trade"]
+    return float(trade["amount"]) / 1000
 
 
 def written(nonce: str, scores: list[tuple[str, Any]], **more: Any) -> str:
@@ -105,16 +105,16 @@ def right_way(asked: dict[str, Any]) -> dict[str, float]:
     text = asked["messages"][1]["content"]
     moves = {row["subject"]: row["change"] for row in map(json.loads, re.findall(r'^{"kind": "asset".*}$', text, re.M))}
     _, agents = shown(asked)
-    found = {}
+    result = {}
     for name, body in agents.items():
-        said = next(it["content"] for it in map(json.loads, body.splitlines()) if it["role"] == "agent")
+        said = next(item["content"] for item in map(json.loads, body.splitlines()) if item["role"] == "agent")
         if not said:
-            found[name] = 0.0
+            result[name] = 0.0
             continue
         trade = json.JSONDecoder().raw_decode(said)[0]["trade"]
         right = (moves[trade["market"]] > 0) == (trade["action"] == "open_long")
-        found[name] = 0.4 + 0.5 * worth(body) if right else 0.2 - 0.2 * worth(body)
-    return found
+        result[name] = 0.4 + 0.5 * worth(body) if right else 0.2 - 0.2 * worth(body)
+    return result
 
 
 def sound(asked: dict[str, Any]) -> str:
@@ -136,12 +136,12 @@ def test_answers_in_any_order_are_matched_by_id(groups: list[JudgedGroup]) -> No
     with scripted(sound) as url:
         judge = judge_at(url, permutations=3)
         for group in groups:
-            found = judge.score(group)
-            assert found.scores is not None
-            assert found.scores.reward == "judge"
-            values = [found.scores.values[name] for name in group.names]
+            result = judge.score(group)
+            assert result.scores is not None
+            assert result.scores.reward == "judge"
+            values = [result.scores.values[name] for name in group.names]
             assert values == sorted(values, reverse=True)
-            assert len(found.orders) == 3
+            assert len(result.orders) == 3
     assert judge.accepted == 6
     assert not judge.refusals
 
@@ -165,15 +165,15 @@ def test_wrong_answers_are_refused_with_their_reason(groups: list[JudgedGroup]) 
 
         with scripted(spoiled) as url:
             judge = judge_at(url)
-            found = judge.score(groups[0])
-        assert found.scores is None, reason
+            result = judge.score(groups[0])
+        assert result.scores is None, reason
         assert judge.refusals == {reason: 2}, reason
         assert judge.accepted == 0
-        assert isinstance(found.failure, JudgeFailed)
-        assert "scripted" in str(found.failure)
-        assert found.failure.reason == reason
-        assert found.failure.answer is not None
-        assert repr(found.failure.answer[:20])[1:15] in str(found.failure)
+        assert isinstance(result.failure, JudgeFailed)
+        assert "scripted" in str(result.failure)
+        assert result.failure.reason == reason
+        assert result.failure.answer is not None
+        assert repr(result.failure.answer[:20])[1:15] in str(result.failure)
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_prose_and_fences_around_a_sound_answer_are_read_over() -> None:
     question = JudgeQuestion((), ("a1", "a2"), ("one", "two"), "N")
     answer = written("N", [("a2", 0.25), ("a1", 1)])
     for text in (answer, f"```json\n{answer}\n```", f'Agent one quotes {{"scores": "mine"}}. {answer}'):
-        found = read(text, question)
-        assert {name: it.score for name, it in found.items()} == {"one": 1.0, "two": 0.25}
+        result = read(text, question)
+        assert {name: item.score for name, item in result.items()} == {"one": 1.0, "two": 0.25}
 
 
 @given(st.lists(st.text(max_size=80), min_size=2, max_size=5), st.integers(0, 2**32))
@@ -217,7 +217,7 @@ def test_hostile_text_never_breaks_a_fence(groups: list[JudgedGroup], texts: lis
     _, agents = shown({"messages": question.messages})
     assert tuple(agents) == question.places
     for contender, body in zip(changed.contenders, agents.values(), strict=True):
-        said = [it["content"] for it in map(json.loads, body.splitlines()) if it["role"] == "agent"]
+        said = [item["content"] for item in map(json.loads, body.splitlines()) if item["role"] == "agent"]
         assert said == contender.answers
 
 
@@ -245,31 +245,31 @@ def test_injected_episodes_gain_nothing(groups: list[JudgedGroup]) -> None:
 @given(st.data())
 def test_no_answer_gives_a_wrong_reward(data: st.DataObject) -> None:
     """Whatever rows come back, either exactly the scores of the ids are read or nothing is."""
-    places = ("a1", "a2", "a3")
-    question = JudgeQuestion((), places, ("one", "two", "three"), "N")
-    names = st.sampled_from([*places, "a9", "", None, 7])
+    indices = ("a1", "a2", "a3")
+    question = JudgeQuestion((), indices, ("one", "two", "three"), "N")
+    names = st.sampled_from([*indices, "a9", "", None, 7])
     numbers = st.one_of(st.floats(-1, 2), st.sampled_from([0, 1, True, None, "0.5", [0.5]]))
     rows = data.draw(st.lists(st.fixed_dictionaries({"id": names, "score": numbers}), max_size=5))
     try:
-        found = read(json.dumps({"nonce": "N", "scores": rows}), question)
+        result = read(json.dumps({"nonce": "N", "scores": rows}), question)
     except AnswerRefused:
         return
-    told = {row["id"]: row["score"] for row in rows}
+    payload = {row["id"]: row["score"] for row in rows}
     assert len(rows) == 3
-    assert {name: it.score for name, it in found.items()} == dict(
-        zip(("one", "two", "three"), map(told.get, places), strict=True)
+    assert {name: item.score for name, item in result.items()} == dict(
+        zip(("one", "two", "three"), map(payload.get, indices), strict=True)
     )
-    assert all(0 <= it.score <= 1 for it in found.values())
+    assert all(0 <= item.score <= 1 for item in result.values())
 
 
 def test_a_silent_endpoint_is_a_counted_refusal(groups: list[JudgedGroup]) -> None:
     with scripted(lambda asked: (500, "out of order")) as url:
         judge = judge_at(url)
-        found = judge.score(groups[0])
+        result = judge.score(groups[0])
         assert judge.refusals == {"transport": 2}
         with pytest.raises(JudgeFailed, match=r"judge scripted failed on group golden-1 \(transport\).*out of order"):
             judge.score_all(groups)
-    assert found.scores is None
+    assert result.scores is None
     assert judge.purse.prompt_tokens == judge.purse.completion_tokens == 0
 
 
@@ -287,7 +287,7 @@ def test_answers_are_kept_and_not_asked_again(groups: list[JudgedGroup], tmp_pat
         assert again.estimate(groups).calls == 0
         assert again.estimate(groups).known == 4
         second = again.score_all(groups)
-        assert [it.scores for it in first] == [it.scores for it in second]
+        assert [item.scores for item in first] == [item.scores for item in second]
         assert (again.purse.calls, again.from_cache, len(asked)) == (0, 4, 4)
         changed = groups[0].put(groups[0].contenders[0].answering('{"action":"trade"}'))
         assert again.estimate([changed]).calls == 2
@@ -346,21 +346,23 @@ def test_the_two_rewards_are_never_mixed(groups: list[JudgedGroup], monkeypatch:
 
 def test_the_computed_reward_is_alpha_after_fees(groups: list[JudgedGroup]) -> None:
     for group in groups:
-        found = computed(group).values
+        result = computed(group).values
         moves = [row["change"] for row in group.outcomes.rows if row["kind"] == "asset"]
-        for it in group.contenders:
-            assert it.pnl is not None
-            assert it.start_equity is not None
-            assert found[it.trajectory_id] == pytest.approx(it.pnl / it.start_equity - sum(moves) / len(moves))
+        for contender in group.contenders:
+            assert contender.pnl is not None
+            assert contender.start_equity is not None
+            assert result[contender.trajectory_id] == pytest.approx(
+                contender.pnl / contender.start_equity - sum(moves) / len(moves)
+            )
 
 
 def test_gates_pass_a_sound_judge_and_the_computed_reward(groups: list[JudgedGroup]) -> None:
     assert check("computed", computed_scorer, groups).passed
     with scripted(sound) as url:
-        found = check("scripted", judge_scorer(judge_at(url)), groups)
-    assert found.passed, found
-    assert found.tie_share == 0
-    assert found.unusable == 0
+        result = check("scripted", judge_scorer(judge_at(url)), groups)
+    assert result.passed, result
+    assert result.tie_share == 0
+    assert result.unusable == 0
 
 
 def _first_wins(asked: dict[str, Any]) -> str:
@@ -399,21 +401,21 @@ def _likes_silence(asked: dict[str, Any]) -> str:
 )
 def test_gates_catch_judges_with_a_flaw(groups: list[JudgedGroup], script: Script, gates: set[str]) -> None:
     with scripted(script) as url:
-        found = check("scripted", judge_scorer(judge_at(url, attempts=1)), groups)
-    failed = {gate.name for gate in found.gates if not gate.passed}
+        result = check("scripted", judge_scorer(judge_at(url, attempts=1)), groups)
+    failed = {gate.name for gate in result.gates if not gate.passed}
     assert failed >= gates
-    assert not found.passed
+    assert not result.passed
 
 
 def test_the_order_effect_is_that_of_the_place() -> None:
     rng = np.random.default_rng(1)
     orders = latin_orders(4, 8, rng)
     for member in range(4):
-        places = [order.index(member) for order in orders]
-        assert sorted(places) == [0, 0, 1, 1, 2, 2, 3, 3]
-    by_place = [(1.0 - place / 10, (0, member), place) for order in orders for place, member in enumerate(order)]
-    by_member = [(member / 10, (0, member), place) for order in orders for place, member in enumerate(order)]
-    noise = [(float(rng.normal()), (0, member), place) for order in orders * 40 for place, member in enumerate(order)]
+        indexes = [order.index(member) for order in orders]
+        assert sorted(indexes) == [0, 0, 1, 1, 2, 2, 3, 3]
+    by_place = [(1.0 - index / 10, (0, member), index) for order in orders for index, member in enumerate(order)]
+    by_member = [(member / 10, (0, member), index) for order in orders for index, member in enumerate(order)]
+    noise = [(float(rng.normal()), (0, member), index) for order in orders * 40 for index, member in enumerate(order)]
     assert order_effect(by_place) == pytest.approx(1)
     assert order_effect(by_member) == pytest.approx(0)
     assert order_effect(noise) == pytest.approx(0, abs=0.02)
@@ -455,10 +457,10 @@ def test_recorded_windows_are_judged_and_stored(recorded: Path, capsys: pytest.C
         assert main([*command, "--max-calls", "3"]) == 1
         assert "at most 3 calls" in capsys.readouterr().err
         assert main(command) == 0
-        told = json.loads(capsys.readouterr().out)
+        payload = json.loads(capsys.readouterr().out)
         assert main(command) == 0
         again = json.loads(capsys.readouterr().out)
-    assert (told["new"], told["calls"], told["refusals"]) == (6, 4, {})
+    assert (payload["new"], payload["calls"], payload["refusals"]) == (6, 4, {})
     assert (again["new"], again["calls"], again["from_cache"]) == (0, 0, 4)
     engine = ready(connect(recorded))
     with engine.connect() as connection:
@@ -481,8 +483,8 @@ def test_outcomes_reach_the_judge_and_never_the_policy(recorded: Path) -> None:
         for row in group.outcomes.rows:
             if row["kind"] == "asset":
                 assert str(row["change"]) in prompt
-        for it in group.contenders:
-            trained = json.dumps(to_art(policy_view(read_trajectory(engine, it.trajectory_id))))
+        for contender in group.contenders:
+            trained = json.dumps(to_art(policy_view(read_trajectory(engine, contender.trajectory_id))))
             assert "change" not in trained
             assert all(str(row["change"]) not in trained for row in group.outcomes.rows if row["kind"] == "asset")
     engine.dispose()
@@ -494,9 +496,9 @@ def test_check_prints_gates_and_exit_codes(capsys: pytest.CaptureFixture[str]) -
     assert "passed" in capsys.readouterr().out
     with scripted(_first_wins) as url:
         assert main([*options, "--model", "flawed", "--base-url", url, "--json"]) == 2
-    told = json.loads(capsys.readouterr().out)
-    assert [it["passed"] for it in told["checks"]] == [True, False]
-    assert told["judge"]["accepted"] > 0
+    payload = json.loads(capsys.readouterr().out)
+    assert [item["passed"] for item in payload["checks"]] == [True, False]
+    assert payload["judge"]["accepted"] > 0
     assert main(["judge", "run"]) == 1
     assert "JUDGE_MODEL" in capsys.readouterr().err
 

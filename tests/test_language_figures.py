@@ -13,9 +13,9 @@ from playproof.reports.run import figures, page
 
 def held(step: int, pnl: float, valid: float = 1.0, **gain: float) -> dict[str, Any]:
     """Give a note of held-out windows, in the smallest unit."""
-    found = {"holdout_pnl": pnl, "holdout_pnl_low": pnl - 2, "holdout_pnl_high": pnl + 3, **gain}
+    result = {"holdout_pnl": pnl, "holdout_pnl_low": pnl - 2, "holdout_pnl_high": pnl + 3, **gain}
     shares = {"holdout_valid": valid, "holdout_refused": 0.25, "holdout_trades": 0.5}
-    money = {name: value * UNIT for name, value in found.items()}
+    money = {name: value * UNIT for name, value in result.items()}
     return {"kind": "holdout", "step": step, "holdout_windows": 64} | money | shares
 
 
@@ -27,7 +27,7 @@ def learned(step: int) -> dict[str, Any]:
 
 def lines(figure: Any) -> dict[str, tuple[list[float], list[float]]]:
     """Give what is drawn, by its name in the legend."""
-    return {it.name: (list(it.x), list(it.y)) for it in figure.data}
+    return {item.name: (list(item.x), list(item.y)) for item in figure.data}
 
 
 def test_money_is_drawn_with_its_interval_beside_the_beginning() -> None:
@@ -63,13 +63,15 @@ def test_a_run_without_held_out_windows_shows_what_it_has() -> None:
 
 
 def test_before_and_after_are_told_in_whole_units() -> None:
-    told = holdout_table(
+    payload = holdout_table(
         {"before": held(0, 6.25), "after": held(12, 14.4, 0.91, gain=8.15, gain_low=2.08, gain_high=14.49)}
     )
-    assert "On 64 held-out windows" in told
-    assert "Gain, paired window by window: +8.15 (95 % +2.08 to +14.49)." in told
-    assert "<tr><th>before</th><td>+6.25 (95 % +4.25 to +9.25)</td><td>100%</td><td>25%</td><td>0.50</td></tr>" in told
-    assert "<th>after 12 iterations</th><td>+14.40 (95 % +12.40 to +17.40)</td><td>91%</td>" in told
+    assert "On 64 held-out windows" in payload
+    assert "Gain, paired window by window: +8.15 (95 % +2.08 to +14.49)." in payload
+    assert (
+        "<tr><th>before</th><td>+6.25 (95 % +4.25 to +9.25)</td><td>100%</td><td>25%</td><td>0.50</td></tr>" in payload
+    )
+    assert "<th>after 12 iterations</th><td>+14.40 (95 % +12.40 to +17.40)</td><td>91%</td>" in payload
     stopped = holdout_table({"before": held(0, 6.0), "after": held(0, 6.0)})  # before its first measurement
     assert "before" in stopped
     assert "Gain" not in stopped
@@ -78,10 +80,10 @@ def test_before_and_after_are_told_in_whole_units() -> None:
 
 def test_the_page_of_a_run_shows_plots_and_table_and_no_raw_money(tmp_path: Path) -> None:
     before, after = held(0, 6.25), held(8, 14.4, gain=8.15, gain_low=2.08, gain_high=14.49)
-    told = {"method": "grpo", "commit": "c0ffee", "config": {"forks": 8}}
-    (tmp_path / "config.json").write_text(json.dumps(told))
+    payload = {"method": "grpo", "commit": "c0ffee", "config": {"forks": 8}}
+    (tmp_path / "config.json").write_text(json.dumps(payload))
     (tmp_path / "result.json").write_text(json.dumps({"iterations": 8, "before": before, "after": after}))
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps(it) + "\n" for it in (before, learned(8), after)))
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(item) + "\n" for item in (before, learned(8), after)))
     written = page(tmp_path)
     shown = written.split("<h1>")[1]
     for text in (

@@ -59,9 +59,9 @@ def with_feature(samples: Samples, name: str, values: NDArray[np.float64]) -> Sa
 class TestSplit:
     def test_a_window_in_two_splits_is_found(self) -> None:
         assert check_windows({"train": ["a", "a", "b"], "test": ["c"]}).passed
-        found = check_windows({"train": ["a", "b"], "test": ["b", "c"]})
-        assert not found.passed
-        assert found.figures == {"shared": 1, "windows": 3}
+        windows = check_windows({"train": ["a", "b"], "test": ["b", "c"]})
+        assert not windows.passed
+        assert windows.figures == {"shared": 1, "windows": 3}
 
     def test_time_must_not_run_backwards(self) -> None:
         starts = {"a": 1, "b": 2, "c": 3, "d": 4}
@@ -75,9 +75,9 @@ class TestSplit:
         rows = np.column_stack([rng.normal(size=500), rng.exponential(size=500), np.ones(500)])
         train = rows[:300]
         assert check_scaler(train.mean(axis=0), train.std(axis=0), train, rows).passed
-        found = check_scaler(rows.mean(axis=0), rows.std(axis=0), train, rows)
-        assert not found.passed
-        assert "test included" in found.found
+        scaler = check_scaler(rows.mean(axis=0), rows.std(axis=0), train, rows)
+        assert not scaler.passed
+        assert "test included" in scaler.found
         assert not check_scaler(rows[100:300].mean(axis=0), rows[100:300].std(axis=0), train, rows).passed
 
 
@@ -97,9 +97,9 @@ class TestFuture:
         prices = np.random.default_rng(3).random(50).tolist()
         assert check_future(price_rows, prices, noisy, (5, 20, 48)).passed
         for peek in (1, 5, 40):
-            found = check_future(lambda items, peek=peek: price_rows(items, peek), prices, noisy, (5, 20, 40))  # type: ignore[misc]
-            assert not found.passed
-            assert "[2]" in found.found
+            future = check_future(lambda items, peek=peek: price_rows(items, peek), prices, noisy, (5, 20, 40))  # type: ignore[misc]
+            assert not future.passed
+            assert "[2]" in future.found
 
     def test_a_whole_sequence_average_is_found(self) -> None:
         """A mean over everything, such as a scaler fitted on a whole recording."""
@@ -124,23 +124,23 @@ class TestFuture:
         events = recorded(game)
         rng = np.random.default_rng(6)
         cuts = sorted(rng.choice(len(events) - 1, size=6, replace=False).tolist())
-        found = check_future(
+        future = check_future(
             fold_rows(game, observation), events, lambda later: altered_events(later, game.columns, rng), cuts
         )
-        assert found.passed, found.found
-        assert not found.found.startswith("0 rows")
+        assert future.passed, future.found
+        assert not future.found.startswith("0 rows")
 
     def test_an_outcome_shown_early_is_found(self) -> None:
         game = coin.game()
         build, events = fold_rows(game, "table"), recorded(game)
 
         def leaking(items: Sequence[Event]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-            places, rows = build(items)
+            indices, rows = build(items)
             sides = "".join(str(event.columns.get("sides") or "") for event in items)
-            return places, np.column_stack([rows, np.full(len(rows), sides.count("H"))])
+            return indices, np.column_stack([rows, np.full(len(rows), sides.count("H"))])
 
-        found = check_future(leaking, events, lambda later: [], (4, len(events) // 2))
-        assert not found.passed
+        future = check_future(leaking, events, lambda later: [], (4, len(events) // 2))
+        assert not future.passed
 
 
 def recorded(game: Game) -> list[Event]:
@@ -158,11 +158,11 @@ class TestPermuted:
         windows = np.repeat([f"w{n:03d}" for n in range(len(lengths))], lengths)
         labels = rng.random(len(windows)) < 0.4
         samples = Samples(np.zeros((len(windows), 1)), labels, windows, ("x",))
-        found = permuted_labels(samples, rng)
+        result = permuted_labels(samples, rng)
         rings = {tuple(np.roll(labels[windows == name], shift).tolist()) for name in set(windows) for shift in range(9)}
         for name in set(windows):
-            own = found[windows == name].tolist()
-            assert any(own == [ring[place % len(ring)] for place in range(len(own))] for ring in rings)
+            own = result[windows == name].tolist()
+            assert any(own == [ring[index % len(ring)] for index in range(len(own))] for ring in rings)
 
     def test_a_window_in_two_places_is_refused(self) -> None:
         samples = Samples(np.zeros((3, 1)), np.zeros(3, bool), np.array(["a", "b", "a"]), ("x",))
@@ -230,8 +230,8 @@ def plant(kind: str, samples: Samples, rugs: NDArray[np.int64], rng: np.random.G
         outcomes = {
             "rug_tick": {name: (value - first[number == int(name[1:])][0]) / 5 for name, value in truth.items()}
         }
-    found = check_features(with_feature(samples, "planted", values), outcomes, known=samples.names)
-    return not found.passed and found.found.startswith("planted")
+    features = check_features(with_feature(samples, "planted", values), outcomes, known=samples.names)
+    return not features.passed and features.found.startswith("planted")
 
 
 def scaled(samples: Samples, over_test: bool) -> Scored:
@@ -254,9 +254,11 @@ class TestUntouched:
 
     def test_a_pipeline_that_differs_each_time_cannot_be_checked(self, few: Samples) -> None:
         rng = np.random.default_rng(12)
-        found = check_untouched(lambda given: Scored(np.arange(len(given.rows)), rng.random(len(given.rows))), few, rng)
-        assert not found.passed
-        assert "seed" in found.found
+        untouched = check_untouched(
+            lambda given: Scored(np.arange(len(given.rows)), rng.random(len(given.rows))), few, rng
+        )
+        assert not untouched.passed
+        assert "seed" in untouched.found
 
     def test_choosing_rows_by_what_they_hold_is_found(self, few: Samples) -> None:
         def greedy(given: Samples) -> Scored:
@@ -314,9 +316,9 @@ class TestHopefulHarness:
         verdict = give_verdict(bets.score, [], 0.0, rng)
         assert verdict.name == "NO EDGE SHOWN"
         scored = harness.honest_probabilities(samples)
-        found = calibrate(scored.scores, samples.labels[scored.tested], samples.windows[scored.tested], WIN, rng)
-        assert abs(found.skill) < 0.02
-        assert not found.skilled
+        result = calibrate(scored.scores, samples.labels[scored.tested], samples.windows[scored.tested], WIN, rng)
+        assert abs(result.skill) < 0.02
+        assert not result.skilled
         assert check_untouched(harness.honest, cut(samples, 400), rng).passed
         assert check_permuted(harness.honest_probabilities, cut(samples, 800), rng).passed
 

@@ -29,8 +29,8 @@ class Echo:
 
 def test_the_official_client_gets_text_token_ids_and_log_probabilities() -> None:
     with serving(Echo()) as url, openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
-        assert [it.id for it in client.models.list()] == ["echo-1"]
-        told = client.chat.completions.create(
+        assert [item.id for item in client.models.list()] == ["echo-1"]
+        payload = client.chat.completions.create(
             model="echo-1",
             messages=CHAT,  # type: ignore[arg-type]
             max_tokens=7,
@@ -38,15 +38,15 @@ def test_the_official_client_gets_text_token_ids_and_log_probabilities() -> None
             logprobs=True,
             extra_body={"return_token_ids": True},
         )
-        choice = told.choices[0]
+        choice = payload.choices[0]
         assert choice.message.content == "Buy or sell? 7 0.5"
         assert choice.logprobs is not None
         assert choice.logprobs.content is not None
-        assert [it.logprob for it in choice.logprobs.content] == [-0.1, -0.2]
+        assert [item.logprob for item in choice.logprobs.content] == [-0.1, -0.2]
         assert (choice.model_extra or {})["token_ids"] == [4, 5]
-        assert (told.model_extra or {})["prompt_token_ids"] == [1, 2, 3]
-        assert told.usage is not None
-        assert told.usage.total_tokens == 5
+        assert (payload.model_extra or {})["prompt_token_ids"] == [1, 2, 3]
+        assert payload.usage is not None
+        assert payload.usage.total_tokens == 5
         plain = client.chat.completions.create(model="echo-1", messages=CHAT)  # type: ignore[arg-type]
         assert "token_ids" not in (plain.choices[0].model_extra or {})
         for bad in ({"stream": True}, {"max_tokens": 10**9}, {"n": 3}):
@@ -65,7 +65,7 @@ def tiny() -> LocalModel:
 
     torch.manual_seed(1)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = {letter: place for place, letter in enumerate(alphabet)} | {"<|im_end|>": 256}
+    words = {letter: index for index, letter in enumerate(alphabet)} | {"<|im_end|>": 256}
     raw = Tokenizer(models.BPE(vocab=words, merges=[]))
     raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|im_end|>")

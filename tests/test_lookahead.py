@@ -50,8 +50,8 @@ def sessions() -> list[Recorded]:
 
 def until(tables: Tables, cut: int) -> dict[str, pa.Table]:
     """Leave out what comes from a place on."""
-    found = {kind: table.filter(pc.less(table["seq"], cut)) for kind, table in tables.items()}
-    return {kind: table for kind, table in found.items() if table.num_rows}
+    result = {kind: table.filter(pc.less(table["seq"], cut)) for kind, table in tables.items()}
+    return {kind: table for kind, table in result.items() if table.num_rows}
 
 
 def another(tables: Tables, cut: int, rng: np.random.Generator) -> dict[str, pa.Table]:
@@ -62,12 +62,12 @@ def another(tables: Tables, cut: int, rng: np.random.Generator) -> dict[str, pa.
 
 def _altered(table: pa.Table, cut: int, factor: float) -> pa.Table:
     later = pc.greater_equal(table["seq"], cut)
-    for place, name in enumerate(table.schema.names):
+    for index, name in enumerate(table.schema.names):
         kind = table.schema.field(name).type
         if pa.types.is_floating(kind):
-            table = table.set_column(place, name, pc.if_else(later, pc.multiply(table[name], factor), table[name]))
+            table = table.set_column(index, name, pc.if_else(later, pc.multiply(table[name], factor), table[name]))
         elif name in ("cash", "connected_players", "count_2x", "cooldown_timer_ms"):
-            table = table.set_column(place, name, pc.if_else(later, pc.add(table[name], 7), table[name]))
+            table = table.set_column(index, name, pc.if_else(later, pc.add(table[name], 7), table[name]))
     return table
 
 
@@ -83,25 +83,25 @@ def shown(laid: EpisodeColumns, steps: int) -> tuple[bytes, ...]:
     money = (laid.standings[name][rows].astype(np.float64) for name in ("cash", "equity", "sidebet_stake"))
     seen = (laid.observations[:, rows], np.array(laid.missing)[:, rows], *money)
     ages = (laid.age_ticks[:steps], laid.age_us[:steps], laid.substeps[:steps])
-    return tuple(np.ascontiguousarray(it).tobytes() for it in (*seen, *ages, laid.actions[:, : max(0, steps - 1)]))
+    return tuple(np.ascontiguousarray(item).tobytes() for item in (*seen, *ages, laid.actions[:, : max(0, steps - 1)]))
 
 
-def compare(found: Recorded, cut: int, rng: np.random.Generator, ask: BuildRequest = ASK) -> int:
+def compare(recorded: Recorded, cut: int, rng: np.random.Generator, ask: BuildRequest = ASK) -> int:
     """Hold the steps before a cut against two futures, the real one and another; give how many there are."""
-    known = r.batch().lay(until(found.tables, cut), ask)
+    known = r.batch().lay(until(recorded.tables, cut), ask)
     steps = int(known.lengths.sum())
     expected = shown(known, steps)
-    assert shown(found.whole, steps) == expected, f"cut at {cut}"
-    assert shown(r.batch().lay(another(found.tables, cut, rng), ask), steps) == expected, f"changed from {cut} on"
+    assert shown(recorded.whole, steps) == expected, f"cut at {cut}"
+    assert shown(r.batch().lay(another(recorded.tables, cut, rng), ask), steps) == expected, f"changed from {cut} on"
     return steps
 
 
-def compare_pairs(found: Sequence[Recorded], pairs: int, rng: np.random.Generator, ask: BuildRequest = ASK) -> None:
+def compare_pairs(recordeds: Sequence[Recorded], pairs: int, rng: np.random.Generator, ask: BuildRequest = ASK) -> None:
     """Cut recordings at so many random places, each after some step of some episode."""
     done = 0
     while done < pairs:
-        it = found[int(rng.integers(len(found)))]
-        done += compare(it, it.cuts[int(rng.integers(len(it.cuts)))], rng, ask) > 0
+        item = recordeds[int(rng.integers(len(recordeds)))]
+        done += compare(item, item.cuts[int(rng.integers(len(item.cuts)))], rng, ask) > 0
 
 
 def test_no_step_depends_on_what_comes_after_it() -> None:

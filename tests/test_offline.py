@@ -44,13 +44,13 @@ def flips() -> Transitions:
 class TestGolden:
     @pytest.fixture
     def learner(self) -> Cql:
-        told = GOLDEN["steps"]
+        payload = GOLDEN["steps"]
         steps = Steps(
-            torch.tensor(told["observations"]),
-            torch.tensor(told["actions"]),
-            torch.tensor(told["rewards"]).squeeze(1),
-            torch.tensor(told["next_observations"]),
-            1 - torch.tensor(told["terminals"]).squeeze(1),
+            torch.tensor(payload["observations"]),
+            torch.tensor(payload["actions"]),
+            torch.tensor(payload["rewards"]).squeeze(1),
+            torch.tensor(payload["next_observations"]),
+            1 - torch.tensor(payload["terminals"]).squeeze(1),
             None,
         )
         config = CqlConfig(
@@ -61,13 +61,13 @@ class TestGolden:
             hidden=(8, 8),
             huber=1.0,
         )
-        found = Cql(steps, (3,), config)
+        cql = Cql(steps, (3,), config)
         start = {name: torch.tensor(value) for name, value in GOLDEN["cql"]["start"].items()}
         ours = {"trunk.0": "_encoder._layers.0", "trunk.1": "_encoder._layers.2", "heads.0": "_fc"}
         state = {f"{own}.{part}": start[f"{its}.{part}"] for own, its in ours.items() for part in ("weight", "bias")}
-        found.q.load_state_dict(state)
-        found.target.load_state_dict(state)
-        return found
+        cql.q.load_state_dict(state)
+        cql.target.load_state_dict(state)
+        return cql
 
     def test_cql_makes_the_updates_of_d3rlpy(self, learner: Cql) -> None:
         everything = torch.arange(len(learner.steps))
@@ -80,10 +80,10 @@ class TestGolden:
         assert np.allclose(values, GOLDEN["cql"]["values"], atol=1e-5)
 
     def test_iql_weighs_as_d3rlpy_does(self) -> None:
-        told = GOLDEN["iql"]
-        differences = torch.tensor(told["differences"])
-        assert float(expectile_loss(differences, told["expectile"])) == pytest.approx(told["value_loss"], rel=1e-6)
-        assert np.allclose(advantage_weight(differences, told["beta"]).numpy(), told["weights"], rtol=1e-5)
+        iql = GOLDEN["iql"]
+        differences = torch.tensor(iql["differences"])
+        assert float(expectile_loss(differences, iql["expectile"])) == pytest.approx(iql["value_loss"], rel=1e-6)
+        assert np.allclose(advantage_weight(differences, iql["beta"]).numpy(), iql["weights"], rtol=1e-5)
 
 
 class TestHeads:
@@ -232,9 +232,9 @@ class TestStitching:
     WAYS = ((0, 0, 0.0, 1), (0, 1, 0.3, 3), (1, 0, 0.0, 2), *[(2, 0, 0.0, 3)] * 9, (2, 1, 1.0, 3))
 
     def learned(self, expectile: float) -> Iql:
-        place, action, reward, after = (torch.tensor(of) for of in zip(*self.WAYS, strict=True))
+        index, action, reward, after = (torch.tensor(of) for of in zip(*self.WAYS, strict=True))
         eye = torch.eye(4)
-        steps = Steps(eye[place], action[:, None], reward, eye[after], (after < 3).float(), None)
+        steps = Steps(eye[index], action[:, None], reward, eye[after], (after < 3).float(), None)
         config = IqlConfig(expectile, beta=5.0, gamma=0.9, hidden=(), learning_rate=0.02, follow=0.1)
         with seeded(0):
             learner = Iql(steps, (2,), config)

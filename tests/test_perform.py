@@ -19,24 +19,24 @@ def test_a_scripted_person_is_recorded_on_the_page(
 ) -> None:
     assert chromium
     assert main(["perform", "crash", "--rounds", "1", "--speed", "6", "--seed", "5", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    payload = json.loads(capsys.readouterr().out)
     store = EventStore(home, load_game("crash").columns)
     docs = Counter(event.doc_type for event in store.events())
-    assert docs == told["docs"]
+    assert docs == payload["docs"]
     assert docs["game_tick"] > 20
-    assert told["windows"] >= 1
-    assert docs["button_event"] == told["presses"] > 0
-    assert told["gaps"] == 0
+    assert payload["windows"] >= 1
+    assert docs["button_event"] == payload["presses"] > 0
+    assert payload["gaps"] == 0
 
 
 def test_without_a_browser_he_plays_over_the_socket(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["perform", "crash", "--rounds", "1", "--speed", "20", "--seed", "8", "--no-browser", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    payload = json.loads(capsys.readouterr().out)
     store = EventStore(home, load_game("crash").columns)
     names = Counter(event.event_name for event in store.events())
     assert names["tick"] > 180
     assert names["fill"] > 0
-    assert told["source"] == "public_ws"
+    assert payload["source"] == "public_ws"
 
 
 def test_a_game_without_a_performance_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,8 +83,8 @@ def same(one: Any, other: Any) -> bool:
 def test_it_solves_the_coin_game(solved: PPOResult) -> None:
     assert solved.best is not None
     policy = load_policy(solved.best, GAME)
-    found = rollout(GAME, BatchPlayer(policy), "biased", 1000, 99, stake=coin.RESERVED)
-    assert found.score().roi == pytest.approx(0.2, abs=0.05)  # the ceiling: following the hint
+    result = rollout(GAME, BatchPlayer(policy), "biased", 1000, 99, stake=coin.RESERVED)
+    assert result.score().roi == pytest.approx(0.2, abs=0.05)  # the ceiling: following the hint
     hints = np.array([[side, 0, 0, 5, 1] for side in (1, -1)], np.float32)
     assert policy.act_batch(hints).tolist() == [[1], [2]]
 
@@ -129,10 +129,10 @@ def test_how_a_run_ended_stands_until_it_has_gone_on(tmp_path: Path) -> None:
     run.finish({"steps": 3})
     run.close()
     again = Run.resume(tmp_path / "run", "ppo", Tracking(tensorboard=False))
-    found = again.load_state()
-    assert found is not None
+    state = again.load_state()
+    assert state is not None
     with pytest.raises(DecodeError, match=r"another version .* another name"):
-        restore(np.zeros(5), found[1]["lanes"])
+        restore(np.zeros(5), state[1]["lanes"])
     assert read_result(again.path) == {"steps": 3}
     again.note("train", 4, {"loss": 0.5})
     assert read_result(again.path) == {}
@@ -335,9 +335,9 @@ def test_it_finds_the_edge_of_a_small_crash_world(tmp_path: Path) -> None:
     result = train_ppo(CRASH, config, tmp_path / "hazard")
     policy = TrainSetup.lay(CRASH, config).policy(result.weights)
     options = RolloutOptions(game=config.options)
-    found = rollout(CRASH, BatchPlayer(policy), "hazard", 400, 7, stake=config.stake, options=options).summary()
-    assert found["pnl"] > 2 * found["pnl_se"] > 0
-    assert found["mix"]["SIDEBET"] > 0.001
+    value = rollout(CRASH, BatchPlayer(policy), "hazard", 400, 7, stake=config.stake, options=options).summary()
+    assert value["pnl"] > 2 * value["pnl_se"] > 0
+    assert value["mix"]["SIDEBET"] > 0.001
 
 
 def test_the_plan_preset_is_the_plans_set_up(tmp_path: Path) -> None:
@@ -390,8 +390,8 @@ def test_reward_that_rises_without_money_is_an_alarm() -> None:
 
 def test_three_alarms_stop_the_training(tmp_path: Path) -> None:
     class Notes(list[Any]):
-        def note(self, kind: str, step: int, told: dict[str, Any]) -> None:
-            self.append((kind, step, told))
+        def note(self, kind: str, step: int, payload: dict[str, Any]) -> None:
+            self.append((kind, step, payload))
 
     base = rollout(GAME, Coins(), "fair", 50, 1, stake=coin.RESERVED)
     rewards = iter(range(10))
@@ -400,17 +400,17 @@ def test_three_alarms_stop_the_training(tmp_path: Path) -> None:
         notes,  # type: ignore[arg-type]
         EvaluationSchedule(every=1),
         lambda: replace(base, reward=base.reward + 0.1 * next(rewards)),
-        lambda step, told: f"checkpoint-{step}",
+        lambda step, payload: f"checkpoint-{step}",
         TrainingProgress(),
         time.perf_counter,
-        lambda step, told: None,
+        lambda step, payload: None,
     )
     boundary.model = SimpleNamespace(n_steps=1, n_envs=1)
     for step in range(4):
         assert boundary._on_step()
         boundary.num_timesteps = step
         boundary._look()
-    assert [told["alarm"] for _, _, told in notes] == [False, True, True, True]
+    assert [payload["alarm"] for _, _, payload in notes] == [False, True, True, True]
     assert boundary.progress.best == "checkpoint-0"
     assert not boundary._on_step()
     assert "alarms" in (boundary.progress.stopped or "")

@@ -63,11 +63,11 @@ class Model:
         if asked.get("logprobs"):
             choice["logprobs"] = {"content": [logprob(n) for n in (7, 8, 9)]}
         usage = {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}
-        told = self.frame("chat.completion") | {"choices": [choice], "usage": usage, "prompt_token_ids": [1, 2]}
+        payload = self.frame("chat.completion") | {"choices": [choice], "usage": usage, "prompt_token_ids": [1, 2]}
         if wanted == "zip":
-            packed = gzip.compress(json.dumps(told).encode())
+            packed = gzip.compress(json.dumps(payload).encode())
             return Response(packed, headers={"content-encoding": "gzip"}, media_type="application/json")
-        return JSONResponse(told)
+        return JSONResponse(payload)
 
     async def stream(self, asked: dict[str, Any], wanted: str) -> Any:
         for number, word in enumerate(WORDS):
@@ -112,8 +112,8 @@ class Setting:
         while time.monotonic() < end and self.proxy.counts.stored < calls:
             time.sleep(0.01)
         assert self.proxy.counts.last_problem is None
-        found = list_trajectories(self.recorder.engine, agent_id=agent)
-        return [read_trajectory(self.recorder.engine, each.trajectory_id) for each in reversed(found)]
+        trajectories = list_trajectories(self.recorder.engine, agent_id=agent)
+        return [read_trajectory(self.recorder.engine, item.trajectory_id) for item in reversed(trajectories)]
 
     def close(self) -> None:
         self.running.stop()
@@ -137,9 +137,9 @@ def test_a_chat_passes_and_is_stored(setting: Setting) -> None:
     with setting.client() as client:
         answer = ask(client, temperature=0.5, max_tokens=20, logprobs=True)
     assert answer.choices[0].message.content == "Hello there!"
-    (found,) = setting.stored(1)
-    assert (found.agent_id, found.window_id, found.final_status) == ("a1", "2025-01-15T10:00Z", "running")
-    (call,) = found.calls
+    (result,) = setting.stored(1)
+    assert (result.agent_id, result.window_id, result.final_status) == ("a1", "2025-01-15T10:00Z", "running")
+    (call,) = result.calls
     assert call.messages == [{"role": "system", "content": "You trade."}, {"role": "user", "content": "hi"}]
     assert (call.response, call.reasoning, call.model, call.model_version) == (
         "Hello there!",
@@ -150,9 +150,9 @@ def test_a_chat_passes_and_is_stored(setting: Setting) -> None:
     assert (call.token_ids, call.logprobs, call.prompt_token_ids) == ([7, 8, 9], [-3.5, -4.0, -4.5], [1, 2])
     assert (call.prompt_tokens, call.completion_tokens, call.temperature, call.max_tokens) == (11, 3, 0.5, 20)
     assert call.trainable
-    assert found.steps[0].action_type == "answer"
+    assert result.steps[0].action_type == "answer"
     assert setting.model.seen[0][1]["authorization"] == f"Bearer {SECRET}"
-    assert SECRET not in repr(found)
+    assert SECRET not in repr(result)
 
 
 def test_a_stream_comes_piece_by_piece_and_is_stored_whole(setting: Setting) -> None:
@@ -163,10 +163,10 @@ def test_a_stream_comes_piece_by_piece_and_is_stored_whole(setting: Setting) -> 
             words.append(chunk.choices[0].delta.content or "")
     assert "".join(words) == "Hello there!"
     assert times[-1] - times[0] > 0.03
-    (found,) = setting.stored(1)
-    assert found.calls[0].response == "Hello there!"
-    assert found.calls[0].token_ids == [0, 1, 2]
-    assert found.calls[0].logprobs == [0.0, -0.5, -1.0]
+    (result,) = setting.stored(1)
+    assert result.calls[0].response == "Hello there!"
+    assert result.calls[0].token_ids == [0, 1, 2]
+    assert result.calls[0].logprobs == [0.0, -0.5, -1.0]
 
 
 def test_errors_pass_and_are_stored_as_errors(setting: Setting) -> None:
@@ -177,20 +177,20 @@ def test_errors_pass_and_are_stored_as_errors(setting: Setting) -> None:
         with pytest.raises(openai.APIError):
             list(ask(client, "break", stream=True))
         assert [model.id for model in client.models.list()] == ["m"]
-    (found,) = setting.stored(2)
-    assert "HTTP 429" in (found.calls[0].error or "")
-    assert found.calls[1].response == "Hello"
-    assert found.calls[1].error
-    assert [step.action_success for step in found.steps] == [False, False]
+    (result,) = setting.stored(2)
+    assert "HTTP 429" in (result.calls[0].error or "")
+    assert result.calls[1].response == "Hello"
+    assert result.calls[1].error
+    assert [step.action_success for step in result.steps] == [False, False]
 
 
 def test_an_upstream_that_is_away_is_told(setting: Setting) -> None:
     setting.upstream.stop()
-    with setting.client() as client, pytest.raises(openai.APIStatusError) as told:
+    with setting.client() as client, pytest.raises(openai.APIStatusError) as payload:
         ask(client)
-    assert told.value.status_code == 502
-    (found,) = setting.stored(1)
-    assert found.calls[0].error
+    assert payload.value.status_code == 502
+    (result,) = setting.stored(1)
+    assert result.calls[0].error
 
 
 def test_packed_answers_are_unpacked(setting: Setting) -> None:
@@ -205,12 +205,12 @@ def test_the_official_async_client_passes(setting: Setting) -> None:
                 client.chat.completions.create(model="m", messages=[{"role": "user", "content": str(n)}])
                 for n in range(10)
             ]
-            return [str(each.choices[0].message.content) for each in await asyncio.gather(*asked)]
+            return [str(item.choices[0].message.content) for item in await asyncio.gather(*asked)]
 
     assert asyncio.run(talk()) == ["Hello there!"] * 10
-    (found,) = setting.stored(10, "many")
-    assert [step.number for step in found.steps] == list(range(10))
-    assert {call.prompt[0]["content"] for call in found.calls} == {str(n) for n in range(10)}
+    (result,) = setting.stored(10, "many")
+    assert [step.number for step in result.steps] == list(range(10))
+    assert {call.prompt[0]["content"] for call in result.calls} == {str(n) for n in range(10)}
 
 
 def test_a_new_hour_is_a_new_trajectory(setting: Setting) -> None:
@@ -229,8 +229,8 @@ def test_a_call_joins_the_agents_own_trajectory(setting: Setting) -> None:
     setting.recorder.start_step(identity, {})
     with setting.client("own", default_headers={"X-Playproof-Trajectory": identity}) as client:
         ask(client)
-    (found,) = setting.stored(1, "own")
-    assert [call.step for call in found.calls] == [0]
+    (result,) = setting.stored(1, "own")
+    assert [call.step for call in result.calls] == [0]
     assert "x-playproof-trajectory" not in setting.model.seen[0][1]
 
 
@@ -247,8 +247,8 @@ def test_keys_and_logprobs_can_be_the_proxys_own(tmp_path: Path) -> None:
     setting = Setting(tmp_path, key="the-real-key", ask_logprobs=True)
     with setting.client() as client:
         ask(client)
-    (found,) = setting.stored(1)
-    assert found.calls[0].trainable
+    (result,) = setting.stored(1)
+    assert result.calls[0].trainable
     asked, headers = setting.model.seen[0]
     assert asked["logprobs"] is True
     assert headers["authorization"] == "Bearer the-real-key"

@@ -75,13 +75,13 @@ class Call:
 
 def blocks(document: Path, text: str) -> list[Block]:
     """Cut a document into its fenced blocks."""
-    found = []
+    results = []
     for match in FENCE.finditer(text):
         mark = MARK.search(text[: match.start()])
         kind, said = (mark[1], mark[2] or "") if mark else (None, "")
         line = text.count("\n", 0, match.start(3)) + 1
-        found.append(Block(document, line, match[2], match[3], kind, said))
-    return found
+        results.append(Block(document, line, match[2], match[3], kind, said))
+    return results
 
 
 def calls(block: Block) -> Iterator[Call]:
@@ -131,10 +131,10 @@ def keeps_its_word(block: Block, folder: Path) -> None:
         assert shows(answer.stdout + answer.stderr, call.shown), f"{block}: {call.command}\n{answer.stdout}"
 
 
-def program(found: list[Block]) -> str:
+def program(result: list[Block]) -> str:
     """Join the python blocks of one document, each at its own line, so that tracebacks fit the document."""
     lines: list[str] = []
-    for block in found:
+    for block in result:
         lines += [""] * (block.line - 1 - len(lines))
         lines += block.text.splitlines()
     return "\n".join(lines) + "\n"
@@ -142,16 +142,16 @@ def program(found: list[Block]) -> str:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_the_blocks_of_a_document_run(document: Path, tmp_path: Path) -> None:
-    found = blocks(document, document.read_text(encoding="utf-8"))
+    result = blocks(document, document.read_text(encoding="utf-8"))
     if OWN_RECORDINGS in document.read_text(encoding="utf-8"):
         write_recordings(tmp_path / OWN_RECORDINGS, 12)
-    python = [block for block in found if block.runs and block.language == "python"]
+    python = [block for block in result if block.runs and block.language == "python"]
     if python:
         script = tmp_path / document.name
         script.write_text(program(python), encoding="utf-8")
         answer = run(Call(f"python {document.name}", ()), tmp_path)
         assert answer.returncode == 0, answer.stderr
-    for block in found:
+    for block in result:
         if block.runs and block.language != "python":
             keeps_its_word(block, tmp_path)
 
@@ -215,14 +215,14 @@ test -n "$PLAYPROOF_HOME"
 
 
 def test_the_reader_of_blocks(tmp_path: Path) -> None:
-    found = blocks(tmp_path, SAMPLE)
-    assert [block.runs for block in found] == [True, False, True, True, False, True]
-    assert found[1].said == "it never ends"
-    assert [call.command for call in calls(found[0])] == ["echo one   two", "printf 'a\\nb\\nc\\n'"]
-    for block in (found[0], found[2], found[5]):
+    result = blocks(tmp_path, SAMPLE)
+    assert [block.runs for block in result] == [True, False, True, True, False, True]
+    assert result[1].said == "it never ends"
+    assert [call.command for call in calls(result[0])] == ["echo one   two", "printf 'a\\nb\\nc\\n'"]
+    for block in (result[0], result[2], result[5]):
         keeps_its_word(block, tmp_path)
-    assert program([found[3]]).splitlines()[found[3].line - 1] == "x = 1"
-    assert SAMPLE.splitlines()[found[3].line - 1] == "x = 1"
+    assert program([result[3]]).splitlines()[result[3].line - 1] == "x = 1"
+    assert SAMPLE.splitlines()[result[3].line - 1] == "x = 1"
 
 
 @pytest.mark.parametrize(

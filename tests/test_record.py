@@ -79,14 +79,14 @@ def at(seconds: float) -> datetime:
 
 
 def state(tick: int, price: float, game_id: str = ROUND, **more: Any) -> str:
-    told = {"gameId": game_id, "active": True, "rugged": False, "tickCount": tick, "price": price, **more}
-    return "42" + json.dumps(["gameStateUpdate", told])
+    payload = {"gameId": game_id, "active": True, "rugged": False, "tickCount": tick, "price": price, **more}
+    return "42" + json.dumps(["gameStateUpdate", payload])
 
 
 def trade(identity: str, player: str = "bob", kind: str = "buy", amount: float = 0.5, **more: Any) -> str:
-    told = {"id": identity, "gameId": ROUND, "playerId": player, "username": "Bob", "type": kind, "amount": amount}
-    told |= {"price": 1.25, "qty": 0.4, "tickIndex": 3} | more
-    return "42" + json.dumps(["standard/newTrade", {"__trace": True}, told])
+    payload = {"id": identity, "gameId": ROUND, "playerId": player, "username": "Bob", "type": kind, "amount": amount}
+    payload |= {"price": 1.25, "qty": 0.4, "tickIndex": 3} | more
+    return "42" + json.dumps(["standard/newTrade", {"__trace": True}, payload])
 
 
 # redaction
@@ -134,12 +134,12 @@ _JSON = st.recursive(
 )
 
 
-def _secrets(found: Any, inside: bool = False) -> list[str]:
-    if isinstance(found, dict):
-        return [s for k, v in found.items() for s in _secrets(v, inside or k.lower() in ("token", "auth", "cookie"))]
-    if isinstance(found, list):
-        return [s for v in found for s in _secrets(v, inside)]
-    return [found] if inside and isinstance(found, str) else []
+def _secrets(result: Any, inside: bool = False) -> list[str]:
+    if isinstance(result, dict):
+        return [s for k, v in result.items() for s in _secrets(v, inside or k.lower() in ("token", "auth", "cookie"))]
+    if isinstance(result, list):
+        return [s for v in result for s in _secrets(v, inside)]
+    return [result] if inside and isinstance(result, str) else []
 
 
 def _same(one: Any, two: Any) -> bool:
@@ -154,10 +154,10 @@ def _same(one: Any, two: Any) -> bool:
 
 
 @given(_JSON, st.booleans())
-def test_redacted_json_is_json_of_the_same_shape_without_secrets(found: Any, compact: bool) -> None:
-    text = json.dumps(found, ensure_ascii=compact, separators=(",", ":") if compact else None)
+def test_redacted_json_is_json_of_the_same_shape_without_secrets(result: Any, compact: bool) -> None:
+    text = json.dumps(result, ensure_ascii=compact, separators=(",", ":") if compact else None)
     clean = json.loads(Redaction(KEY).clean(text))
-    assert _same(found, clean)
+    assert _same(result, clean)
     assert not [secret for secret in _secrets(clean) if secret != REDACTED]
 
 
@@ -213,12 +213,12 @@ def test_duplicates_are_known_and_equal_trades_are_both_kept() -> None:
     frames = [state(0, 1.0), state(1, 1.1), trade("t1"), trade("t2"), trade("t1"), state(1, 1.1), state(1, 1.2)]
     for text in [*frames, state(4, 1.3)]:
         one.take(Frame(at(0), text))
-    told = [(event.event_name, event.columns) for event in log.events if event.event_name in c.KINDS]
-    assert [name for name, _ in told] == ["round", "tick", "tick", "trade", "trade", "conflict", "gap", "tick"]
-    trades = [{k: v for k, v in columns.items() if k != "trade_id"} for name, columns in told if name == "trade"]
+    payload = [(event.event_name, event.columns) for event in log.events if event.event_name in c.KINDS]
+    assert [name for name, _ in payload] == ["round", "tick", "tick", "trade", "trade", "conflict", "gap", "tick"]
+    trades = [{k: v for k, v in columns.items() if k != "trade_id"} for name, columns in payload if name == "trade"]
     assert trades[0] == trades[1]
-    assert (told[5][1]["tick"], told[5][1]["price"]) == (1, 1.2)
-    assert (told[6][1]["missing_from"], told[6][1]["missing_to"]) == (2, 3)
+    assert (payload[5][1]["tick"], payload[5][1]["price"]) == (1, 1.2)
+    assert (payload[6][1]["missing_from"], payload[6][1]["missing_to"]) == (2, 3)
     assert one.counts.gaps == 1
     assert sum(event.raw is not None for event in log.events) == 8, "every frame is kept"
 
@@ -233,9 +233,9 @@ def test_an_interruption_is_told_with_the_ticks_around_it() -> None:
     one.take(Frame(at(2), state(9, 1.4)))
     gap = next(event for event in log.events if event.event_name == GAP)
     assert gap.raw is not None
-    told = json.loads(gap.raw)
-    assert (gap.doc_type, gap.window_id, told["reason"]) == ("gap", ROUND, "cable")
-    assert (told["before"]["columns"]["tick"], told["after"]["columns"]["tick"]) == (5, 9)
+    payload = json.loads(gap.raw)
+    assert (gap.doc_type, gap.window_id, payload["reason"]) == ("gap", ROUND, "cable")
+    assert (payload["before"]["columns"]["tick"], payload["after"]["columns"]["tick"]) == (5, 9)
     assert log.events[gap.seq + 1].event_name == "gap", "the game says which ticks are missing"
     one.interrupt("end")
     one.close()
@@ -312,8 +312,8 @@ def test_two_sessions_in_the_real_store(tmp_path: Path) -> None:
 
 
 def press(button: str, seconds: float, bet: str | None = None) -> Frame:
-    told: dict[str, Any] = {"button_id": button, "client_timestamp": 1000.5 + seconds}
-    return Frame(at(seconds), json.dumps(told | ({"bet_amount": bet} if bet else {})), "none")
+    payload: dict[str, Any] = {"button_id": button, "client_timestamp": 1000.5 + seconds}
+    return Frame(at(seconds), json.dumps(payload | ({"bet_amount": bet} if bet else {})), "none")
 
 
 def sequences_of(frames: Sequence[Frame]) -> tuple[list[Event], tuple[ActionSequence, ...]]:
@@ -339,7 +339,7 @@ def own(identity: str, kind: str, tick: int, price: float, qty: float, amount: f
 
 
 def test_sequences_end_on_actions_pauses_and_new_rounds() -> None:
-    _, found = sequences_of(
+    _, result = sequences_of(
         [
             Frame(at(0), state(3, 1.5)),
             press("INC_01", 1, "0.011"),
@@ -351,23 +351,23 @@ def test_sequences_end_on_actions_pauses_and_new_rounds() -> None:
             press("SELL_50", 11),
         ]
     )
-    shape = [(s.final_action, [p.button_id for p in s.presses]) for s in found]
+    shape = [(s.final_action, [p.button_id for p in s.presses]) for s in result]
     assert shape == [
         ("BUY", ["INC_01", "BUY"]),
         (INCOMPLETE, ["HALF"]),
         (INCOMPLETE, ["HALF", "DOUBLE"]),
         (INCOMPLETE, ["SELL_50"]),
     ]
-    first = found[0].presses
+    first = result[0].presses
     assert [(p.sequence_position, p.tick, p.price, p.bet_amount, p.game_id) for p in first] == [
         (0, 3, 1.5, 11_000_000, ROUND),
         (1, 3, 1.5, 11_000_000, ROUND),
     ]
-    assert found[3].presses[0].game_id == NEXT
+    assert result[3].presses[0].game_id == NEXT
 
 
 def test_executions_and_outcomes_are_filled_in_when_they_become_known() -> None:
-    events, found = sequences_of(
+    events, result = sequences_of(
         [
             Frame(at(0), state(3, 1.25)),
             press("BUY", 1, "0.5"),
@@ -390,7 +390,7 @@ def test_executions_and_outcomes_are_filled_in_when_they_become_known() -> None:
             own("t4", "sell", 9, 0.02, 0.2, 0.004, 5.1),
         ]
     )
-    first, second, third, refused, unanswered = found
+    first, second, third, refused, unanswered = result
     assert (first.outcome, first.pnl, first.entry_price, first.exit_price) == ("profit", 300_000_000, 1.25, 2.0)
     assert (first.presses[-1].execution_tick, first.presses[-1].trade_id) == (3, "t1")
     assert first.presses[-1].latency_ms == 100
@@ -402,18 +402,20 @@ def test_executions_and_outcomes_are_filled_in_when_they_become_known() -> None:
     assert (unanswered.outcome, unanswered.final_action) == (None, "BUY")
     assert [p.button_id for p in button_events(events, MAP.reading)] == ["BUY", "BUY", "SELL", "SELL", "BUY"]
     live = [json.loads(event.raw or "") for event in events if event.event_name == SEQUENCE]
-    assert {told["sequence_id"]: told["outcome"] for told in live} == {s.sequence_id: s.outcome for s in found}
+    assert {payload["sequence_id"]: payload["outcome"] for payload in live} == {
+        s.sequence_id: s.outcome for s in result
+    }
 
 
 def test_sidebets_are_won_or_lost() -> None:
     def bet(kind: str, identity: str, seconds: float, **more: Any) -> Frame:
-        told = {"playerId": OWN, "gameId": ROUND, "betAmount": 0.1, "type": kind, "id": identity, "startTick": 3}
+        payload = {"playerId": OWN, "gameId": ROUND, "betAmount": 0.1, "type": kind, "id": identity, "startTick": 3}
         name = "currentSidebet" if kind == "placed" else "currentSidebetResult"
-        body = json.dumps([name, {"__trace": True}, told | {"endTick": 43, "tickIndex": 3, "xPayout": 5} | more])
+        body = json.dumps([name, {"__trace": True}, payload | {"endTick": 43, "tickIndex": 3, "xPayout": 5} | more])
         return Frame(at(seconds), "42" + body)
 
     for payout, outcome, pnl in ((0.5, "won", 400_000_000), (0, "lost", -100_000_000)):
-        _, found = sequences_of(
+        _, result = sequences_of(
             [
                 Frame(at(0), state(3, 1.25)),
                 press("SIDEBET", 1, "0.1"),
@@ -423,7 +425,7 @@ def test_sidebets_are_won_or_lost() -> None:
                 bet("payout", "b2", 2, payout=payout),
             ]
         )
-        assert [(s.final_action, s.outcome, s.pnl) for s in found] == [("SIDEBET", outcome, pnl)]
+        assert [(s.final_action, s.outcome, s.pnl) for s in result] == [("SIDEBET", outcome, pnl)]
 
 
 # selector maps and clocks

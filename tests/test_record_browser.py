@@ -153,7 +153,7 @@ def evening(tmp_path_factory: pytest.TempPathFactory, chromium: Path) -> Iterato
             await asyncio.to_thread(server.step, 3)
             await ada.see()
             await asyncio.sleep(0.3)  # all that was given is received before the connection ends
-            until_reload.update({sid: list(told) for sid, told in given.items()})
+            until_reload.update({sid: list(payload) for sid, payload in given.items()})
             await page.reload()
             await ada.until("document.getElementById('name').textContent === 'Ada'")
             await ada.see()
@@ -164,14 +164,14 @@ def evening(tmp_path_factory: pytest.TempPathFactory, chromium: Path) -> Iterato
             await asyncio.sleep(0.4)
 
         recorder = record(home, server.url, MAP, play)
-        said = [until_reload.get(sid, told) for sid, told in given.items()]
+        said = [until_reload.get(sid, payload) for sid, payload in given.items()]
         yield {"home": home, "log": log, "said": said, "recorder": recorder, "events": stored(home)}
 
 
 def test_presses_have_their_tick_price_bet_and_sequence(evening: dict[str, Any]) -> None:
     events = evening["events"]
-    found = action_sequences(events, MAP.reading)
-    shape = [(s.final_action, [p.button_id for p in s.presses]) for s in found]
+    result = action_sequences(events, MAP.reading)
+    shape = [(s.final_action, [p.button_id for p in s.presses]) for s in result]
     assert shape == [
         ("BUY", ["INC_01", "INC_01", "BUY"]),
         ("SELL", ["INC_001", "SELL_50", "SELL"]),
@@ -181,7 +181,7 @@ def test_presses_have_their_tick_price_bet_and_sequence(evening: dict[str, Any])
         (INCOMPLETE, ["HALF"]),
         ("BUY", ["DOUBLE", "BUY"]),
     ], "what a script of the page clicks, and what is typed into the bet field, is no press"
-    presses = [p for s in found for p in s.presses]
+    presses = [p for s in result for p in s.presses]
     ticks = [e for e in events if e.event_name == "tick"]
     price = {(e.window_id, e.columns["game_phase"], e.columns["tick"]): e.columns["price"] for e in ticks}
     assert [(p.game_phase, p.tick) for p in presses[:3]] == [(1, 0)] * 3
@@ -190,19 +190,19 @@ def test_presses_have_their_tick_price_bet_and_sequence(evening: dict[str, Any])
     coins = ["0.011", "0.021", "0.021", "0.022", "0.022", "0.022", "0", "0.01", "0.01", "0.01", "0.01", "0.005"]
     assert [p.bet_amount for p in presses[:12]] == [to_units(c) for c in coins]
     assert [p.sequence_position for p in presses] == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 0, 0, 1]
-    assert [s.sequence_id for s in found] == list(range(7))
-    sell = found[1].presses[2]
+    assert [s.sequence_id for s in result] == list(range(7))
+    sell = result[1].presses[2]
     assert (sell.ticks_since_last_action, sell.time_in_position) == (3, 3)
     assert sell.balance == to_units("0.979")
     assert all(p.client_timestamp for p in presses)
 
 
 def test_executions_and_outcomes_are_the_tables_own(evening: dict[str, Any]) -> None:
-    found = action_sequences(evening["events"], MAP.reading)
+    result = action_sequences(evening["events"], MAP.reading)
     fills = [entry for entry in evening["log"] if isinstance(entry, FillEntry)]
     first, sale, bet, again = fills[0], fills[1], fills[2], fills[3]
     assert [entry.kind for entry in fills[:4]] == ["buy", "sell", "bet", "buy"]
-    buy, sell, sidebet, refused, second, _, last = found
+    buy, sell, sidebet, refused, second, _, last = result
     assert (buy.presses[-1].execution_tick, buy.presses[-1].execution_price) == (0, 1.0)
     assert (sell.presses[-1].execution_tick, sell.presses[-1].execution_price) == (3, sale.price)
     assert all(s.presses[-1].trade_id and s.presses[-1].latency_ms for s in (buy, sell, sidebet, second))
@@ -253,8 +253,8 @@ def test_a_recorded_session_decodes_to_the_servers_orders_fills_and_balances(eve
     log = evening["log"]
     orders = [entry for entry in log if isinstance(entry, OrderEntry)]
     kinds = {BUY: "BUY", SELL: "SELL", BET: "SIDEBET"}
-    told = [f.columns for f in facts if f.event_name == "order"]
-    assert [(o["order_kind"], o.get("order_amount"), o.get("order_share"), o["tick"]) for o in told] == [
+    fields = [f.columns for f in facts if f.event_name == "order"]
+    assert [(o["order_kind"], o.get("order_amount"), o.get("order_share"), o["tick"]) for o in fields] == [
         (
             kinds[o.kind],
             to_units(o.payload["amount"]) if "amount" in o.payload else None,
@@ -349,9 +349,9 @@ class Site:
         self.url = f"http://127.0.0.1:{self.runner.addresses[0][1]}/"
 
     async def tick(self, tick: int, price: float) -> None:
-        told = {"gameId": ROUND, "active": True, "rugged": False, "tickCount": tick, "price": price}
+        payload = {"gameId": ROUND, "active": True, "rugged": False, "tickCount": tick, "price": price}
         for socket in self.sockets:
-            await socket.send_str("42" + json.dumps(["gameStateUpdate", told]))
+            await socket.send_str("42" + json.dumps(["gameStateUpdate", payload]))
         await asyncio.sleep(0.15)
 
 

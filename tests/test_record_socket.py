@@ -65,8 +65,8 @@ class Proxy:
     async def down(self, client: ServerConnection, server: Any) -> None:
         with suppress(ConnectionClosed):
             async for frame in server:
-                for each in self.policy(str(frame)):
-                    await client.send(each)
+                for item in self.policy(str(frame)):
+                    await client.send(item)
 
     async def up(self, client: ServerConnection, server: Any) -> None:
         with suppress(ConnectionClosed):
@@ -156,9 +156,9 @@ def stored(home: Path, session_id: str) -> list[Event]:
 
 
 def ticks(events: list[Event]) -> dict[Any, Any]:
-    found = [e for e in events if e.doc_type == "game_tick"]
-    table = {(e.window_id, e.columns["game_phase"], e.columns["tick"]): e.columns["price"] for e in found}
-    assert len(table) == len(found), "each tick is stored once"
+    es = [e for e in events if e.doc_type == "game_tick"]
+    table = {(e.window_id, e.columns["game_phase"], e.columns["tick"]): e.columns["price"] for e in es}
+    assert len(table) == len(es), "each tick is stored once"
     return table
 
 
@@ -200,8 +200,8 @@ def test_the_store_holds_what_the_server_said(server: RunningServer, log: EventL
     assert token == "[redacted]"
     decides = resolve(GAME.decides)
     first = next(e.window_id for e in events if e.doc_type == "game_tick")
-    places = [(e.columns["game_phase"], e.columns["tick"]) for e in events if decides(e) and e.window_id == first]
-    assert places == [(1, 0), *((2, tick) for tick in range(45))], "every decision point is there"
+    indices = [(e.columns["game_phase"], e.columns["tick"]) for e in events if decides(e) and e.window_id == first]
+    assert indices == [(1, 0), *((2, tick) for tick in range(45))], "every decision point is there"
 
 
 def test_no_secret_and_no_name_reaches_the_disk(server: RunningServer, log: EventLog, home: Path) -> None:
@@ -292,11 +292,11 @@ def test_lost_and_changed_ticks_are_told_and_nothing_is_filled_in(
     def lossy(frame: str) -> Iterable[str]:
         if not frame.startswith('42["gameStateUpdate"'):
             return (frame,)
-        told = json.loads(frame[2:])[1]
-        if told.get("tickCount") in (6, 7, 8):
+        payload = json.loads(frame[2:])[1]
+        if payload.get("tickCount") in (6, 7, 8):
             return ()
-        changed = frame.replace(f'"price":{json.dumps(told.get("price"))}', '"price":77.5', 1)
-        return (frame, changed) if told.get("tickCount") == 12 else (frame,)
+        changed = frame.replace(f'"price":{json.dumps(payload.get("price"))}', '"price":77.5', 1)
+        return (frame, changed) if payload.get("tickCount") == 12 else (frame,)
 
     async def work() -> None:
         async with proxied(server.url) as proxy:
@@ -413,12 +413,12 @@ def test_the_command_records_rounds_and_tells_what(lively: RunningServer, home: 
     asked = command("socket", lively.url, "--rounds", "2", "--seconds", "40", "--session", "evening", "--json")
     done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    payload = json.loads(done.stdout)
     events = stored(home, "evening")
-    assert (told["ended"], told["events"], told["windows"]) == ("limit of rounds", len(events), 3)
-    assert told["ticks"] == sum(e.doc_type == "game_tick" for e in events)
+    assert (payload["ended"], payload["events"], payload["windows"]) == ("limit of rounds", len(events), 3)
+    assert payload["ticks"] == sum(e.doc_type == "game_tick" for e in events)
     assert json.loads(events[0].raw or "")["url"] == lively.url
-    assert "names" in told
+    assert "names" in payload
 
 
 def test_the_live_view_takes_keys_and_ctrl_c_ends_cleanly(lively: RunningServer, home: Path) -> None:
@@ -442,8 +442,8 @@ def test_the_live_view_takes_keys_and_ctrl_c_ends_cleanly(lively: RunningServer,
     output = running.communicate(timeout=20)[0]
     os.close(master)
     assert running.returncode == 0
-    told = json.loads(output)
-    assert told["ended"] == "interrupted"
+    payload = json.loads(output)
+    assert payload["ended"] == "interrupted"
     names = [e.event_name for e in stored(home, "watched") if e.event_name.startswith(NOTE)]
     assert names == ["record.start", "record.mark", "record.redo", "record.discard", "record.stop"]
     for shown in (b"phase", b"events/s", b"lag", b"gaps", b"presses", b"price"):
@@ -454,8 +454,8 @@ def test_the_live_view_takes_keys_and_ctrl_c_ends_cleanly(lively: RunningServer,
 
 
 def resident_mb(pid: int) -> float:
-    told = Path(f"/proc/{pid}/status").read_text()
-    return float(told.partition("VmRSS:")[2].split()[0]) / 1024
+    text = Path(f"/proc/{pid}/status").read_text()
+    return float(text.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def capture(home: Path, speed: float, seconds: float) -> list[float]:
@@ -475,23 +475,23 @@ def capture(home: Path, speed: float, seconds: float) -> list[float]:
 def check_capture(home: Path, memory: list[float]) -> int:
     """Check that every tick is there and that memory is flat; give the number of whole rounds."""
     events = EventStore(home, GAME.columns).events(session_id="hour")
-    places: dict[Any, list[tuple[int, int]]] = {}
+    indices: dict[Any, list[tuple[int, int]]] = {}
     traders = set()
     for event in events:
         assert event.doc_type != "gap"
         if event.doc_type == "game_tick":
             assert event.event_name == "tick"
-            place = (int(str(event.columns["game_phase"])), int(str(event.columns["tick"])))
-            places.setdefault(event.window_id, []).append(place)
+            index = (int(str(event.columns["game_phase"])), int(str(event.columns["tick"])))
+            indices.setdefault(event.window_id, []).append(index)
         elif event.event_name == "trade":
             traders.add(event.columns["trader"])
-    for seen in list(places.values())[1:-1]:
+    for seen in list(indices.values())[1:-1]:
         rug = seen[-1][1]
         assert seen == [(0, 0), (1, 0), *((2, tick) for tick in range(rug)), (3, rug)]
     assert len(traders) >= 100, "as many bystanders traded"
     settled = memory[len(memory) // 4 :]
     assert max(settled) - settled[0] < 24, memory
-    return len(places) - 2
+    return len(indices) - 2
 
 
 @pytest.mark.torture

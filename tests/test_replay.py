@@ -117,20 +117,20 @@ def key_of(episode: ReplayedEpisode) -> int:
     return int(np.random.SeedSequence((STREAM, SEED)).generate_state(ROUNDS, np.uint64)[number(episode)])
 
 
-def shown_values(replay: Replay, place: int) -> dict[str, list[Any]]:
+def shown_values(replay: Replay, index: int) -> dict[str, list[Any]]:
     """Give the lines of an episode as the page's own data tells them."""
-    data = json.loads(json.dumps(page_data(replay)))["episodes"][place]
+    data = json.loads(json.dumps(page_data(replay)))["episodes"][index]
     return {line["name"]: expand(line["v"]) for line in data["lines"]}
 
 
 class TestNumbers:
-    def test_the_page_shows_the_environments_own(self, told: Replay) -> None:
-        data = json.loads(json.dumps(page_data(told)))
+    def test_the_page_shows_the_environments_own(self, replay: Replay) -> None:
+        data = json.loads(json.dumps(page_data(replay)))
         traded = 0
-        for place, episode in enumerate(told.episodes):
-            page, values = data["episodes"][place], shown_values(told, place)
+        for index, episode in enumerate(replay.episodes):
+            page, values = data["episodes"][index], shown_values(replay, index)
             rows = np.array([expand(column) for column in page["rows"]], np.float32).T
-            rewards, words = expand(page["rewards"]), [page["words"][it] for it in expand(page["actions"])]
+            rewards, words = expand(page["rewards"]), [page["words"][item] for item in expand(page["actions"])]
             env = CrashEnv(observation="policy", actions="buttons", stake=UNIT // 10)
             row, info = env.reset(seed=key_of(episode))
             over = False
@@ -152,9 +152,9 @@ class TestNumbers:
         assert values["price"][point] == float(env._lanes.lanes["price"][0])
         assert rows[point].tobytes() == row.tobytes()
 
-    def test_the_page_shows_the_ledgers_money(self, told: Replay) -> None:
-        for place, episode in enumerate(told.episodes[:2]):
-            values = shown_values(told, place)
+    def test_the_page_shows_the_ledgers_money(self, replay: Replay) -> None:
+        for index, episode in enumerate(replay.episodes[:2]):
+            values = shown_values(replay, index)
             env = PlainEnv(stake=UNIT // 10)
             env.seed(key_of(episode))
             env.reset()
@@ -167,15 +167,19 @@ class TestNumbers:
                 env.step(BUTTONS[word])
             assert values["cash"][-1] == env.ledger.cash
 
-    def test_watching_changes_nothing(self, told: Replay) -> None:
+    def test_watching_changes_nothing(self, replay: Replay) -> None:
         player = BatchPlayer(network(), sample=True)
         played = rollout(
             CRASH, player, "published", ROUNDS, SEED, stake=UNIT // 10, options=RolloutOptions("policy", "buttons")
         )
-        assert {number(it): it.pnl for it in told.episodes}.items() <= dict(enumerate(played.pnl.tolist())).items()
-        assert told.pnl == int(played.pnl.sum())
-        for episode in told.episodes:
-            assert sum(it or 0 for it in episode.rewards) == pytest.approx(played.reward[number(episode)], abs=1e-12)
+        assert {number(item): item.pnl for item in replay.episodes}.items() <= dict(
+            enumerate(played.pnl.tolist())
+        ).items()
+        assert replay.pnl == int(played.pnl.sum())
+        for episode in replay.episodes:
+            assert sum(reward or 0 for reward in episode.rewards) == pytest.approx(
+                played.reward[number(episode)], abs=1e-12
+            )
 
     def test_lanes_that_play_otherwise_when_watched_are_an_error(self) -> None:
         assert CRASH.replaying is not None
@@ -197,9 +201,9 @@ class TestNumbers:
             assert unknown == set(info["missing"])
             *_, info = env.step(BUTTONS[word])
 
-    def test_money_beyond_a_browsers_numbers_stays_exact(self, told: Replay) -> None:
-        rich = replace(told.episodes[0], pnl=2**53 + 1)
-        data = page_data(replace(told, episodes=(rich,)))
+    def test_money_beyond_a_browsers_numbers_stays_exact(self, replay: Replay) -> None:
+        rich = replace(replay.episodes[0], pnl=2**53 + 1)
+        data = page_data(replace(replay, episodes=(rich,)))
         assert int(data["episodes"][0]["pnl"]) == 2**53 + 1
         assert isinstance(data["episodes"][0]["pnl"], str)
 
@@ -235,16 +239,16 @@ class TestThoughts:
         names = [*CRASH.observations["policy"].features, *PREDICTING.inputs]  # type: ignore[union-attr]
         model = f"objective=binary sigmoid:1\nmax_feature_idx={len(names) - 1}\nfeature_names={' '.join(names)}\n"
         model += "tree_sizes=1\n\nTree=0\nnum_leaves=1\nleaf_value=0.5\n\nend of trees\n"
-        told = {"inputs": names, "rows": list(CRASH.observations["policy"].features), "slope": 1.0, "offset": 0.0}  # type: ignore[union-attr]
-        told |= {"constant": 0.2, "horizon": 40, "mean_life": 200.0, "skilled": True}
+        payload = {"inputs": names, "rows": list(CRASH.observations["policy"].features), "slope": 1.0, "offset": 0.0}  # type: ignore[union-attr]
+        payload |= {"constant": 0.2, "horizon": 40, "mean_life": 200.0, "skilled": True}
         save_checkpoint(
-            tmp_path / "rugs", card("trees", "sidebet", {"predictor": told}), files={"model.txt": model.encode()}
+            tmp_path / "rugs", card("trees", "sidebet", {"predictor": payload}), files={"model.txt": model.encode()}
         )
         save_ensemble(tmp_path / "both", tmp_path / "policy", tmp_path / "rugs", margin=9.0, commit="", metrics={})
         chance = pytest.approx(1 / (1 + np.exp(-0.5)))
         for name, thinks in (("rugs", False), ("both", True)):
-            found = load_subject(CRASH, str(tmp_path / name))
-            episode = replay_policy(CRASH, found, ReplayRequest("published", "w", 1, 3)).episodes[0]
+            result = load_subject(CRASH, str(tmp_path / name))
+            episode = replay_policy(CRASH, result, ReplayRequest("published", "w", 1, 3)).episodes[0]
             assert list(episode.predictions["rug_within_40"]) == [chance] * len(episode)
             assert bool(episode.thoughts) == thinks
 
@@ -262,8 +266,8 @@ class TestChoosing:
         chosen = choose(pnl, show)
         assert len(chosen) == len(set(chosen)) == min(show, len(pnl))
         assert chosen == sorted(chosen)
-        assert min(pnl[place] for place in chosen) == min(pnl)
-        assert show == 1 or max(pnl[place] for place in chosen) == max(pnl)
+        assert min(pnl[index] for index in chosen) == min(pnl)
+        assert show == 1 or max(pnl[index] for index in chosen) == max(pnl)
 
     @given(st.lists(st.sampled_from([0, 1, 2.5, None, "x"]), max_size=30))
     def test_columns_come_back(self, column: list[Any]) -> None:
@@ -271,8 +275,8 @@ class TestChoosing:
 
     def test_one_window_can_be_asked_for(self) -> None:
         asked = ReplayRequest("published", "w", 5, 3, window="published-3-5-2")
-        found = replay_policy(CRASH, load_subject(CRASH, "wait"), asked)
-        assert [it.window for it in found.episodes] == ["published-3-5-2"]
+        result = replay_policy(CRASH, load_subject(CRASH, "wait"), asked)
+        assert [episode.window for episode in result.episodes] == ["published-3-5-2"]
         with pytest.raises(InputError, match="published-3-5-0 to published-3-5-4"):
             replay_policy(CRASH, load_subject(CRASH, "wait"), replace(asked, window="other"))
 
@@ -280,17 +284,17 @@ class TestChoosing:
         with pytest.raises(ConfigError, match="at least one"):
             choose([1], 0)
 
-    def test_lengths_that_do_not_fit_are_refused(self, told: Replay) -> None:
+    def test_lengths_that_do_not_fit_are_refused(self, replay: Replay) -> None:
         with pytest.raises(ContractError, match="rewards"):
-            replace(told.episodes[0], rewards=[1.0])
+            replace(replay.episodes[0], rewards=[1.0])
 
     def test_a_game_that_tells_nothing_of_itself_is_shown_too(self) -> None:
         game = replace(coin.game(), replaying=None)
         world = next(iter(game.worlds))
         player = subject(coin_follower(), "coins")
-        found = replay_policy(game, replace(player, options=RolloutOptions()), ReplayRequest(world, "w", 3, 1))
-        assert all(len(it.rows) == len(it) + 1 == len(it.rewards) + 1 for it in found.episodes)
-        assert "coins" in replay_page(found)
+        result = replay_policy(game, replace(player, options=RolloutOptions()), ReplayRequest(world, "w", 3, 1))
+        assert all(len(episode.rows) == len(episode) + 1 == len(episode.rewards) + 1 for episode in result.episodes)
+        assert "coins" in replay_page(result)
 
 
 def coin_follower() -> Any:
@@ -314,10 +318,22 @@ def test_a_crash_episode_is_marked() -> None:
         "position": [0, 5, 5, 0],
         "sidebet": [0, 0, 3, 0],
     }
-    found = marks(values, ("BUY", "SIDEBET", "WAIT"))
-    assert [(it.point, it.kind) for it in found] == [(0, "entry"), (1, "bet"), (3, "lost"), (3, "won"), (3, "end")]
+    result = marks(values, ("BUY", "SIDEBET", "WAIT"))
+    assert [(item.point, item.kind) for item in result] == [
+        (0, "entry"),
+        (1, "bet"),
+        (3, "lost"),
+        (3, "won"),
+        (3, "end"),
+    ]
     sold = marks(values | {"sidebet": [0, 3, 0, 0]}, ("BUY", "SIDEBET", "SELL"))
-    assert [(it.point, it.kind) for it in sold] == [(0, "entry"), (0, "bet"), (2, "exit"), (2, "lost"), (3, "end")]
+    assert [(item.point, item.kind) for item in sold] == [
+        (0, "entry"),
+        (0, "bet"),
+        (2, "exit"),
+        (2, "lost"),
+        (3, "end"),
+    ]
 
 
 def test_actions_are_put_into_words() -> None:
@@ -358,8 +374,8 @@ def dataset_of(home: Path) -> Dataset:
 def test_a_data_sets_episode_is_what_was_stored(own: Path) -> None:
     dataset = dataset_of(own)
     window = next(iter(dataset.manifest["split"]))
-    found = replay_dataset(CRASH, dataset, None, window)
-    episode = found.episodes[0]
+    result = replay_dataset(CRASH, dataset, None, window)
+    episode = result.episodes[0]
     split = dataset.manifest["split"][window]
     steps = dataset.transitions(split, dataset.manifest["stored"])
     mine = np.array([name == window for name in steps.windows])
@@ -367,7 +383,7 @@ def test_a_data_sets_episode_is_what_was_stored(own: Path) -> None:
     assert list(episode.rewards) == steps.rewards[mine].tolist()
     assert episode.missing is not None
     np.testing.assert_array_equal(episode.missing[:-1], steps.missing[mine])
-    page = json.loads(json.dumps(page_data(found)))["episodes"][0]
+    page = json.loads(json.dumps(page_data(result)))["episodes"][0]
     shown = np.array([expand(column) for column in page["rows"]], np.float32).T
     assert shown.tobytes() == np.ascontiguousarray(episode.rows).tobytes()
     assert episode.marks[-1].kind == "end"
@@ -383,12 +399,12 @@ def test_the_command_shows_windows_policies_and_trajectories(
         return json.loads(capsys.readouterr().out)
 
     window = next(iter(dataset_of(own).manifest["split"]))
-    assert [it["window"] for it in run_json("--data", "mine", window)["episodes"]] == [window]
+    assert [item["window"] for item in run_json("--data", "mine", window)["episodes"]] == [window]
     everything = run_json("--data", "mine", "--show", "3", "--output", str(tmp_path / "all.html"))
     assert (everything["of"], len(everything["episodes"])) == (dataset_of(own).manifest["episodes"], 3)
     assert (tmp_path / "all.html").read_text().startswith("<!doctype html>")
     again = run_json("hold-40", "--data", "mine", "--split", "train")
-    assert {it["player"] for it in again["episodes"]} == {"hold-40"}
+    assert {item["player"] for item in again["episodes"]} == {"hold-40"}
     assert Path(again["page"]).parent == own / "reports"
     with opened(home_folder()) as engine:
         trajectories = list_trajectories(ready(engine))
@@ -396,7 +412,7 @@ def test_the_command_shows_windows_policies_and_trajectories(
     assert run_json(one.trajectory_id)["episodes"][0]["player"] == one.agent_id
     hour = run_json(one.window_id)
     assert len(hour["episodes"]) == len(trajectories) == 4
-    assert hour["pnl"] == sum(it.final_pnl or 0 for it in trajectories)
+    assert hour["pnl"] == sum(trajectory.final_pnl or 0 for trajectory in trajectories)
     for wrong in (["nothing"], [], ["hold-40", "--data", "mine", "--world", "published"], ["0" * 32]):
         assert main(["replay", *wrong]) == 1
     assert main(["replay", "nothing", "--data", "mine"]) == 1
@@ -404,21 +420,23 @@ def test_the_command_shows_windows_policies_and_trajectories(
 
 def test_a_trajectory_is_shown_in_its_own_units(own: Path) -> None:
     with opened(own) as engine:
-        found = [read_trajectory(ready(engine), it.trajectory_id) for it in list_trajectories(engine)]
+        trajectories = [
+            read_trajectory(ready(engine), trajectory.trajectory_id) for trajectory in list_trajectories(engine)
+        ]
     assert ARENA.trajectory is not None
-    for stored in found:
+    for stored in trajectories:
         episode = ARENA.trajectory(stored)
-        assert list(episode.values["cash"]) == [*(it.state["balance"] for it in stored.steps), stored.final_balance]
+        assert list(episode.values["cash"]) == [*(step.state["balance"] for step in stored.steps), stored.final_balance]
         ends = (stored.metrics or {})["end_equity"]
-        assert list(episode.values["equity"]) == [*(it.state["equity"] for it in stored.steps), ends]
+        assert list(episode.values["equity"]) == [*(step.state["equity"] for step in stored.steps), ends]
         assert episode.pnl == stored.final_pnl
-        assert sum(it or 0 for it in episode.rewards) == pytest.approx(
+        assert sum(reward or 0 for reward in episode.rewards) == pytest.approx(
             (ends - stored.steps[0].state["equity"]) / UNIT, abs=1e-6
         )
-        spoken = {it.text for said in episode.said for it in said if it.kind == "said"}
+        spoken = {item.text for said in episode.said for item in said if item.kind == "said"}
         assert spoken == {call.response for call in stored.calls}
         assert len([mark for mark in episode.marks if mark.kind != "end"]) == sum(
-            1 for it in stored.steps if it.action_result
+            1 for step in stored.steps if step.action_result
         )
 
 
@@ -442,44 +460,46 @@ def test_watched_lanes_of_the_arena_play_alike() -> None:
 
 
 class TestTerminal:
-    def test_keys_move_the_cursor(self, told: Replay) -> None:
-        steps = len(told.episodes[0])
+    def test_keys_move_the_cursor(self, replay: Replay) -> None:
+        steps = len(replay.episodes[0])
         cursor = Cursor()
         for key, point in (("right", 1), ("right10", 11), ("left", 10), ("left10", 0), ("left", 0), ("end", steps)):
-            cursor = press(cursor, key, told)
+            cursor = press(cursor, key, replay)
             assert cursor.point == min(point, steps)
-        assert press(cursor, "right", told).point == steps
-        assert press(press(cursor, "home", told), "E", told).point == 0
-        assert press(press(cursor, "home", told), "e", told).point in {it.point for it in told.episodes[0].marks}
-        assert press(cursor, "w", told).episode == told.worst
-        assert press(cursor, "b", told).episode == told.best
-        assert press(cursor, "p", told).episode == 0
-        assert press(replace(cursor, episode=3), "n", told).episode == 3
-        assert press(cursor, "z", told) == cursor
-        assert press(cursor, "q", told).quit
-        assert press(cursor, "+", told).speed == cursor.speed + 1
-        assert press(replace(cursor, speed=0), "-", told).speed == 0
-        assert press(replace(cursor, speed=len(SPEEDS) - 1), "+", told).speed == len(SPEEDS) - 1
+        assert press(cursor, "right", replay).point == steps
+        assert press(press(cursor, "home", replay), "E", replay).point == 0
+        assert press(press(cursor, "home", replay), "e", replay).point in {
+            mark.point for mark in replay.episodes[0].marks
+        }
+        assert press(cursor, "w", replay).episode == replay.worst
+        assert press(cursor, "b", replay).episode == replay.best
+        assert press(cursor, "p", replay).episode == 0
+        assert press(replace(cursor, episode=3), "n", replay).episode == 3
+        assert press(cursor, "z", replay) == cursor
+        assert press(cursor, "q", replay).quit
+        assert press(cursor, "+", replay).speed == cursor.speed + 1
+        assert press(replace(cursor, speed=0), "-", replay).speed == 0
+        assert press(replace(cursor, speed=len(SPEEDS) - 1), "+", replay).speed == len(SPEEDS) - 1
 
-    def test_playing_stops_at_the_end(self, told: Replay) -> None:
-        steps = len(told.episodes[0])
-        cursor = press(Cursor(point=steps - 1), "space", told)
+    def test_playing_stops_at_the_end(self, replay: Replay) -> None:
+        steps = len(replay.episodes[0])
+        cursor = press(Cursor(point=steps - 1), "space", replay)
         assert cursor.playing
-        cursor = tick(cursor, told)
+        cursor = tick(cursor, replay)
         assert (cursor.point, cursor.playing) == (steps, False)
-        assert tick(cursor, told) == cursor
-        assert press(cursor, "space", told) == replace(cursor, playing=True, point=0)
+        assert tick(cursor, replay) == cursor
+        assert press(cursor, "space", replay) == replace(cursor, playing=True, point=0)
 
     def test_sequences_are_cut_into_keys(self) -> None:
         assert list(keys("\x1b[C\x1b[1;2Dw \x1b[A\x1b[F=")) == ["right", "left10", "w", "space", "\x1b[A", "end", "+"]
         assert list(keys("\x1b")) == ["q"]
 
-    def test_a_frame_shows_the_numbers_without_loss(self, told: Replay) -> None:
+    def test_a_frame_shows_the_numbers_without_loss(self, replay: Replay) -> None:
         out = Console(width=110, file=io.StringIO(), force_terminal=False)
         point = 2
-        out.print(frame(told, Cursor(told.best, point), 110))
+        out.print(frame(replay, Cursor(replay.best, point), 110))
         text = out.file.getvalue()  # type: ignore[attr-defined]
-        episode = told.episodes[told.best]
+        episode = replay.episodes[replay.best]
         cash = episode.values["cash"][point]
         assert isinstance(cash, int)
         assert f"{cash // UNIT}.{cash % UNIT:09d}" in text
@@ -492,22 +512,22 @@ class TestTerminal:
         assert bars([]) == ""
         assert bars([3, 3]) == "▁▁"
 
-    def test_without_a_terminal_the_events_are_printed(self, told: Replay) -> None:
-        out, some = Console(width=100, file=io.StringIO()), replace(told, episodes=told.episodes[:2])
+    def test_without_a_terminal_the_events_are_printed(self, replay: Replay) -> None:
+        out, some = Console(width=100, file=io.StringIO()), replace(replay, episodes=replay.episodes[:2])
         run(some, out)
         text = out.file.getvalue()  # type: ignore[attr-defined]
         assert text.count("what it saw") == len(list(frames(some)))
-        assert all(it.window in text for it in some.episodes)
+        assert all(episode.window in text for episode in some.episodes)
 
     @pytest.mark.timeout(60)
-    def test_a_terminal_is_listened_to(self, told: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_terminal_is_listened_to(self, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
         master, slave = pty.openpty()
         with os.fdopen(slave, "r+b", buffering=0) as end, io.TextIOWrapper(end, write_through=True) as typed:
             monkeypatch.setattr(sys, "stdin", typed)
             os.write(master, b"\x1b[C\x1b[Cb\x1b[Fq")
             out = io.StringIO()
-            run(told, Console(width=100, height=60, file=out, force_terminal=True))
-            assert told.episodes[told.best].window in out.getvalue()
+            run(replay, Console(width=100, height=60, file=out, force_terminal=True))
+            assert replay.episodes[replay.best].window in out.getvalue()
             assert "end, after" in out.getvalue()
         os.close(master)
 
@@ -516,9 +536,9 @@ class TestTerminal:
 
 
 @pytest.fixture(scope="module")
-def page(told: Replay, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(replay: Replay, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "replay.html"
-    path.write_text(replay_page(told), encoding="utf-8")
+    path.write_text(replay_page(replay), encoding="utf-8")
     return path
 
 
@@ -555,9 +575,9 @@ def exact(value: Any) -> str:
 
 
 @pytest.mark.browser
-def test_keys_step_through_the_page(browser: Any, page: Path, told: Replay) -> None:
+def test_keys_step_through_the_page(browser: Any, page: Path, replay: Replay) -> None:
     shown, failures = open_page(browser, page, 1280)
-    episode, steps = told.episodes[0], len(told.episodes[0])
+    episode, steps = replay.episodes[0], len(replay.episodes[0])
 
     def at(point: int) -> None:
         expected = f"end, after {steps} steps" if point == steps else f"step {point + 1} of {steps}"
@@ -569,13 +589,13 @@ def test_keys_step_through_the_page(browser: Any, page: Path, told: Replay) -> N
         assert np.float32(seen) == episode.rows[point, episode.features.index("balance")]
         if point < steps:
             assert shown.locator("#did").inner_text() == episode.actions[point]
-            chances = [it.inner_text() for it in shown.locator("#thoughts .bar span:last-child").all()[:4]]
+            chances = [item.inner_text() for item in shown.locator("#thoughts .bar span:last-child").all()[:4]]
             for text, chance in zip(chances, episode.thoughts[0][1][point], strict=True):
                 assert float(text.removesuffix(" %")) == pytest.approx(100 * float(chance), abs=0.51)
         line = shown.locator("#charts svg").first.locator("line").last.get_attribute("x1")
-        places.append(float(line))
+        indices.append(float(line))
 
-    places: list[float] = []
+    indices: list[float] = []
     at(0)
     for key, point in (
         ("ArrowRight", 1),
@@ -588,28 +608,28 @@ def test_keys_step_through_the_page(browser: Any, page: Path, told: Replay) -> N
         at(min(point, steps))
     shown.keyboard.press("Home")
     at(0)
-    assert places[0] == places[-1] < places[1] < places[2] < places[5]
-    assert places[3] == places[1]
-    for key, place in (("w", told.worst), ("b", told.best)):
+    assert indices[0] == indices[-1] < indices[1] < indices[2] < indices[5]
+    assert indices[3] == indices[1]
+    for key, position in (("w", replay.worst), ("b", replay.best)):
         shown.keyboard.press(key)
-        assert told.episodes[place].window in shown.locator("#which").inner_text()
+        assert replay.episodes[position].window in shown.locator("#which").inner_text()
         shown.keyboard.press("End")
-        assert exact(told.episodes[place].pnl) in shown.locator("#paid").inner_text()
+        assert exact(replay.episodes[position].pnl) in shown.locator("#paid").inner_text()
     shown.keyboard.press("Home")
     shown.keyboard.press("e")
-    reached = min(mark.point for mark in told.episodes[told.best].marks if mark.point > 0)
+    reached = min(mark.point for mark in replay.episodes[replay.best].marks if mark.point > 0)
     assert shown.locator("#slider").input_value() == str(reached)
     assert not failures
     shown.context.close()
 
 
 @pytest.mark.browser
-def test_it_plays_on_a_phone_by_touch(browser: Any, page: Path, told: Replay) -> None:
+def test_it_plays_on_a_phone_by_touch(browser: Any, page: Path, replay: Replay) -> None:
     from playwright.sync_api import expect
 
     shown, failures = open_page(browser, page, 390)
     assert shown.evaluate("document.documentElement.scrollWidth") <= 390
-    steps = len(told.episodes[0])
+    steps = len(replay.episodes[0])
     for _ in range(3):
         shown.locator("[data-key='+']").tap()
     assert shown.locator("#speed").inner_text() == f"{SPEEDS[6]}/s"
@@ -617,20 +637,20 @@ def test_it_plays_on_a_phone_by_touch(browser: Any, page: Path, told: Replay) ->
     expect(shown.locator("#slider")).to_have_value(str(steps), timeout=60_000)
     assert shown.locator("#play").inner_text() == "▶"
     shown.locator("[data-key='w']").tap()
-    assert told.episodes[told.worst].window in shown.locator("#which").inner_text()
-    shown.locator("#strip button").nth(told.best).tap()
-    assert told.episodes[told.best].window in shown.locator("#which").inner_text()
+    assert replay.episodes[replay.worst].window in shown.locator("#which").inner_text()
+    shown.locator("#strip button").nth(replay.best).tap()
+    assert replay.episodes[replay.best].window in shown.locator("#which").inner_text()
     assert not failures
     shown.context.close()
 
 
 @pytest.mark.browser
-def test_what_others_wrote_is_text(browser: Any, told: Replay, tmp_path: Path) -> None:
+def test_what_others_wrote_is_text(browser: Any, replay: Replay, tmp_path: Path) -> None:
     hostile = "</script><script>document.title='run'</script><img src=x onerror=alert(1)>"
-    said = tuple(() for _ in told.episodes[0].actions)
-    episode = replace(told.episodes[0], player=hostile, about=hostile, said=said)
+    said = tuple(() for _ in replay.episodes[0].actions)
+    episode = replace(replay.episodes[0], player=hostile, about=hostile, said=said)
     path = tmp_path / "hostile.html"
-    path.write_text(replay_page(replace(told, title=hostile, episodes=(episode,))), encoding="utf-8")
+    path.write_text(replay_page(replace(replay, title=hostile, episodes=(episode,))), encoding="utf-8")
     shown, failures = open_page(browser, path, 900)
     assert shown.locator("h1").inner_text() == hostile
     assert hostile in shown.locator("#which").inner_text()

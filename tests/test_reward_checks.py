@@ -51,17 +51,17 @@ def test_every_mutant_is_killed(game: Game, plays: Plays, name: str) -> None:
 def test_no_clean_variant_is_accused(game: Game, plays: Plays, name: str) -> None:
     report = check_reward(game, CLEAN[name], 1, plays=plays, zoo_windows=0)
     assert not report.failed, report.findings
-    assert [it.check for it in report.findings if it.status == "passed"] == list(ON_PLAYS)
+    assert [finding.check for finding in report.findings if finding.status == "passed"] == list(ON_PLAYS)
 
 
 def test_a_sidebet_marked_at_its_stake_is_found_by_the_discount_alone(game: Game, plays: Plays) -> None:
     reward = MUTANTS[STAKE].reward
     assert not check_reward(game, reward, 1, plays=plays, zoo_windows=0).failed
     assert find_exploits(game, reward, 1, 800).passed
-    found = check_discount(game, reward, 1, 0.99, 14_000)
-    assert found.status == "failed", found
-    assert "SIDEBET" in found.detail
-    assert "ROI -" in found.detail
+    discount = check_discount(game, reward, 1, 0.99, 14_000)
+    assert discount.status == "failed", discount
+    assert "SIDEBET" in discount.detail
+    assert "ROI -" in discount.detail
 
 
 @pytest.mark.torture
@@ -92,7 +92,7 @@ def test_nothing_is_found_in_an_honest_reward(game: Game) -> None:
     report = find_exploits(game, CLEAN["minimal"], 1, 800)
     assert report.passed
     assert report.honest == 0.0
-    assert {it.origin for it in report.best} <= {"zoo", "search"}
+    assert {item.origin for item in report.best} <= {"zoo", "search"}
 
 
 def test_the_sell_spam_is_found_and_told(broken: ExploitReport) -> None:
@@ -111,12 +111,12 @@ def test_the_sell_spam_is_found_and_told(broken: ExploitReport) -> None:
 def test_the_search_finds_other_mutants_too(game: Game, name: str) -> None:
     report = find_exploits(game, MUTANTS[name].reward, 1)
     assert not report.passed
-    assert all(it.roi <= 0.0 for it in report.exploits[:1])
+    assert all(exploit.roi <= 0.0 for exploit in report.exploits[:1])
 
 
 def test_networks_find_what_the_zoo_does_not_try(game: Game) -> None:
-    found = find_exploits(game, MUTANTS["gains only"].reward, 2, 1200, thorough=True)
-    assert any(it.origin == "search" and it.reward > 0.0 for it in found.exploits)
+    result = find_exploits(game, MUTANTS["gains only"].reward, 2, 1200, thorough=True)
+    assert any(exploit.origin == "search" and exploit.reward > 0.0 for exploit in result.exploits)
 
 
 def test_the_same_seed_says_the_same(game: Game) -> None:
@@ -129,19 +129,19 @@ def test_the_same_seed_says_the_same(game: Game) -> None:
 def test_another_game_is_checked_as_far_as_it_goes() -> None:
     game = coin.game()
     profit = game.rewards["profit"]
-    statuses = {it.check: it.status for it in check_reward(game, profit, 1, zoo_windows=400).findings}
+    statuses = {finding.check: finding.status for finding in check_reward(game, profit, 1, zoo_windows=400).findings}
     lanes = "skipped" if game.lanes is None else "passed"
     assert statuses == dict(
         zip((*ON_PLAYS, "R8"), ("passed", "passed", "skipped", "passed", "skipped", lanes), strict=True)
     )
     flipped = Reward(
-        "flipped", "1", "", {"flipped": lambda steps, outcome: [-it for it in coin.profit(steps, outcome)]}
+        "flipped", "1", "", {"flipped": lambda steps, outcome: [-item for item in coin.profit(steps, outcome)]}
     )
     assert "R4" in check_reward(game, flipped, 1, zoo_windows=0).failed
     none = find_exploits(replace(game, lanes=None), profit, 1)
     assert none.passed
     assert "no lanes" in none.note
-    assert {it.check: it.status for it in check_reward(replace(game, lanes=None), profit, 1).findings}[
+    assert {finding.check: finding.status for finding in check_reward(replace(game, lanes=None), profit, 1).findings}[
         "R8"
     ] == "skipped"
 
@@ -170,7 +170,7 @@ def test_rules_choose_by_feature_by_step_and_by_chance() -> None:
 def test_the_zoo_counts_what_a_plain_loop_counts(game: Game) -> None:
     ground = ZooSetup(game, CLEAN["costs"], "published", 3, 0.9, 1.0 / 1e9)
     rule = ThresholdRule("hold", "", (1, 0), (2, 0), period=7)
-    told = ground.try_rules([rule], 12, 1)[0]
+    payload = ground.try_rules([rule], 12, 1)[0]
     lanes = ground.lanes(4, 1)
     windows, ages = {lane: [] for lane in range(4)}, np.zeros(4, int)  # type: ignore[var-annotated]
     running: Any = [[0.0, 0.0] for _ in range(4)]
@@ -181,18 +181,18 @@ def test_the_zoo_counts_what_a_plain_loop_counts(game: Game) -> None:
             running[lane][0] += moved.rewards[lane]
             running[lane][1] += 0.9 ** ages[lane] * moved.rewards[lane]
             ages[lane] += 1
-        for place, lane in enumerate(moved.ended.lanes.tolist()):
-            windows[lane].append((*running[lane], moved.ended.pnl[place]))
+        for index, lane in enumerate(moved.ended.lanes.tolist()):
+            windows[lane].append((*running[lane], moved.ended.pnl[index]))
             running[lane], ages[lane] = [0.0, 0.0], 0
     kept = np.array([window for of in windows.values() for window in of[:3]])
-    assert told.windows == 12
-    assert told.reward == pytest.approx(kept[:, 0].mean(), abs=1e-12)
-    assert told.discounted == pytest.approx(kept[:, 1].mean(), abs=1e-12)
-    assert told.pnl == pytest.approx(kept[:, 2].mean() / 1e9, abs=1e-15)
+    assert payload.windows == 12
+    assert payload.reward == pytest.approx(kept[:, 0].mean(), abs=1e-12)
+    assert payload.discounted == pytest.approx(kept[:, 1].mean(), abs=1e-12)
+    assert payload.pnl == pytest.approx(kept[:, 2].mean() / 1e9, abs=1e-15)
 
 
 def test_the_worth_of_money_is_read_from_the_reward(plays: Plays) -> None:
-    scored = [it.score(CLEAN["scaled"]) for it in plays.anything]
+    scored = [item.score(CLEAN["scaled"]) for item in plays.anything]
     assert money_weight(scored) == pytest.approx(100.0 / 1e9)
     assert discounted(np.array([1.0, 1.0, 1.0]), 0.5) == 1.75
 
@@ -203,9 +203,9 @@ def test_ladders_are_ladders_and_cycles_come_back(game: Game, plays: Plays) -> N
         money = [rung.steps[-1].after.equity for rung in ladder]
         assert money == sorted(money)
         assert money[0] < money[-1]
-    back = [len({plays.probes.state(step.before) for step in it.steps}) < len(it.steps) for it in plays.cycles]
+    back = [len({plays.probes.state(step.before) for step in cycle.steps}) < len(cycle.steps) for cycle in plays.cycles]
     assert all(back)
-    bought = [it for it in plays.cycles if it.steps[-1].after.opened > 5]
+    bought = [cycle for cycle in plays.cycles if cycle.steps[-1].after.opened > 5]
     assert len(bought) > 5
     again = walk(game, plays.cycles[0].play, plays.probes.actions)
     assert again == plays.cycles[0].steps

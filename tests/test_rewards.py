@@ -140,7 +140,7 @@ def test_rewards_are_found_by_name_file_and_python(game: Game, tmp_path: Path) -
 
 
 def test_what_pays_without_money_is_marked_and_warned_about() -> None:
-    bonuses = [name for name, it in TABLE.items() if it.pays_without_money]
+    bonuses = [name for name, item in TABLE.items() if item.pays_without_money]
     assert bonuses == [
         *("zone_entry", "survival_bonus", "volatility_exit", "sweet_spot", "sidebet_timing", "patience", "profit_lock")
     ]
@@ -216,7 +216,7 @@ def test_recorded_steps_and_lanes_are_paid_the_same(game: Game, actions: str, en
 
 def test_the_compiled_minimal_is_the_components_bit_for_bit() -> None:
     slow = composed("financial", "bankruptcy", "drawdown", drawdown={"weight": 0.0})
-    envs = [CrashVectorEnv(128, reward=it, balance=3_000_000, rounds=2) for it in ("minimal", slow)]
+    envs = [CrashVectorEnv(128, reward=item, balance=3_000_000, rounds=2) for item in ("minimal", slow)]
     rng = np.random.default_rng(5)
     for env in envs:
         env.reset(seed=3)
@@ -283,7 +283,7 @@ def test_no_component_looks_ahead(seed: int, cut: int) -> None:
     script = tuple(scripted(rng, (4, 9), 31))
     other = [*path[:cut], *prices(np.random.default_rng(seed + 1), 31 - cut)[1:], 0.5]
     whole, changed = (
-        reward.compute(walk(game, Play("", to_events(it), script), "buttons"), OUTCOME) for it in (path, other)
+        reward.compute(walk(game, Play("", to_events(item), script), "buttons"), OUTCOME) for item in (path, other)
     )
     # steps 0 to cut are decided in the presale and at ticks 0 to cut - 1; the last of them is paid at tick cut
     for name, values in whole.items():

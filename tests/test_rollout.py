@@ -73,7 +73,7 @@ def test_seeds_share_no_window(game: Game) -> None:
 
 
 def test_a_rollout_is_the_plain_environment_played_lane_by_lane(game: Game) -> None:
-    found = rollout(game, Hold(k=7, bet=0.01), "drift", 40, 5, stake=STAKE)
+    result = rollout(game, Hold(k=7, bet=0.01), "drift", 40, 5, stake=STAKE)
     lanes = make_lanes(LaneTerms("drift", (module.STREAM, 5), stake=STAKE), 16)
     lanes.start()
     for lane, key in enumerate(lanes._lanes.lanes["seed"].tolist()):
@@ -88,37 +88,37 @@ def test_a_rollout_is_the_plain_environment_played_lane_by_lane(game: Game) -> N
                 steps += 1
                 kept = before > 0 and action[0] != 2
                 held += kept or (action[0] == 1 and not info["no_effect"])
-            assert (found.pnl[number], found.steps[number]) == (info["equity"] - UNIT, steps)
-            assert (found.opened[number], found.staked[number]) == (info["positions_opened"], info["total_invested"])
-            assert found.in_market[number] == held
+            assert (result.pnl[number], result.steps[number]) == (info["equity"] - UNIT, steps)
+            assert (result.opened[number], result.staked[number]) == (info["positions_opened"], info["total_invested"])
+            assert result.in_market[number] == held
 
 
 def test_no_window_loses_more_than_the_stake_and_scores_need_one(game: Game) -> None:
-    found = rollout(game, make_baseline("random"), "published", 60, 1, stake=STAKE, name="random")
-    assert found.pnl.min() >= -STAKE
-    score = found.score()
-    assert score.pnl == tuple(found.pnl.tolist())
-    assert score.roi == pytest.approx(found.summary()["roi"])
-    assert sum(found.mix.values()) == pytest.approx(1.0)
-    assert found.decisions.sum() == found.steps.sum()
+    result = rollout(game, make_baseline("random"), "published", 60, 1, stake=STAKE, name="random")
+    assert result.pnl.min() >= -STAKE
+    score = result.score()
+    assert score.pnl == tuple(result.pnl.tolist())
+    assert score.roi == pytest.approx(result.summary()["roi"])
+    assert sum(result.mix.values()) == pytest.approx(1.0)
+    assert result.decisions.sum() == result.steps.sum()
     free = rollout(game, make_baseline("wait"), "published", 3, 1, stake=None)
     with pytest.raises(InputError, match="stake"):
         free.score()
 
 
 def test_sidebets_count_as_positions(game: Game) -> None:
-    found = rollout(game, make_baseline("sidebet"), "published", 20, 1, stake=None)
-    assert (found.opened >= 1).all()
-    assert (found.staked == found.opened * (UNIT // 1000)).all()
+    result = rollout(game, make_baseline("sidebet"), "published", 20, 1, stake=None)
+    assert (result.opened >= 1).all()
+    assert (result.staked == result.opened * (UNIT // 1000)).all()
 
 
 def test_recorded_rounds_are_played_once_each(game: Game) -> None:
     rounds = [[1.0, 1.1, 1.25, 0.02], [1.0, 0.9, 0.01], [1.0, 1.5, 2.0, 2.5, 0.02]]
     tape = ReplayTape(("a", "b", "c"), make_tape(rounds, ["a", "b", "c"]))
-    found = rollout(game, make_baseline("hold-2"), tape, None, 1, stake=STAKE)
-    assert found.windows == ("a", "b", "c")
-    assert found.steps.tolist() == [4, 3, 5]  # the presale and every tick before the rug
-    assert found.pnl.tolist() == [250_000, -990_000, 1_000_000]  # sold at tick 2; the second rugs there
+    result = rollout(game, make_baseline("hold-2"), tape, None, 1, stake=STAKE)
+    assert result.windows == ("a", "b", "c")
+    assert result.steps.tolist() == [4, 3, 5]  # the presale and every tick before the rug
+    assert result.pnl.tolist() == [250_000, -990_000, 1_000_000]  # sold at tick 2; the second rugs there
     with pytest.raises(ConfigError, match="3"):
         rollout(game, make_baseline("wait"), tape, 4, 1, stake=STAKE)
 
@@ -152,16 +152,16 @@ def test_lanes_that_are_left_change_nothing(
     rounds = [[1.0, *np.exp(rng.normal(0, 0.2, length).cumsum()), 0.01] for length in lengths]
     names = [f"r{number}" for number in range(len(rounds))]
     windows: str | ReplayTape = ReplayTape(tuple(names), make_tape(rounds, names)) if source == "tape" else source
-    found = []
+    results = []
     for fewest in (2, 10**9):
         monkeypatch.setattr(playing, "NARROWEST", fewest)
         player = HindsightTrader() if name == "wait" else make_baseline(name)
         asked = RolloutOptions(delay=delay, reward=reward)
         played = rollout(game, player, windows, 333, 6, stake=STAKE, options=asked)
         seen = player.best(333, STAKE).tolist() if isinstance(player, HindsightTrader) else []
-        found.append({key: np.asarray(value).tolist() for key, value in vars(played).items() if key != "components"})
-        found[-1] |= {key: value.tolist() for key, value in played.components.items()} | {"seen": seen}
-    assert found[0] == found[1]
+        results.append({key: np.asarray(value).tolist() for key, value in vars(played).items() if key != "components"})
+        results[-1] |= {key: value.tolist() for key, value in played.components.items()} | {"seen": seen}
+    assert results[0] == results[1]
     assert len(kept) >= 4  # 64, at most 32, at most 16 ...
     assert all(after <= before // 2 for before, after in pairwise([64, *kept]))
 
@@ -196,8 +196,8 @@ def test_games_without_lanes_and_worlds_without_number_are_refused(game: Game) -
 
 
 def test_following_the_hint_earns_a_fifth() -> None:
-    found: Rollout = rollout(coin.game(), Follow(), "biased", 400, 1, stake=coin.RESERVED)
-    assert found.score().roi == pytest.approx(0.2, abs=0.08)
+    result: Rollout = rollout(coin.game(), Follow(), "biased", 400, 1, stake=coin.RESERVED)
+    assert result.score().roi == pytest.approx(0.2, abs=0.08)
     none = rollout(coin.game(), Follow(), "biased", 400, 1, stake=coin.RESERVED, options=RolloutOptions(delay=1))
     assert abs(none.score().roi) < 0.08  # a hint that is one flip old says nothing
     assert (none.decisions[:, 0] == 1).all()

@@ -62,14 +62,14 @@ def steps(actions: list[tuple[int, int]], substep: list[int], bets: list[float])
 
 def test_waits_are_added_and_idle_presses_left_out() -> None:
     # a tick with an adjustment and an order; one with an idle press and an adjustment; the last with one adjustment
-    found = on_press_clock(
+    result = on_press_clock(
         steps([(0, 2), (1, 0), (0, 0), (0, 3), (0, 0), (0, 1)], [0, 1, 0, 1, 0, 0], [1.0, 2.0, 2.0, 2.0, 5.0, 5.0])
     )
-    assert found.actions.tolist() == [[0, 2], [1, 0], [0, 3], [0, 0], [0, 0], [0, 1], [0, 0]]
-    assert found.rewards.tolist() == [1, 2, 0, 4, 5, 0, 6]
-    assert found.observations[3, 1] == 5.0
-    assert found.observations[6, 1] == 6.0
-    assert found.terminated.tolist() == [False] * 6 + [True]
+    assert result.actions.tolist() == [[0, 2], [1, 0], [0, 3], [0, 0], [0, 0], [0, 1], [0, 0]]
+    assert result.rewards.tolist() == [1, 2, 0, 4, 5, 0, 6]
+    assert result.observations[3, 1] == 5.0
+    assert result.observations[6, 1] == 6.0
+    assert result.terminated.tolist() == [False] * 6 + [True]
 
 
 def test_no_steps_stay_no_steps() -> None:

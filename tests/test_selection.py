@@ -40,8 +40,8 @@ class TestDeflatedSharpe:
 
     def test_fewer_trials_would_have_been_enough(self) -> None:
         """The same paper: with 46 trials the same strategy reaches 0.9505."""
-        found = sharpe_probability(2.5 / math.sqrt(250), lucky_sharpe(46, 1 / 500), 1250, -3, 10)
-        assert found == pytest.approx(0.9505, abs=5e-5)
+        result = sharpe_probability(2.5 / math.sqrt(250), lucky_sharpe(46, 1 / 500), 1250, -3, 10)
+        assert result == pytest.approx(0.9505, abs=5e-5)
 
     def test_the_bar_is_the_mean_best_of_lucky_trials(self) -> None:
         best = np.random.default_rng(1).normal(scale=0.1, size=(20_000, 50)).max(axis=1)
@@ -50,10 +50,10 @@ class TestDeflatedSharpe:
     def test_one_trial_is_not_deflated(self) -> None:
         rng = np.random.default_rng(2)
         returns = rng.normal(0.2, 1, size=400)
-        found = deflated_sharpe(returns, np.array([0.2]))
-        assert found.bar == 0
+        result = deflated_sharpe(returns, np.array([0.2]))
+        assert result.bar == 0
         t = returns.mean() / returns.std(ddof=1) * math.sqrt(399)
-        assert found.probability == pytest.approx(stats.norm.cdf(t), abs=0.01)
+        assert result.probability == pytest.approx(stats.norm.cdf(t), abs=0.01)
 
     def test_more_trials_leave_less(self) -> None:
         rng = np.random.default_rng(3)
@@ -94,8 +94,8 @@ def slow_overfit(returns: Floats, blocks: int) -> float:
     parts = np.split(returns, np.linspace(0, len(returns), blocks + 1).astype(int)[1:-1])
     below = 0
     for members in combinations(range(blocks), blocks // 2):
-        inside = np.concatenate([parts[place] for place in members])
-        outside = np.concatenate([parts[place] for place in range(blocks) if place not in members])
+        inside = np.concatenate([parts[member] for member in members])
+        outside = np.concatenate([parts[index] for index in range(blocks) if index not in members])
         best = int(np.argmax(inside.mean(axis=0) / inside.std(axis=0, ddof=1)))
         rank = stats.rankdata(outside.mean(axis=0) / outside.std(axis=0, ddof=1))[best]
         share = rank / (returns.shape[1] + 1)
@@ -151,9 +151,9 @@ class TestSuperiorAbility:
         rng = np.random.default_rng(7)
         returns = best_of(30, 400, rng)
         returns[:, 11] += 0.35
-        found = superior_ability(returns, 1, draws=300)
-        assert found.p < 0.02
-        assert (found.policies, found.windows) == (30, 400)
+        result = superior_ability(returns, 1, draws=300)
+        assert result.p < 0.02
+        assert (result.policies, result.windows) == (30, 400)
 
     def test_the_same_seed_gives_the_same_p(self) -> None:
         returns = best_of(5, 100, np.random.default_rng(8))

@@ -104,7 +104,7 @@ def test_chats_side_by_side_answer_as_they_would_alone(local: LocalModel) -> Non
         alone = local.answer(messages, sampling)
         assert chat.token_ids == alone.token_ids
         assert model.text(chat) == alone.text
-        np.testing.assert_allclose([it.logprob for it in chat.pieces], alone.logprobs, atol=2e-4)
+        np.testing.assert_allclose([piece.logprob for piece in chat.pieces], alone.logprobs, atol=2e-4)
     assert model._width == 0
 
 
@@ -125,8 +125,8 @@ def test_columns_of_chats_that_left_are_dropped(local: LocalModel) -> None:
 
 
 def test_a_chat_with_log_probabilities_and_token_ids(client: openai.OpenAI, local: LocalModel) -> None:
-    assert [it.id for it in client.models.list()] == ["tiny"]
-    told = client.chat.completions.create(
+    assert [entry.id for entry in client.models.list()] == ["tiny"]
+    payload = client.chat.completions.create(
         model="tiny",
         messages=CHAT,
         max_tokens=9,
@@ -136,27 +136,27 @@ def test_a_chat_with_log_probabilities_and_token_ids(client: openai.OpenAI, loca
         extra_body={"return_token_ids": True},
     )
     alone = local.answer(CHAT, Sampling(9, 0.0))
-    choice = told.choices[0]
+    choice = payload.choices[0]
     assert choice.message.content == alone.text
     assert choice.finish_reason == alone.finish
     assert (choice.model_extra or {})["token_ids"] == list(alone.token_ids)
-    assert (told.model_extra or {})["prompt_token_ids"] == list(alone.prompt_ids)
+    assert (payload.model_extra or {})["prompt_token_ids"] == list(alone.prompt_ids)
     assert choice.logprobs is not None
     assert choice.logprobs.content is not None
-    np.testing.assert_allclose([it.logprob for it in choice.logprobs.content], alone.logprobs, atol=1e-4)
-    for it in choice.logprobs.content:
-        assert len(it.top_logprobs) == 3
-        assert it.top_logprobs[0].logprob == it.logprob
-    assert told.usage is not None
-    assert told.usage.prompt_tokens == len(alone.prompt_ids)
-    assert told.usage.completion_tokens == len(alone.token_ids)
+    np.testing.assert_allclose([entry.logprob for entry in choice.logprobs.content], alone.logprobs, atol=1e-4)
+    for item in choice.logprobs.content:
+        assert len(item.top_logprobs) == 3
+        assert item.top_logprobs[0].logprob == item.logprob
+    assert payload.usage is not None
+    assert payload.usage.prompt_tokens == len(alone.prompt_ids)
+    assert payload.usage.completion_tokens == len(alone.token_ids)
 
 
 def test_a_seed_repeats_and_several_answers_differ(client: openai.OpenAI) -> None:
     asked: dict[str, Any] = {"model": "tiny", "messages": CHAT, "max_tokens": 12, "seed": 5, "n": 3}
     first, second = (client.chat.completions.create(**asked) for _ in range(2))
-    texts = [it.message.content for it in first.choices]
-    assert texts == [it.message.content for it in second.choices]
+    texts = [choice.message.content for choice in first.choices]
+    assert texts == [choice.message.content for choice in second.choices]
     assert len(set(texts)) == 3
 
 
@@ -169,14 +169,16 @@ def test_a_stream_adds_up_to_the_answer(client: openai.OpenAI) -> None:
         usage = chunk.usage or usage
         for choice in chunk.choices:
             texts[choice.index] += choice.delta.content or ""
-            values[choice.index] += [it.logprob for it in (choice.logprobs.content or [])] if choice.logprobs else []
+            values[choice.index] += (
+                [entry.logprob for entry in (choice.logprobs.content or [])] if choice.logprobs else []
+            )
             if choice.finish_reason:
                 finishes[choice.index] = choice.finish_reason
-    assert texts == [it.message.content for it in whole.choices]
-    assert finishes == {at: it.finish_reason for at, it in enumerate(whole.choices)}
-    for at, it in enumerate(whole.choices):
-        assert it.logprobs is not None
-        np.testing.assert_allclose(values[at], [one.logprob for one in it.logprobs.content or []], atol=1e-4)
+    assert texts == [entry.message.content for entry in whole.choices]
+    assert finishes == {at: entry.finish_reason for at, entry in enumerate(whole.choices)}
+    for at, item in enumerate(whole.choices):
+        assert item.logprobs is not None
+        np.testing.assert_allclose(values[at], [one.logprob for one in item.logprobs.content or []], atol=1e-4)
     assert usage is not None
     assert usage == whole.usage
 
@@ -209,10 +211,10 @@ def test_a_stop_text_ends_an_answer_and_is_never_shown(client: openai.OpenAI) ->
     ],
 )
 def test_bad_requests_say_what_is_wrong(client: openai.OpenAI, wrong: dict[str, Any], status: int, words: str) -> None:
-    with pytest.raises(openai.APIStatusError) as told:
+    with pytest.raises(openai.APIStatusError) as payload:
         client.chat.completions.create(**({"model": "tiny", "messages": CHAT} | wrong))
-    assert told.value.status_code == status
-    assert words in str(told.value.body["message"])  # type: ignore[index]
+    assert payload.value.status_code == status
+    assert words in str(payload.value.body["message"])  # type: ignore[index]
 
 
 def test_broken_bodies_and_other_hosts_are_refused(server: tuple[str, Worker]) -> None:
@@ -350,24 +352,28 @@ def test_the_arenas_language_agents_play_against_it(local: LocalModel, capsys: p
     command = ["arena", "run", "--agents", "2", "--windows", "1", "--decisions", "1", "--llm-agents", "2"]
     with serving(ServedApp("tiny", "chat", create_app(worker), worker.close)) as url:
         assert main([*command, "--llm", f"{url}/v1", "--model", "tiny", "--max-tokens", "8", "--json"]) == 0
-    assert {it["agent"] for it in json.loads(capsys.readouterr().out)["agents"]} >= {"llm-1", "llm-2"}
+    assert {load["agent"] for load in json.loads(capsys.readouterr().out)["agents"]} >= {"llm-1", "llm-2"}
     assert worker.load["served"] == worker.load["largest_batch"] == 2
     with opened() as engine:
-        calls = [call for it in list_trajectories(engine) for call in read_trajectory(engine, it.trajectory_id).calls]
+        calls = [
+            call
+            for trajectory in list_trajectories(engine)
+            for call in read_trajectory(engine, trajectory.trajectory_id).calls
+        ]
     sampled = [call for call in calls if call.model == "tiny"]
     assert len(sampled) == 2
     assert all(call.trainable and call.error is None and call.prompt_token_ids for call in sampled)
 
 
 def test_a_folder_of_a_model_is_served_by_name(local: LocalModel, tmp_path: Path) -> None:
-    place = tmp_path / "my-model"
-    local.model.save_pretrained(place)
-    local.tokenizer.save_pretrained(place)
-    with serving(prepare(str(place))) as url, openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client:
+    index = tmp_path / "my-model"
+    local.model.save_pretrained(index)
+    local.tokenizer.save_pretrained(index)
+    with serving(prepare(str(index))) as url, openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client:
         assert client.models.list().data[0].id == "my-model"
-        told = client.chat.completions.create(model="my-model", messages=CHAT, max_tokens=5, temperature=0)
-    assert told.choices[0].message.content == local.answer(CHAT, Sampling(5, 0.0)).text
-    assert main(["serve", str(place), "--port", "0", "--seconds", "0.2"]) == 0
+        payload = client.chat.completions.create(model="my-model", messages=CHAT, max_tokens=5, temperature=0)
+    assert payload.choices[0].message.content == local.answer(CHAT, Sampling(5, 0.0)).text
+    assert main(["serve", str(index), "--port", "0", "--seconds", "0.2"]) == 0
     assert main(["serve", str(tmp_path / "nothing"), "--port", "0"]) == 1
 
 
@@ -395,9 +401,9 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         config={"activation": "relu"},
         **describe(game, "policy"),
     )
-    place = tmp_path_factory.mktemp("act") / "policy"
-    save_checkpoint(place, card, network.weights())
-    return place
+    index = tmp_path_factory.mktemp("act") / "policy"
+    save_checkpoint(index, card, network.weights())
+    return index
 
 
 def test_a_policy_of_numbers_acts_over_http(policy: Path) -> None:
@@ -407,12 +413,12 @@ def test_a_policy_of_numbers_acts_over_http(policy: Path) -> None:
     with serving(prepare(str(policy))) as url, httpx.Client(base_url=url) as client:
         card = client.get("/card").json()
         rows = rng.normal(size=(20, len(card["features"]))).astype(np.float32)
-        told = client.post("/act", json={"rows": rows.tolist()}).json()
+        payload = client.post("/act", json={"rows": rows.tolist()}).json()
         mine: Any = load_policy(policy)
-        assert told["actions"] == [list(mine.act(row)) for row in rows]
-        assert all(len(it) == 2 for it in told["names"])
+        assert payload["actions"] == [list(mine.act(row)) for row in rows]
+        assert all(len(item) == 2 for item in payload["names"])
         seated = client.post("/act", json={"rows": rows.tolist(), "session": "me", "begin": True}).json()
-        assert seated["actions"] == told["actions"]
+        assert seated["actions"] == payload["actions"]
         unknown = rows[:1].tolist()
         unknown[0][0] = None
         filled = rows[:1].copy()
@@ -434,10 +440,10 @@ def test_a_policy_of_numbers_acts_over_http(policy: Path) -> None:
 
 
 def test_a_doctored_checkpoint_is_not_served(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = tmp_path / "doctored"
-    place.mkdir()
+    index = tmp_path / "doctored"
+    index.mkdir()
     for file in policy.iterdir():
-        (place / file.name).write_bytes(file.read_bytes())
-    (place / "weights.safetensors").write_bytes(b"x" * 100)
-    assert main(["serve", str(place), "--port", "0"]) == 1
+        (index / file.name).write_bytes(file.read_bytes())
+    (index / "weights.safetensors").write_bytes(b"x" * 100)
+    assert main(["serve", str(index), "--port", "0"]) == 1
     assert "weights.safetensors" in capsys.readouterr().err

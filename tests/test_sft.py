@@ -45,12 +45,12 @@ def small() -> LanguageModel:
 @given(SEQUENCES)
 def test_a_row_holds_every_sequence_and_each_token_sees_its_own_past_alone(sequences: list[list[int]]) -> None:
     row = pack(sequences)
-    for sequence, places in zip(sequences, row.places, strict=True):
-        assert row.ids[places].tolist() == sequence
-        assert row.positions[places].tolist() == list(range(len(sequence)))
-        for at, place in enumerate(places):
-            assert np.flatnonzero(row.visible[place]).tolist() == sorted(places[: at + 1].tolist())
-    beginnings = {tuple(each[: n + 1]) for each in sequences for n in range(len(each))}
+    for sequence, indices in zip(sequences, row.places, strict=True):
+        assert row.ids[indices].tolist() == sequence
+        assert row.positions[indices].tolist() == list(range(len(sequence)))
+        for at, index in enumerate(indices):
+            assert np.flatnonzero(row.visible[index]).tolist() == sorted(indices[: at + 1].tolist())
+    beginnings = {tuple(item[: n + 1]) for item in sequences for n in range(len(item))}
     assert len(row.ids) == len(beginnings)
 
 
@@ -59,15 +59,15 @@ def test_rows_keep_to_their_budget(sequences: list[list[int]], budget: int) -> N
     rows = list(pack_rows(sequences, budget))
     assert sorted(number for numbers, _ in rows for number in numbers) == list(range(len(sequences)))
     for numbers, row in rows:
-        assert len(row.ids) <= budget or len(numbers) == 1 or len({tuple(sequences[it]) for it in numbers}) == 1
-        assert [row.ids[place].tolist() for place in row.places] == [list(sequences[it]) for it in numbers]
+        assert len(row.ids) <= budget or len(numbers) == 1 or len({tuple(sequences[number]) for number in numbers}) == 1
+        assert [row.ids[index].tolist() for index in row.places] == [list(sequences[number]) for number in numbers]
 
 
 def _plain(model: Any, tokens: TokenSequence) -> torch.Tensor:
     """Give an answer's log-probabilities by one forward of the whole sequence: the slow twin."""
     logits = model(input_ids=torch.tensor([tokens.ids])).logits[0]
-    told = torch.log_softmax(logits[len(tokens.prompt) - 1 : -1], -1)
-    return told.gather(1, torch.tensor(tokens.answer)[:, None])[:, 0]
+    payload = torch.log_softmax(logits[len(tokens.prompt) - 1 : -1], -1)
+    return payload.gather(1, torch.tensor(tokens.answer)[:, None])[:, 0]
 
 
 def _lessons() -> list[TokenSequence]:
@@ -79,44 +79,44 @@ def _lessons() -> list[TokenSequence]:
 
 def test_shared_prefixes_give_the_log_probabilities_and_gradients_of_plain_forwards(small: LanguageModel) -> None:
     lessons, weights = _lessons(), torch.randn(8, generator=torch.Generator().manual_seed(1))
-    plain = [_plain(small.model, each) for each in lessons]
-    found = fixed_answers(small.model, lessons, budget=30)
-    for want, got in zip(plain, found, strict=True):
+    plain = [_plain(small.model, lesson) for lesson in lessons]
+    result = fixed_answers(small.model, lessons, budget=30)
+    for want, got in zip(plain, result, strict=True):
         np.testing.assert_allclose(got, want.detach().numpy(), atol=2e-6)
 
     small.model.zero_grad()
-    torch.stack([weight * each.sum() for weight, each in zip(weights, plain, strict=True)]).sum().backward()
-    wanted = {name: each.grad.clone() for name, each in small.model.named_parameters() if each.grad is not None}
+    torch.stack([weight * entry.sum() for weight, entry in zip(weights, plain, strict=True)]).sum().backward()
+    wanted = {name: entry.grad.clone() for name, entry in small.model.named_parameters() if entry.grad is not None}
     small.model.zero_grad()
     for scored in score_answers(small.model, lessons):
         parts = torch.split(scored.logprobs, scored.lengths)
         sum(weights[number] * part.sum() for number, part in zip(scored.numbers, parts, strict=True)).backward()
-    for name, each in small.model.named_parameters():
-        torch.testing.assert_close(each.grad, wanted[name], atol=1e-5, rtol=1e-4)
+    for name, item in small.model.named_parameters():
+        torch.testing.assert_close(item.grad, wanted[name], atol=1e-5, rtol=1e-4)
     small.model.zero_grad()
 
 
 def test_answers_are_drawn_from_the_model_and_carry_its_log_probabilities(small: LanguageModel) -> None:
-    prompts = [each.prompt for each in _lessons() for _ in range(2)]
+    prompts = [lesson.prompt for lesson in _lessons() for _ in range(2)]
     drawn = generate(small.model, prompts, small.ends, 6, torch.Generator().manual_seed(5), budget=25)
     again = generate(small.model, prompts, small.ends, 6, torch.Generator().manual_seed(5), budget=25)
     assert drawn == again
-    assert len({it.token_ids for it in drawn}) > 1
-    for prompt, it in zip(prompts, drawn, strict=True):
-        assert it.ended == (it.token_ids[-1] in small.ends)
-        assert it.ended or len(it.token_ids) == 6
-        assert not set(it.token_ids[:-1]) & small.ends
+    assert len({entry.token_ids for entry in drawn}) > 1
+    for prompt, item in zip(prompts, drawn, strict=True):
+        assert item.ended == (item.token_ids[-1] in small.ends)
+        assert item.ended or len(item.token_ids) == 6
+        assert not set(item.token_ids[:-1]) & small.ends
         with torch.no_grad():
-            want = _plain(small.model, TokenSequence(tuple(prompt), it.token_ids))
-        np.testing.assert_allclose(it.logprobs, want.numpy(), atol=2e-6)
+            want = _plain(small.model, TokenSequence(tuple(prompt), item.token_ids))
+        np.testing.assert_allclose(item.logprobs, want.numpy(), atol=2e-6)
 
 
 def test_the_likeliest_answer_is_the_one_of_transformers(small: LanguageModel) -> None:
-    for prompt in {each.prompt for each in _lessons()}:
+    for prompt in {lesson.prompt for lesson in _lessons()}:
         (drawn,) = generate(small.model, [prompt], small.ends, 5, torch.Generator(), temperature=0)
         ids = torch.tensor([prompt])
-        told = small.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=5, do_sample=False)
-        assert told[0, len(prompt) :].tolist() == list(drawn.token_ids)
+        payload = small.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=5, do_sample=False)
+        assert payload[0, len(prompt) :].tolist() == list(drawn.token_ids)
 
 
 def test_draws_follow_the_models_probabilities(small: LanguageModel) -> None:
@@ -124,29 +124,29 @@ def test_draws_follow_the_models_probabilities(small: LanguageModel) -> None:
     drawn = generate(small.model, [prompt] * 3_000, frozenset(), 1, torch.Generator().manual_seed(2))
     with torch.no_grad():
         chances = torch.softmax(small.model(input_ids=torch.tensor([prompt])).logits[0, -1], -1)
-    counts = np.bincount([it.token_ids[0] for it in drawn], minlength=len(chances)) / 3_000
+    counts = np.bincount([item.token_ids[0] for item in drawn], minlength=len(chances)) / 3_000
     likeliest = chances.argsort(descending=True)[:5].numpy()
     assert np.abs(counts[likeliest] - chances.numpy()[likeliest]).max() < 0.02
 
 
 def test_the_loss_is_that_of_transformers_with_masked_labels() -> None:
-    found, (lesson, *_) = small_model(), _lessons()
+    result, (lesson, *_) = small_model(), _lessons()
     ids = torch.tensor([lesson.ids])
     labels = torch.where(torch.tensor([lesson.mask]), ids, -100)
-    want = float(found.model(input_ids=ids, labels=labels).loss.detach())
-    loss = sft_step(found.model, torch.optim.SGD(found.model.parameters(), lr=0.0), [lesson])
+    want = float(result.model(input_ids=ids, labels=labels).loss.detach())
+    loss = sft_step(result.model, torch.optim.SGD(result.model.parameters(), lr=0.0), [lesson])
     assert loss == pytest.approx(want, abs=1e-6)
 
 
 def _config(**more: Any) -> SFTConfig:
-    told = {"decisions": 1, "prompt": "brief", "options": OPTIONS, "player": "headline", "windows": 12, "batch": 4}
+    payload = {"decisions": 1, "prompt": "brief", "options": OPTIONS, "player": "headline", "windows": 12, "batch": 4}
     small = {"holdout": 2, "embargo": 1, "epochs": 2, "learning_rate": 1e-3, "rank": None, "max_tokens": 16}
-    return SFTConfig("arena", **{**told, **small, "save_every": 2, "baselines": False, **more})
+    return SFTConfig("arena", **{**payload, **small, "save_every": 2, "baselines": False, **more})
 
 
 @pytest.fixture
 def small_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sft, "make_tiny", lambda told, seed: make_tiny(told, seed, width=64, layers=1))
+    monkeypatch.setattr(sft, "make_tiny", lambda payload, seed: make_tiny(payload, seed, width=64, layers=1))
 
 
 @pytest.mark.usefixtures("small_tiny")
@@ -156,7 +156,7 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_weights(tmp_path: Path) -> N
     class Cut(Exception):
         pass
 
-    def cut(step: int, told: object) -> None:
+    def cut(step: int, value: object) -> None:
         if step == 5:
             raise Cut
 
@@ -164,7 +164,7 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_weights(tmp_path: Path) -> N
     with pytest.raises(Cut):
         train_sft(arena(), _config(), other, tracking=QUIET, show=cut)
     resumed = train_sft(arena(), _config(), other, resume=True, tracking=QUIET)
-    models = [load_language_model(each["checkpoint"]) for each in (whole, resumed)]
+    models = [load_language_model(item["checkpoint"]) for item in (whole, resumed)]
     assert weights_hash(models[0].model) == weights_hash(models[1].model)
     assert whole["holdout"] == resumed["holdout"]
     assert models[0].card is not None
@@ -187,12 +187,12 @@ def test_a_changed_checkpoint_is_refused(tmp_path: Path, small: LanguageModel) -
     (path / "config.json").write_text((path / "config.json").read_text() + " ")
     with pytest.raises(CheckpointRefused, match=r"config.json"):
         load_language_model(path)
-    told = json.loads((path / "checkpoint.json").read_text())
-    (path / "checkpoint.json").write_text(json.dumps(told | {"kind": "network"}))
+    payload = json.loads((path / "checkpoint.json").read_text())
+    (path / "checkpoint.json").write_text(json.dumps(payload | {"kind": "network"}))
     with pytest.raises(CheckpointRefused, match="kind 'network'"):
         load_language_model(path)
     (path / "more.py").write_text("")
-    (path / "checkpoint.json").write_text(json.dumps(told))
+    (path / "checkpoint.json").write_text(json.dumps(payload))
     with pytest.raises(CheckpointRefused, match=r"more.py"):
         load_language_model(path)
     with pytest.raises(ConfigError, match="smollm2"):
@@ -217,9 +217,9 @@ def test_an_adapter_lies_on_the_very_weights_it_was_trained_on(tmp_path: Path) -
 
 def test_forks_differ_only_by_what_the_player_does() -> None:
     same = play(arena(), TERMS, [3, 4], 3, scripted_player("headline", (1,)), None)
-    for each in same:
-        assert len({end.pnl for end in each.ends}) == 1
-        assert len({it.exchanges[0].messages for it in each.group.episodes}) == 1
+    for item in same:
+        assert len({end.pnl for end in item.ends}) == 1
+        assert len({episode.exchanges[0].messages for episode in item.group.episodes}) == 1
     waited = play(arena(), TERMS, [3], 2, scripted_player("wait", (1,)), None)[0]
     assert [end.pnl for end in waited.ends] == [0, 0]
     assert same[0].outcomes.rows[0]["start_price"] == waited.outcomes.rows[0]["start_price"]

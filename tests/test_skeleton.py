@@ -174,7 +174,7 @@ def test_windows_that_were_not_seen_whole_are_left_out_with_the_reason() -> None
         (events[:-1], "coin-000011"),
     ):
         made = segment(GAME, given_events, "table", "bets")
-        assert [(it.window_id, it.reason) for it in made.left_out] == [(window, "the window was not seen whole")]
+        assert [(item.window_id, item.reason) for item in made.left_out] == [(window, "the window was not seen whole")]
         assert len(made.episodes) == 11
 
 
@@ -229,7 +229,7 @@ CONFIG = DatasetConfig("coins", "table", "bets", "profit", {"train": 0.5, "test"
 
 def test_a_data_set_has_the_layout_and_reads_back(home: Path) -> None:
     path = build(GAME, recorded(), CONFIG, home)
-    assert sorted(it.relative_to(path).as_posix() for it in path.rglob("*") if it.is_file()) == [
+    assert sorted(item.relative_to(path).as_posix() for item in path.rglob("*") if item.is_file()) == [
         "manifest.json",
         *(
             f"sessions/session-1/{name}"
@@ -319,7 +319,7 @@ def test_splits_are_stretches_in_time_with_gaps(count: int, shares: list[float],
         assert count < 25 * (len(shares) + gap * len(shares))
         return
     assert list(split) == windows
-    runs = [name for place, name in enumerate(split.values()) if place == 0 or name != list(split.values())[place - 1]]
+    runs = [name for index, name in enumerate(split.values()) if index == 0 or name != list(split.values())[index - 1]]
     expected = [part for name in names for part in ((name, "gap") if gap else (name,))]
     assert runs == (expected[:-1] if gap else expected)
     assert list(split.values()).count("gap") == gap * (len(shares) - 1)
@@ -489,7 +489,7 @@ def test_the_windows_needed_are_enough() -> None:
     needed = windows_needed(returns)
     assert needed is not None
     reached = [e_process((2 * rng.binomial(10, 0.6, 2 * needed) - 10) / 10).crossed for _ in range(50)]
-    assert sum(it is not None for it in reached) >= 48
+    assert sum(item is not None for item in reached) >= 48
     assert windows_needed(-returns) is None
 
 
@@ -498,7 +498,7 @@ def test_the_windows_needed_are_enough() -> None:
 
 def scores(returns: Sequence[float], opened: int = 10, name: str = "policy") -> Score:
     windows = tuple(f"w{number}" for number in range(len(returns)))
-    pnl = tuple(round(1000 * it) for it in returns)
+    pnl = tuple(round(1000 * item) for item in returns)
     return Score(name, windows, pnl, (opened,) * len(returns), 1000)
 
 
@@ -516,7 +516,7 @@ def test_verdicts_in_their_order() -> None:
     assert judged(STRONG, ceiling=0.1) == "SUSPECT"
     assert judged(STRONG, opened=0) == "NOT EVALUABLE"
     assert judged(STRONG[:19]) == "NOT EVALUABLE"
-    assert judged([-it for it in STRONG if abs(it) < 1]) == "NEGATIVE"
+    assert judged([-item for item in STRONG if abs(item) < 1]) == "NEGATIVE"
     assert judged([0.1, -0.1] * 50) == "NO EDGE SHOWN"
     assert judged([]) == "NOT EVALUABLE"
 

@@ -149,8 +149,8 @@ def test_events_are_chosen_by_type_window_and_session(home: Path) -> None:
     store = EventStore(home)
     for session in (SESSION, "other"):
         assert {event.session_id for event in store.events(session_id=session)} == {session}
-    found = list(store.events(doc_type="game_tick", window_id="w1", session_id=SESSION))
-    assert found == [e for e in map(numbered, range(200)) if e.doc_type == "game_tick" and e.window_id == "w1"]
+    result = list(store.events(doc_type="game_tick", window_id="w1", session_id=SESSION))
+    assert result == [e for e in map(numbered, range(200)) if e.doc_type == "game_tick" and e.window_id == "w1"]
     assert list(store.events(session_id="nobody")) == []
     with pytest.raises(UnknownName, match="doc_type"):
         store.events(doc_type="nothing")
@@ -233,7 +233,7 @@ def test_a_refused_group_does_not_harm_the_groups_committed_with_it(home: Path) 
     with EventLog.open(home, COLUMNS) as log:
         with log._turn:  # nobody can commit: the three gather
             futures = [
-                log.submit(each) for each in ([numbered(5)], [numbered(6), replace(numbered(0), raw="")], [numbered(6)])
+                log.submit(item) for item in ([numbered(5)], [numbered(6), replace(numbered(0), raw="")], [numbered(6)])
             ]
         assert futures[0].result(5) is None
         with pytest.raises(StoreError, match="another body"):
@@ -345,7 +345,7 @@ def test_a_new_log_never_needs_a_rollback_journal(home: Path, monkeypatch: pytes
         EventLog.open(home, COLUMNS)
     path = home / "log" / "main.db"
     assert path.read_bytes()[18:20] == b"\2\2", "not in WAL mode"
-    assert sorted(each.name for each in path.parent.iterdir()) == ["main.db", "main.lock"]
+    assert sorted(item.name for item in path.parent.iterdir()) == ["main.db", "main.lock"]
     assert stored(home) == 0
 
 
@@ -402,7 +402,7 @@ def test_parts_are_partitioned_sorted_and_listed(home: Path) -> None:
         dates.add(date)
         assert set(table["doc_type"].to_pylist()) == {doc_type.removeprefix("doc_type=")}
         assert {f"date={moment.date()}" for moment in table["ts"].to_pylist()} == {date}
-        compressions = {part.metadata.row_group(0).column(place).compression for place in range(table.num_columns)}
+        compressions = {part.metadata.row_group(0).column(index).compression for index in range(table.num_columns)}
         assert compressions == {"ZSTD"}
     assert dates == {"date=2026-03-01", "date=2026-03-02"}  # the session runs over midnight
     assert list(EventStore(home).events()) == events
@@ -414,16 +414,16 @@ def test_windows_are_never_cut(windows: list[str | None], final: bool, batch: in
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "BATCH_ROWS", batch)
         ranges = list(whole_windows(rows, final))
-    place = 0
-    for each in ranges:
-        assert (each.first, each.rows) == (place, each.last - place + 1)
-        inside, outside = set(windows[place : each.last + 1]), set(windows[:place] + windows[each.last + 1 :])
+    index = 0
+    for item in ranges:
+        assert (item.first, item.rows) == (index, item.last - index + 1)
+        inside, outside = set(windows[index : item.last + 1]), set(windows[:index] + windows[item.last + 1 :])
         assert not (inside & outside) - {None}
-        place = each.last + 1
+        index = item.last + 1
     if final:
-        assert place == len(rows)
+        assert index == len(rows)
     else:
-        assert not set(windows[:place]) & {next((w for w in reversed(windows) if w), "none")}
+        assert not set(windows[:index]) & {next((w for w in reversed(windows) if w), "none")}
 
 
 def test_small_parts_are_taken_together(home: Path) -> None:
@@ -463,8 +463,8 @@ def test_clock_jumps_change_neither_order_nor_partition(home: Path) -> None:
         assert list(EventStore(home).events()) == events
         log.compact(final=True)
     assert list(EventStore(home).events()) == events
-    found = {path.parent.name for path in parts_of(home)}
-    assert found == {f"date={event.ts.date()}" for event in events}
+    names = {path.parent.name for path in parts_of(home)}
+    assert names == {f"date={event.ts.date()}" for event in events}
 
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "America/Los_Angeles"])
@@ -478,8 +478,8 @@ def test_time_zone_and_hash_seed_do_not_change_the_parts(tmp_path: Path, zone: s
         "print(p.EventStore(home).query('SELECT min(ts::DATE), max(ts::DATE), min(ts)::VARCHAR FROM game_tick'))\n"
     )
     names, answers = [], set()
-    for place, (where, seed) in enumerate((("UTC", "1"), (zone, "2"))):
-        home = tmp_path / str(place)
+    for index, (where, seed) in enumerate((("UTC", "1"), (zone, "2"))):
+        home = tmp_path / str(index)
         environment = os.environ | {"TZ": where, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parent)}
         done = subprocess.run(
             [sys.executable, "-c", code, str(home)], env=environment, capture_output=True, text=True, check=True
@@ -581,9 +581,9 @@ def test_a_query_reaches_nothing_but_the_events(home: Path, tmp_path: Path, sql:
 # Damage.
 
 
-def damage(path: Path, place: int | None = None) -> None:
+def damage(path: Path, index: int | None = None) -> None:
     content = bytearray(path.read_bytes())
-    content[len(content) // 2 if place is None else place] ^= 0xFF
+    content[len(content) // 2 if index is None else index] ^= 0xFF
     path.write_bytes(content)
 
 
@@ -597,9 +597,9 @@ def test_foreign_torn_and_empty_files_fail_no_query(home: Path) -> None:
     store = EventStore(home)
     assert list(store.events()) == events
     assert store.query("SELECT count(*) AS n FROM game_tick").to_pylist() == [{"n": 50}]
-    found = verify(home)
-    assert found.damage == ()
-    assert {Path(finding.what).name for finding in found.findings} == {
+    result = verify(home)
+    assert result.damage == ()
+    assert {Path(finding.what).name for finding in result.findings} == {
         *("part-torn.parquet", "part-empty.parquet", "notes.txt", "part-foreign.parquet")
     }
     assert (folder / "notes.txt").exists()
@@ -627,8 +627,8 @@ def test_a_damaged_part_is_passed_over_told_and_set_aside(home: Path, how: str) 
     assert any(victim.name in problem for problem in store.problems)
     answer = store.query("SELECT count(*) AS n, sum(length(raw)) AS r FROM game_tick").to_pylist()
     assert answer[0]["n"] in {whole, ticks}  # flipped bits that still decode are found by verify
-    found = verify(home)
-    assert [(finding.kind, finding.set_aside) for finding in found.damage] == [
+    result = verify(home)
+    assert [(finding.kind, finding.set_aside) for finding in result.damage] == [
         ("missing", False) if how == "missing" else ("part", True)
     ]
     if how == "missing":
@@ -647,8 +647,8 @@ def test_a_damaged_row_is_passed_over_told_and_set_aside(home: Path) -> None:
     events = fill(home, 30)
     path = home / "log" / "main.db"
     content = path.read_bytes()
-    place = content.index(b'{"seq": 7,')
-    path.write_bytes(content[: place + 9] + b"8" + content[place + 10 :])
+    position = content.index(b'{"seq": 7,')
+    path.write_bytes(content[: position + 9] + b"8" + content[position + 10 :])
     store = EventStore(home)
     whole = [event for event in events if event.seq != 7]
     assert list(store.events()) == whole

@@ -25,9 +25,9 @@ needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace
 
 @pytest.mark.slow
 def test_100_writers_killed_at_random_times_lose_and_double_nothing(tmp_path: Path) -> None:
-    told = list(kills(tmp_path, 100, seed=1))
-    assert [number for number, _ in told] == list(range(1, 101))
-    assert sum(there for _, there in told) > 1000, "the writers were killed before they wrote"
+    payload = list(kills(tmp_path, 100, seed=1))
+    assert [number for number, _ in payload] == list(range(1, 101))
+    assert sum(there for _, there in payload) > 1000, "the writers were killed before they wrote"
     compacted = list(tmp_path.glob("home-*/events/doc_type=*/date=*/part-*.parquet"))
     assert compacted, "no compaction took place"
     for home in tmp_path.glob("home-*"):
@@ -39,15 +39,15 @@ def test_writers_killed_while_they_make_their_log_leave_one_that_can_be_read(tmp
     with Killer(tmp_path) as killer:
         for number in range(40):
             folder = f"home-{number}"
-            told = killer.kill_one(folder, 0, rng.randrange(2**32), after=0, delay=rng.uniform(0, 0.03))
-            assert stored(tmp_path / folder) >= told
+            payload = killer.kill_one(folder, 0, rng.randrange(2**32), after=0, delay=rng.uniform(0, 0.03))
+            assert stored(tmp_path / folder) >= payload
 
 
 @needs_strace
 def test_each_acknowledgement_comes_after_the_sync_of_its_commit(home: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    code, told = strace(home, trace, ["-y", "-e", "trace=fdatasync,fsync,pwrite64,write,rename"])
-    assert (code, told[-1]) == (0, "done")
+    code, payload = strace(home, trace, ["-y", "-e", "trace=fdatasync,fsync,pwrite64,write,rename"])
+    assert (code, payload[-1]) == (0, "done")
     dirty, acks, synced = False, 0, 0
     unsynced: set[str] = set()
     for line in trace.read_text().splitlines():
@@ -88,14 +88,14 @@ def test_after_a_failed_write_the_log_is_read_only_until_it_is_opened_again(
 ) -> None:
     trace = tmp_path / "trace"
     options = ["-P", str(home / path), "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={when}"]
-    code, told = strace(home, trace, options)
-    assert (code, told[-1]) == (0, "done"), told
+    code, payload = strace(home, trace, options)
+    assert (code, payload[-1]) == (0, "done"), payload
     assert "INJECTED" in trace.read_text()
-    place = next(place for place, line in enumerate(told) if line.startswith("failed"))
-    assert "read-only" in told[place]
-    assert told[place - 1] == "refused True"
-    assert sum(line.startswith("failed") for line in told) == 1
-    assert stored(home) == acknowledged(told) == 60
+    index = next(position for position, line in enumerate(payload) if line.startswith("failed"))
+    assert "read-only" in payload[index]
+    assert payload[index - 1] == "refused True"
+    assert sum(line.startswith("failed") for line in payload) == 1
+    assert stored(home) == acknowledged(payload) == 60
     assert verify(home).damage == ()
 
 
@@ -107,11 +107,11 @@ def test_a_log_that_could_not_be_made_whole_does_not_take_its_place(
     trace = tmp_path / "trace"
     made = str(home / "log/main.new")
     options = ["-P", made, "-e", f"trace={call}", "-e", f"inject={call}:error=EIO:when={when}"]
-    code, told = strace(home, trace, options)
-    assert (code, told[-1]) == (0, "done"), told
+    code, payload = strace(home, trace, options)
+    assert (code, payload[-1]) == (0, "done"), payload
     assert "INJECTED" in trace.read_text()
-    assert told[0].startswith("failed"), told
-    assert stored(home) == acknowledged(told) == 60
+    assert payload[0].startswith("failed"), payload
+    assert stored(home) == acknowledged(payload) == 60
     assert verify(home).damage == ()
 
 
@@ -122,11 +122,11 @@ def test_a_compaction_that_fails_keeps_every_event(home: Path, tmp_path: Path, c
     assert code == 0
     staged = re.findall(r'rename\("([^"]*_staging[^"]*)"', (tmp_path / "trace").read_text())
     paths = [option for name in staged for option in ("-P", name.replace(str(tmp_path / "dry"), str(home)))]
-    code, told = strace(home, tmp_path / "trace", [*paths, "-e", f"inject={call}:error={error}:when=2"])
+    code, payload = strace(home, tmp_path / "trace", [*paths, "-e", f"inject={call}:error={error}:when=2"])
     assert "INJECTED" in (tmp_path / "trace").read_text()
-    assert (code, told[-1]) == (0, "done"), told
-    assert any(line.startswith("failed") and "all events are kept" in line for line in told), told
-    assert stored(home) == acknowledged(told) == 60
+    assert (code, payload[-1]) == (0, "done"), payload
+    assert any(line.startswith("failed") and "all events are kept" in line for line in payload), payload
+    assert stored(home) == acknowledged(payload) == 60
     assert verify(home).findings == ()
 
 
@@ -149,23 +149,23 @@ def test_a_full_disk_acknowledges_nothing_and_keeps_nothing_partial(small_disk: 
     ballast = small_disk / "ballast"
     EventLog.open(home, COLUMNS).close()
     ballast.write_bytes(bytes(400_000))
-    told = 0
+    payload = 0
     with EventLog.open(home, COLUMNS) as log:
         while log.failure is None:
             with contextlib.suppress(StoreError):
-                log.append([numbered(seq) for seq in range(told, told + 10)])
-                told += 10
+                log.append([numbered(seq) for seq in range(payload, payload + 10)])
+                payload += 10
         assert "full" in log.failure
         with pytest.raises(StoreError, match="read-only"):
-            log.append([numbered(told)])
+            log.append([numbered(payload)])
         with pytest.raises(StoreError, match="read-only"):
-            log.submit([numbered(told)])
-    assert told > 100
-    assert stored(home) == told
+            log.submit([numbered(payload)])
+    assert payload > 100
+    assert stored(home) == payload
     ballast.unlink()
     with EventLog.open(home, COLUMNS) as log:
-        log.append([numbered(seq) for seq in range(told - 50, told + 50)])
-    assert stored(home) == told + 50
+        log.append([numbered(seq) for seq in range(payload - 50, payload + 50)])
+    assert stored(home) == payload + 50
     assert verify(home).damage == ()
 
 

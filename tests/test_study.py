@@ -94,9 +94,9 @@ def test_the_same_run_gives_the_same_result() -> None:
 
 def test_a_report_that_asks_for_too_much_counts_as_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "MOST", 1)
-    told = run_unit(StudyTask(TINY, Unit("edge", "drift", 0)))
-    assert told["needed"] > 1
-    assert told["verdict"] == "too many windows"
+    unit = run_unit(StudyTask(TINY, Unit("edge", "drift", 0)))
+    assert unit["needed"] > 1
+    assert unit["verdict"] == "too many windows"
 
 
 @pytest.mark.parametrize("leak", LEAKS)
@@ -129,12 +129,12 @@ def test_tests_of_fair_games_reject_as_often_as_is_known() -> None:
 
 def test_runs_tell_their_cost_and_a_study_of_several_commits_says_so(tmp_path: Path) -> None:
     unit = Unit("size", SIZES[0], 0)
-    told = timed_unit(StudyTask(TINY, unit))
-    assert told["seconds"] > 0
-    assert {name: value for name, value in told.items() if name != "seconds"} == run_unit(StudyTask(TINY, unit))
-    done = {unit.key: told | {"commit": "a"}, "size/x/1": told | {"number": 1, "commit": "b"}}
+    payload = timed_unit(StudyTask(TINY, unit))
+    assert payload["seconds"] > 0
+    assert {name: value for name, value in payload.items() if name != "seconds"} == run_unit(StudyTask(TINY, unit))
+    done = {unit.key: payload | {"commit": "a"}, "size/x/1": payload | {"number": 1, "commit": "b"}}
     assert commits(done) == {"a": 1, "b": 1}
-    assert costs(done) == [("size", 2, 2 * told["seconds"])]
+    assert costs(done) == [("size", 2, 2 * payload["seconds"])]
     write_page(tmp_path / "page.md", TINY, done, datetime(2026, 1, 1, tzinfo=UTC), "b")
     assert "**Runs of several commits: a 1, b 1.**" in (tmp_path / "page.md").read_text()
 
@@ -173,12 +173,12 @@ def test_a_study_that_was_killed_goes_on(tmp_path: Path) -> None:
     running.wait()
     assert file is not None
     before = len(StudyNotes(file).read())
-    told = CliRunner().invoke(app, ["--small", "--part", "size", "--output", str(tmp_path), "--json"])
-    assert told.exit_code in (0, 2), told.output
-    found = json.loads(told.stdout)
+    fields = CliRunner().invoke(app, ["--small", "--part", "size", "--output", str(tmp_path), "--json"])
+    assert fields.exit_code in (0, 2), fields.output
+    payload = json.loads(fields.stdout)
     assert before > 0
-    assert found["whole"]
-    assert found["runs"] == 80
+    assert payload["whole"]
+    assert payload["runs"] == 80
 
 
 def test_the_page_shows_every_part(tmp_path: Path) -> None:

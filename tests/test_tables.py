@@ -93,16 +93,16 @@ def test_a_changed_table_is_told(engine: Engine) -> None:
 
 
 def test_many_processes_may_upgrade_at_once(url: str) -> None:
-    found: list[tuple[str, ...]] = []
+    results: list[tuple[str, ...]] = []
     engines = [connect(url=url) for _ in range(4)]
-    threads = [threading.Thread(target=lambda each=each: found.append(upgrade(each))) for each in engines]
+    threads = [threading.Thread(target=lambda item=entry: results.append(upgrade(item))) for entry in engines]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == [(), (), (), ("0001_first_tables", "0002_judge_calls", "0003_used_windows")]
-    for each in engines:
-        each.dispose()
+    assert sorted(results) == [(), (), (), ("0001_first_tables", "0002_judge_calls", "0003_used_windows")]
+    for item in engines:
+        item.dispose()
 
 
 def test_a_newer_database_is_refused(engine: Engine) -> None:
@@ -126,23 +126,23 @@ def test_rows_come_back_as_they_were(engine: Engine) -> None:
     with writing(engine) as connection:
         connection.execute(insert(TrialRow).values(**row))
     with engine.connect() as connection:
-        found = connection.execute(select(TrialRow.__table__)).mappings().one()
-    assert dict(found) == trial()
-    assert found["created_at"].utcoffset() == timedelta(0)
+        result = connection.execute(select(TrialRow.__table__)).mappings().one()
+    assert dict(result) == trial()
+    assert result["created_at"].utcoffset() == timedelta(0)
 
 
 def test_times_compare_alike_in_both(engine: Engine) -> None:
-    moments = [NOW + timedelta(microseconds=each) for each in (0, 1, 999_999, 3_600_000_000)]
+    moments = [NOW + timedelta(microseconds=item) for item in (0, 1, 999_999, 3_600_000_000)]
     with writing(engine) as connection:
         connection.execute(
-            insert(AgentRow), [{"agent_id": f"a{n}", "created_at": each} for n, each in enumerate(moments)]
+            insert(AgentRow), [{"agent_id": f"a{n}", "created_at": moment} for n, moment in enumerate(moments)]
         )
     with engine.connect() as connection:
         late = select(AgentRow.agent_id).where(AgentRow.created_at > moments[1]).order_by(AgentRow.created_at)
         assert connection.scalars(late).all() == ["a2", "a3"]
         if engine.dialect.name == "sqlite":
             raw = connection.exec_driver_sql("SELECT created_at FROM agent ORDER BY 1").scalars().all()
-            assert raw == [moment_text(each) for each in moments]
+            assert raw == [moment_text(moment) for moment in moments]
 
 
 @pytest.mark.parametrize(
@@ -206,11 +206,11 @@ def test_passwords_are_not_shown() -> None:
 
 @given(st.text(st.characters()))
 def test_texts_become_what_databases_can_hold(words: str) -> None:
-    found = storable(words)
-    assert "\0" not in found
-    assert found.encode() == storable(found).encode()
-    if "\0" not in words and not any(0xD800 <= ord(each) < 0xE000 for each in words):
-        assert found == words
+    result = storable(words)
+    assert "\0" not in result
+    assert result.encode() == storable(result).encode()
+    if "\0" not in words and not any(0xD800 <= ord(word) < 0xE000 for word in words):
+        assert result == words
 
 
 HOSTILE = ("\0", "a\ud800b", "\ud83d\ude00", 'quote " and \\u0000', "</script>", "𝔘𝔫𝔦")
@@ -218,11 +218,11 @@ HOSTILE = ("\0", "a\ud800b", "\ud83d\ude00", 'quote " and \\u0000', "</script>",
 
 def test_hostile_texts_and_json_are_stored_alike(engine: Engine) -> None:
     with writing(engine) as connection:
-        row = trial(result={each: [each] for each in HOSTILE} | {"nan": float("nan")}, origin="x")
+        row = trial(result={item: [item] for item in HOSTILE} | {"nan": float("nan")}, origin="x")
         connection.execute(insert(TrialRow).values(**row))
     with engine.connect() as connection:
-        (found,) = connection.scalars(select(TrialRow.result))
-    assert found == {storable(each): [storable(each)] for each in HOSTILE} | {"nan": None}
+        (value,) = connection.scalars(select(TrialRow.result))
+    assert value == {storable(item): [storable(item)] for item in HOSTILE} | {"nan": None}
 
 
 def test_json_that_cannot_be_said_is_refused() -> None:

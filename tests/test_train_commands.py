@@ -45,10 +45,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_what_cannot_be_is_refused_and_leaves_nothing_behind(
-    words: list[str], told: str, home: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], text: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", *words, "--name", "run"]) == 1
-    assert told in capsys.readouterr().err
+    assert text in capsys.readouterr().err
     assert not (home / "runs" / "run" / "config.json").exists()
 
 
@@ -76,19 +76,19 @@ def test_a_clone_goes_on_after_ctrl_c_to_the_same_weights(
     monkeypatch.setattr(command, "epochs_bar", bars)
     assert main(["train", "bc", "--name", "broken", "--resume", "--json"]) == 0
     broken = json.loads(capsys.readouterr().out)
-    weights = [(Path(it["checkpoint"]) / "weights.safetensors").read_bytes() for it in (whole, broken)]
+    weights = [(Path(item["checkpoint"]) / "weights.safetensors").read_bytes() for item in (whole, broken)]
     assert weights[0] == weights[1]
     assert broken["heads"] == whole["heads"]
-    told = (home / "runs" / "whole" / "report.html").read_text()
-    assert "How well it knows the player" in told
+    text = (home / "runs" / "whole" / "report.html").read_text()
+    assert "How well it knows the player" in text
     for head in whole["heads"]:
-        assert f"Balanced accuracy {head['balanced']:.3f} over" in told
+        assert f"Balanced accuracy {head['balanced']:.3f} over" in text
         for name, precision in zip(head["choices"], head["precision"], strict=True):
             shares = whole["mix"].get(name, (None, None))
-            cells = ["-" if it is None else f"{it:.3f}" for it in (*shares, precision)]
-            assert f"<th>{name}</th><td>{'</td><td>'.join(cells)}</td>" in told
-    assert "confusion" not in told.split("<h1>")[1]  # nothing is printed as the program keeps it
-    assert "Money on validation windows" not in told  # a clone plays none
+            cells = ["-" if item is None else f"{item:.3f}" for item in (*shares, precision)]
+            assert f"<th>{name}</th><td>{'</td><td>'.join(cells)}</td>" in text
+    assert "confusion" not in text.split("<h1>")[1]  # nothing is printed as the program keeps it
+    assert "Money on validation windows" not in text  # a clone plays none
     assert main(["train", "bc", *PLAY, "--name", "whole"]) == 1
     assert "--resume" in capsys.readouterr().err
 
@@ -106,9 +106,9 @@ def test_a_page_says_where_too_little_was_held_out() -> None:
     scores = dict.fromkeys(("accuracy", "always_wait", "majority", "balanced", "log_loss", "mix_loss"), 0.5)
     head = scores | {"choices": ["WAIT", "BUY"], "scored": ["WAIT"], "precision": [1.0, None], "recall": [1.0, None]}
     few = {"heads": [head | {"confusion": [[3, 0], [9, 20]]}], "mix": {"BUY": [0.1, None]}, "scored_steps": 32}
-    told = likeness_tables(few)
-    assert "He did something 29 times in them: too few to tell" in told
-    assert "clone's share" not in told  # it was not let play
+    payload = likeness_tables(few)
+    assert "He did something 29 times in them: too few to tell" in payload
+    assert "clone's share" not in payload  # it was not let play
     enough = likeness_tables(few | {"heads": [head | {"confusion": [[3, 0], [9, 21]]}], "mix": {"BUY": [0.1, 0.2]}})
     assert "too few" not in enough
     assert "<th>BUY</th><td>0.100</td><td>0.200</td>" in enough

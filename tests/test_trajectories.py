@@ -72,7 +72,7 @@ def recorder(engine: Engine) -> Iterator[TrajectoryRecorder]:
 
 
 def call(**more: Any) -> Call:
-    told: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "model": "some-model",
         "messages": [{"role": "system", "content": "You trade."}, {"role": "user", "content": "ACME 101"}],
         "response": '{"action":"hold"}',
@@ -81,7 +81,7 @@ def call(**more: Any) -> Call:
         "temperature": 0.7,
         "latency_ms": 12.5,
     }
-    return Call(**(told | more))
+    return Call(**(payload | more))
 
 
 def play(recorder: TrajectoryRecorder | BulkRecorder, agent: str = "a1", steps: int = 3, **start: Any) -> str:
@@ -100,29 +100,33 @@ def play(recorder: TrajectoryRecorder | BulkRecorder, agent: str = "a1", steps: 
 
 def test_a_trajectory_comes_back_as_it_was_told(recorder: TrajectoryRecorder) -> None:
     identity = play(recorder, metadata={"note": "x"})
-    found = read_trajectory(recorder.engine, identity)
-    assert (found.agent_id, found.window_id, found.scenario_id) == ("a1", "2025-01-15T10:00Z", "2025-01-15T10:00Z")
-    assert (found.final_status, found.final_balance, found.final_pnl) == ("completed", 10**13 - 5, -5)
-    assert (found.trades_executed, found.posts_created, found.total_reward) == (1, 1, 1.5)
-    assert found.metrics == {"sharpe": None}
-    assert found.extra == {"note": "x"}
-    assert [step.number for step in found.steps] == [0, 1, 2]
-    assert found.steps[1].state == {"balance": 10**13 - 1, "pnl": -1}
-    assert [access["provider"] for access in found.steps[1].accesses] == ["markets", "posts"]
-    assert found.steps[2].done
-    assert [each.step for each in found.calls] == [0, 1, 2]
-    assert found.calls[0].trainable
-    assert found.calls[0].logprobs == [-0.5, -0.25, -1e-9]
-    assert found.end_time is not None
-    assert found.duration_ms == round((found.end_time - found.start_time).total_seconds() * 1000)
+    trajectory = read_trajectory(recorder.engine, identity)
+    assert (trajectory.agent_id, trajectory.window_id, trajectory.scenario_id) == (
+        "a1",
+        "2025-01-15T10:00Z",
+        "2025-01-15T10:00Z",
+    )
+    assert (trajectory.final_status, trajectory.final_balance, trajectory.final_pnl) == ("completed", 10**13 - 5, -5)
+    assert (trajectory.trades_executed, trajectory.posts_created, trajectory.total_reward) == (1, 1, 1.5)
+    assert trajectory.metrics == {"sharpe": None}
+    assert trajectory.extra == {"note": "x"}
+    assert [step.number for step in trajectory.steps] == [0, 1, 2]
+    assert trajectory.steps[1].state == {"balance": 10**13 - 1, "pnl": -1}
+    assert [access["provider"] for access in trajectory.steps[1].accesses] == ["markets", "posts"]
+    assert trajectory.steps[2].done
+    assert [item.step for item in trajectory.calls] == [0, 1, 2]
+    assert trajectory.calls[0].trainable
+    assert trajectory.calls[0].logprobs == [-0.5, -0.25, -1e-9]
+    assert trajectory.end_time is not None
+    assert trajectory.duration_ms == round((trajectory.end_time - trajectory.start_time).total_seconds() * 1000)
 
 
 def test_a_trajectory_that_crosses_the_hour_keeps_its_window(recorder: TrajectoryRecorder) -> None:
-    found = read_trajectory(recorder.engine, play(recorder))
-    assert found.start_time.hour == 10
-    assert found.end_time is not None
-    assert found.end_time.hour == 11
-    assert found.window_id == "2025-01-15T10:00Z"
+    trajectory = read_trajectory(recorder.engine, play(recorder))
+    assert trajectory.start_time.hour == 10
+    assert trajectory.end_time is not None
+    assert trajectory.end_time.hour == 11
+    assert trajectory.window_id == "2025-01-15T10:00Z"
 
 
 def test_bulk_and_single_records_are_the_same(engine: Engine, recorder: TrajectoryRecorder) -> None:
@@ -131,13 +135,13 @@ def test_bulk_and_single_records_are_the_same(engine: Engine, recorder: Trajecto
         identity = play(bulk, "twin", metadata={"n": 1})
     stored = read_trajectory(engine, identity)
 
-    def told(found: StoredTrajectory) -> StoredTrajectory:
+    def told(trajectory: StoredTrajectory) -> StoredTrajectory:
         steps = tuple(
-            replace(each, time=NOW, completed_at=NOW, accesses=_timeless(each.accesses)) for each in found.steps
+            replace(step, time=NOW, completed_at=NOW, accesses=_timeless(step.accesses)) for step in trajectory.steps
         )
-        calls = tuple(replace(each, call_id="", time=NOW) for each in found.calls)
+        calls = tuple(replace(item, call_id="", time=NOW) for item in trajectory.calls)
         same = {"trajectory_id": "", "start_time": NOW, "end_time": NOW, "duration_ms": 0}
-        return replace(found, **same, steps=steps, calls=calls)
+        return replace(trajectory, **same, steps=steps, calls=calls)
 
     assert told(stored) == told(single)
 
@@ -166,8 +170,8 @@ def test_wrong_records_are_refused_and_change_nothing(recorder: TrajectoryRecord
     with pytest.raises(RefusedRecord) as refusal:
         wrong(recorder, identity)
     assert refusal.value.reason == reason
-    found = read_trajectory(recorder.engine, identity)
-    assert (len(found.steps), len(found.calls)) == {
+    trajectory = read_trajectory(recorder.engine, identity)
+    assert (len(trajectory.steps), len(trajectory.calls)) == {
         "step while one is open": (1, 0),
         "same call id": (0, 1),
     }.get(name, (0, 0))
@@ -241,8 +245,8 @@ def test_threads_share_transactions_and_lose_nothing(recorder: TrajectoryRecorde
     with ThreadPoolExecutor(8) as pool:
         identities = list(pool.map(lambda n: play(recorder, f"thread-{n}"), range(16)))
     for identity in identities:
-        found = read_trajectory(recorder.engine, identity)
-        assert (len(found.steps), len(found.calls), found.final_status) == (3, 3, "completed")
+        trajectory = read_trajectory(recorder.engine, identity)
+        assert (len(trajectory.steps), len(trajectory.calls), trajectory.final_status) == (3, 3, "completed")
 
 
 def test_two_recorders_on_one_trajectory_keep_its_order(engine: Engine) -> None:
@@ -258,16 +262,16 @@ def test_two_recorders_on_one_trajectory_keep_its_order(engine: Engine) -> None:
             except RefusedRecord as refusal:
                 refused.append(refusal.reason)
 
-    threads = [threading.Thread(target=step, args=(each,)) for each in recorders]
+    threads = [threading.Thread(target=step, args=(entry,)) for entry in recorders]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    found = read_trajectory(engine, identity)
-    assert [each.number for each in found.steps] == list(range(len(found.steps)))
+    trajectory = read_trajectory(engine, identity)
+    assert [entry.number for entry in trajectory.steps] == list(range(len(trajectory.steps)))
     assert set(refused) <= {"open_step", "no_step"}
-    for each in recorders:
-        each.close()
+    for item in recorders:
+        item.close()
 
 
 def test_a_refused_write_leaves_its_neighbours_alone(engine: Engine) -> None:
@@ -316,8 +320,8 @@ def test_a_row_of_writes_ends_where_the_database_fails(engine: Engine) -> None:
 
     with GroupWriter(engine) as writer:
         first = writer.submit_row([put(1), refuse, put(2), fail, put(3), put(4)]).result()
-        assert [type(each) for each in first] == [int, RefusedRecord, int, StoreError, StoreError, StoreError]
-        assert [type(each) for each in writer.submit_row([put(3), refuse]).result()] == [int, RefusedRecord]
+        assert [type(item) for item in first] == [int, RefusedRecord, int, StoreError, StoreError, StoreError]
+        assert [type(item) for item in writer.submit_row([put(3), refuse]).result()] == [int, RefusedRecord]
         assert writer.submit_row([]).result() == []
         gate = threading.Event()
         held, given_up = writer.submit(lambda _: gate.wait(10)), writer.submit(put(7))
@@ -343,8 +347,8 @@ def test_vanished_agents_are_cut(recorder: TrajectoryRecorder) -> None:
     identity = recorder.start_trajectory("gone")
     recorder.start_step(identity, {})
     assert identity in recorder.cut_off(NOW + timedelta(days=1))
-    found = read_trajectory(recorder.engine, identity)
-    assert (found.final_status, len(found.steps)) == ("cut", 1)
+    trajectory = read_trajectory(recorder.engine, identity)
+    assert (trajectory.final_status, len(trajectory.steps)) == ("cut", 1)
     assert identity not in recorder.cut_off(NOW + timedelta(days=1))
 
 
@@ -361,12 +365,12 @@ def test_a_window_is_read_whole_and_ahead(engine: Engine) -> None:
     with BulkRecorder(engine, Ticking(), windows=windows(), environment={}) as bulk:
         for window, agent in itertools.product(ids, ("b", "a", "c")):
             play(bulk, agent, window_id=window)
-    assert [each.agent_id for each in read_window(engine, ids[1])] == ["a", "b", "c"]
+    assert [item.agent_id for item in read_window(engine, ids[1])] == ["a", "b", "c"]
     assert len(list_trajectories(engine, window_id=ids[0], limit=2)) == 2
     assert len(list_trajectories(engine, window_id=ids[0], agent_id="a")) == 1
 
     async def collect() -> list[tuple[str, int]]:
-        return [(name, len(found)) async for name, found in windows_ahead(engine, ids, ahead=1)]
+        return [(name, len(result)) async for name, result in windows_ahead(engine, ids, ahead=1)]
 
     assert asyncio.run(collect()) == [(name, 3) for name in ids]
 
@@ -376,20 +380,22 @@ SECRET = "sk-proj-abcdefghijklmnop0123456789"
 
 def test_secrets_are_not_stored(engine: Engine, tmp_path: Path) -> None:
     environment = {"OPENAI_API_KEY": 'plain"value,1234', "WANDB_API_KEY": "w" * 40, "HOME": "/root-of-all"}
-    told = f"my key is {SECRET} and {environment['OPENAI_API_KEY']} at /root-of-all, " + environment["WANDB_API_KEY"]
+    payload = f"my key is {SECRET} and {environment['OPENAI_API_KEY']} at /root-of-all, " + environment["WANDB_API_KEY"]
     texts: dict[str, Any] = {
-        "messages": [{"role": "user", "content": told, "token": "T0PSECRET"}],
-        "response": told,
+        "messages": [{"role": "user", "content": payload, "token": "T0PSECRET"}],
+        "response": payload,
         "reasoning": '{"password": "T0PSECRET"}',
         "system_prompt": "Authorization: Bearer abcdefghij0123456789",
     }
     for kind in (TrajectoryRecorder, BulkRecorder):
         with kind(engine, Ticking(), windows=windows(), environment=environment) as recorder:
             identity = recorder.start_trajectory("leaky", metadata={"api_key": "T0PSECRET"})
-            recorder.start_step(identity, {"cookie": "T0PSECRET", "note": told})
-            recorder.log_provider_access(identity, "mail", {"deep": [{"Secret": "T0PSECRET", "text": told}]})
+            recorder.start_step(identity, {"cookie": "T0PSECRET", "note": payload})
+            recorder.log_provider_access(identity, "mail", {"deep": [{"Secret": "T0PSECRET", "text": payload}]})
             recorder.log_llm_call(identity, call(**texts))
-            recorder.complete_step(identity, ActionTaken("hold", {"auth": "T0PSECRET"}, error=told, reasoning=told))
+            recorder.complete_step(
+                identity, ActionTaken("hold", {"auth": "T0PSECRET"}, error=payload, reasoning=payload)
+            )
             recorder.end_trajectory(identity, metrics={"jwt": "T0PSECRET"})
         stored = repr(read_trajectory(engine, identity))
         for secret in (SECRET, "T0PSECRET", "plain", "w" * 40, "abcdefghij0123456789"):
@@ -428,5 +434,5 @@ def test_stored_records_name_every_column() -> None:
         (StepRow, StoredStep, {"trajectory_id"}),
         (LlmCall, StoredCall, {"trajectory_id"}),
     ):
-        names = {each.name for each in fields(record)} - {"steps", "calls"}
+        names = {field.name for field in fields(record)} - {"steps", "calls"}
         assert names | missing == set(table.__mapper__.attrs.keys())

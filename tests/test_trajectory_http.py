@@ -118,13 +118,17 @@ def test_a_trajectory_over_http_is_stored_whole(http: httpx.Client, recorder: Tr
     assert said.json()["call_id"]
     post(http, f"/{identity}/actions", {"action": {"type": "trade", "success": True}, "reward": 1.0})
     assert post(http, f"/{identity}/end", {"final_pnl": -5}).status_code == 200
-    found = read_trajectory(recorder.engine, identity)
-    assert (found.window_id, found.final_status, found.final_pnl) == ("2025-01-15T10:00Z", "completed", -5)
-    assert found.calls[0].trainable
-    told = http.get(f"/v1/trajectories/{identity}").json()
-    assert told["steps"][0]["action_type"] == "trade"
+    trajectory = read_trajectory(recorder.engine, identity)
+    assert (trajectory.window_id, trajectory.final_status, trajectory.final_pnl) == (
+        "2025-01-15T10:00Z",
+        "completed",
+        -5,
+    )
+    assert trajectory.calls[0].trainable
+    payload = http.get(f"/v1/trajectories/{identity}").json()
+    assert payload["steps"][0]["action_type"] == "trade"
     listed = http.get("/v1/trajectories", params={"agent_id": "remote"}).json()["trajectories"]
-    assert identity in [each["trajectory_id"] for each in listed]
+    assert identity in [item["trajectory_id"] for item in listed]
 
 
 def test_a_retried_request_is_stored_once(http: httpx.Client, recorder: TrajectoryRecorder) -> None:
@@ -134,7 +138,7 @@ def test_a_retried_request_is_stored_once(http: httpx.Client, recorder: Trajecto
     assert again.headers["Idempotent-Replay"] == "true"
     identity = first.json()["trajectory_id"]
     answers = [post(http, f"/{identity}/steps", {"state": {"n": 1}}, f"step-{identity}") for _ in range(3)]
-    assert [each.json()["number"] for each in answers] == [0, 0, 0]
+    assert [answer.json()["number"] for answer in answers] == [0, 0, 0]
     assert len(read_trajectory(recorder.engine, identity).steps) == 1
     other = post(http, f"/{identity}/steps", {"state": {"n": 2}}, f"step-{identity}")
     assert other.status_code == 409
@@ -216,14 +220,14 @@ def test_bodies_and_rates_are_limited(http: httpx.Client, server: Running, recor
     pieces = (b"x" * 50_000 for _ in range(10))
     assert http.post("/v1/trajectories", content=pieces).status_code == 413
     with Running(trajectory_api(recorder, AccessPolicy(limits=ClientLimits(rate=0.001, burst=3)))) as slow:
-        found = [httpx.get(f"{slow.url}/v1/trajectories?limit=1").status_code for _ in range(5)]
-    assert found == [200, 200, 200, 429, 429]
+        status_codes = [httpx.get(f"{slow.url}/v1/trajectories?limit=1").status_code for _ in range(5)]
+    assert status_codes == [200, 200, 200, 429, 429]
 
 
 def test_the_api_is_described(http: httpx.Client) -> None:
-    told = http.get("/openapi.json").json()
-    assert "/v1/trajectories/{trajectory_id}/calls" in told["paths"]
-    assert "logprobs" in json.dumps(told["components"]["schemas"]["Call"])
+    payload = http.get("/openapi.json").json()
+    assert "/v1/trajectories/{trajectory_id}/calls" in payload["paths"]
+    assert "logprobs" in json.dumps(payload["components"]["schemas"]["Call"])
 
 
 def test_keys_are_forgotten_when_retries_are_over(engine: Engine, http: httpx.Client) -> None:
@@ -263,8 +267,13 @@ def test_the_client_sends_everything_once(server: Running, recorder: TrajectoryR
         identity = spoken(client)
         assert client.flush(30)
         assert (client.refused, client.dropped) == (0, 0)
-    found = read_trajectory(recorder.engine, identity)
-    assert (len(found.steps), len(found.calls), found.final_status, found.final_pnl) == (3, 3, "completed", -1)
+    trajectory = read_trajectory(recorder.engine, identity)
+    assert (len(trajectory.steps), len(trajectory.calls), trajectory.final_status, trajectory.final_pnl) == (
+        3,
+        3,
+        "completed",
+        -1,
+    )
 
 
 def test_a_server_that_is_away_loses_nothing(recorder: TrajectoryRecorder, tmp_path: Path) -> None:
@@ -286,8 +295,8 @@ def test_a_server_that_is_away_loses_nothing(recorder: TrajectoryRecorder, tmp_p
         assert again.flush(60)
     again.close()
     for identity in (*identities, late):
-        found = read_trajectory(recorder.engine, identity)
-        assert (len(found.steps), found.final_status) == (3, "completed")
+        trajectory = read_trajectory(recorder.engine, identity)
+        assert (len(trajectory.steps), trajectory.final_status) == (3, "completed")
 
 
 def test_a_lost_answer_is_sent_again_and_stored_once(recorder: TrajectoryRecorder, tmp_path: Path) -> None:
@@ -336,7 +345,7 @@ def test_refusals_are_told_and_do_not_block(server: Running, tmp_path: Path) -> 
         client.start_step("nobody", {"x": "y" * 300_000})
         identity = spoken(client)
         assert client.flush(30)
-        assert {each.status for each in client.refusals} == {404, 413}
+        assert {refusal.status for refusal in client.refusals} == {404, 413}
         assert client.sent == 14
     assert identity
 
@@ -347,9 +356,9 @@ def test_one_process_writes_a_spool(tmp_path: Path) -> None:
         Spool(tmp_path)
     assert spool.append(b"one")
     assert spool.append(b"two")
-    lines, place = spool.peek(1, 100)
+    lines, index = spool.peek(1, 100)
     assert lines == [b"one"]
-    spool.finish(place)
+    spool.finish(index)
     spool.close()
     with (tmp_path / "spool.jsonl").open("ab") as file:
         file.write(b"torn")
@@ -367,5 +376,5 @@ def test_the_command_serves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_steps_are_never_doubled(engine: Engine) -> None:
     with engine.connect() as connection:
-        found = connection.execute(select(StepRow.trajectory_id, StepRow.number)).all()
-    assert len(found) == len(set(found))
+        result = connection.execute(select(StepRow.trajectory_id, StepRow.number)).all()
+    assert len(result) == len(set(result))

@@ -63,8 +63,8 @@ def play(engine: Engine, hour: int, agents: int, steps: int = 5, **more: Any) ->
 
 
 def row(window: str, subject: str = "ACME", **more: Any) -> dict[str, Any]:
-    told = {"window_id": window, "kind": "asset", "subject": subject, "start_price": 100, "end_price": 110}
-    return told | {"change": 0.1, "sentiment": 0.5, "news_ids": ["n1"]} | more
+    payload = {"window_id": window, "kind": "asset", "subject": subject, "start_price": 100, "end_price": 110}
+    return payload | {"change": 0.1, "sentiment": 0.5, "news_ids": ["n1"]} | more
 
 
 def name(hour: int) -> str:
@@ -72,18 +72,18 @@ def name(hour: int) -> str:
 
 
 def source(names: Any) -> list[dict[str, Any]]:
-    return [row(each, subject) for each in names for subject in ("ACME", "KITE")]
+    return [row(item, subject) for item in names for subject in ("ACME", "KITE")]
 
 
 def test_windows_are_counted_by_agents(engine: Engine) -> None:
     for hour, agents in enumerate((8, 5, 5, 3, 2, 1)):
         play(engine, hour, agents)
     sync(engine, source, windows(), NOW, hours=None)
-    found = survey(engine, windows(), NOW)
-    assert [found.with_agents(level) for level in (2, 3, 5, 8)] == [5, 4, 3, 1]
-    assert (found.sft, found.grpo) == (READY, NONE)
-    assert [each.actions for each in found.windows] == [40, 25, 25, 15, 10, 5]
-    assert found.windows[0].pnl == -8 * 10**9
+    result = survey(engine, windows(), NOW)
+    assert [result.with_agents(level) for level in (2, 3, 5, 8)] == [5, 4, 3, 1]
+    assert (result.sft, result.grpo) == (READY, NONE)
+    assert [window.actions for window in result.windows] == [40, 25, 25, 15, 10, 5]
+    assert result.windows[0].pnl == -8 * 10**9
     assert survey(engine, windows(), NOW, hours=10).with_agents(1) == 4
     assert survey(engine, windows(), NOW, min_agents=8).sft == LIMITED
     assert survey(engine, windows(), NOW, min_actions=6).sft == NONE
@@ -93,11 +93,11 @@ def test_only_closed_windows_with_outcomes_count(engine: Engine) -> None:
     play(engine, 0, 5)
     play(engine, 12, 5)
     before = survey(engine, windows(), NOW)
-    assert [each.usable for each in before.windows] == [False, False]
+    assert [window.usable for window in before.windows] == [False, False]
     done = sync(engine, source, windows(), NOW, hours=None)
     assert (done.written, done.open) == ((name(0),), (name(12),))
     after = survey(engine, windows(), NOW)
-    assert [each.usable for each in after.windows] == [True, False]
+    assert [window.usable for window in after.windows] == [True, False]
     assert after.sft == LIMITED
 
 
@@ -108,8 +108,8 @@ def test_forks_and_log_probabilities_make_grpo_ready(engine: Engine) -> None:
                 engine, hour, 1, tokens=True, agent="policy", scenario_id=f"scenario-{hour}", episode_id=f"fork-{fork}"
             )
     sync(engine, source, windows(), NOW, hours=None)
-    found = survey(engine, windows(), NOW)
-    assert (found.sft, found.grpo, found.groups) == (NONE, READY, 3)
+    result = survey(engine, windows(), NOW)
+    assert (result.sft, result.grpo, result.groups) == (NONE, READY, 3)
 
 
 def test_a_window_closes_by_the_clock_whatever_the_zone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,13 +128,13 @@ def test_a_window_closes_by_the_clock_whatever_the_zone(monkeypatch: pytest.Monk
 def test_outcomes_are_written_once_and_whole(engine: Engine) -> None:
     play(engine, 0, 2)
     assert sync(engine, source, windows(), NOW).written == (name(0),)
-    again = sync(engine, lambda names: [row(each, end_price=1) for each in names], windows(), NOW)
+    again = sync(engine, lambda names: [row(item, end_price=1) for item in names], windows(), NOW)
     assert (again.written, again.known) == ((), (name(0),))
     assert not write_outcomes(engine, name(0), [row(name(0), "NEW")], NOW)
-    found = read_outcomes(engine, [name(0), name(5)])
-    assert [each["subject"] for each in found[name(0)].rows] == ["ACME", "KITE"]
-    assert found[name(0)].rows[0]["end_price"] == 110
-    assert name(5) not in found
+    outcomes = read_outcomes(engine, [name(0), name(5)])
+    assert [item["subject"] for item in outcomes[name(0)].rows] == ["ACME", "KITE"]
+    assert outcomes[name(0)].rows[0]["end_price"] == 110
+    assert name(5) not in outcomes
     with pytest.raises(InputError, match="outcomes of"):
         write_outcomes(engine, name(1), [row(name(0))], NOW)
 
@@ -166,8 +166,8 @@ def test_sealed_windows_stand_in_the_event_store(engine: Engine, tmp_path: Path)
     assert {event.columns["action_type"] for event in steps} == {"trade"}
     one = read_trajectory(engine, steps[0].session_id)
     assert json.loads(steps[0].raw or "")["state"] == one.steps[0].state
-    found = store.query("SELECT window_id, count(*) FROM player_action GROUP BY ALL ORDER BY ALL").to_pylist()
-    assert [each["window_id"] for each in found] == [name(0), name(1)]
+    pylist = store.query("SELECT window_id, count(*) FROM player_action GROUP BY ALL ORDER BY ALL").to_pylist()
+    assert [item["window_id"] for item in pylist] == [name(0), name(1)]
 
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> & </style></pre>"
@@ -216,19 +216,19 @@ def test_a_page_runs_nothing_in_a_browser(chromium: Path, tmp_path: Path) -> Non
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 390, "height": 800})
-        told: list[str] = []
-        page.on("dialog", lambda dialog: (told.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: None if request.url.startswith("file:") else told.append(request.url))
+        names: list[str] = []
+        page.on("dialog", lambda dialog: (names.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: None if request.url.startswith("file:") else names.append(request.url))
         page.goto(path.as_uri())
         assert page.evaluate("document.images.length + document.scripts.length") == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         browser.close()
-    assert told == []
+    assert names == []
 
 
-def timeless(found: Any) -> list[dict[str, Any]]:
-    rows = [dict(each) for it in found.values() for each in it.rows]
-    return [{key: value for key, value in each.items() if key != "created_at"} for each in rows]
+def timeless(result: Any) -> list[dict[str, Any]]:
+    rows = [dict(item) for outcomes in result.values() for item in outcomes.rows]
+    return [{key: value for key, value in item.items() if key != "created_at"} for item in rows]
 
 
 def test_the_arenas_commands(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,11 +237,11 @@ def test_the_arenas_commands(home: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert main(["arena", "run", "--agents", "5", "--windows", "3", "--seed", "4", "--json"]) == 0
     capsys.readouterr()
     assert main(["arena", "windows", "--seal", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["sft"], told["grpo"], told["agents"]["5+"]) == ("READY FOR TRAINING", "NO DATA", 3)
+    payload = json.loads(capsys.readouterr().out)
+    assert (payload["sft"], payload["grpo"], payload["agents"]["5+"]) == ("READY FOR TRAINING", "NO DATA", 3)
     assert list((home / "events").rglob("*.parquet"))
     with opened(home) as engine:
-        before = read_outcomes(ready(engine), [each["window_id"] for each in told["windows"]])
+        before = read_outcomes(ready(engine), [item["window_id"] for item in payload["windows"]])
         with writing(engine) as connection:
             connection.execute(delete(MarketOutcome))
         one = list_trajectories(engine, limit=1)[0]
@@ -251,10 +251,14 @@ def test_the_arenas_commands(home: Path, tmp_path: Path, capsys: pytest.CaptureF
     with opened(home) as engine:
         after = read_outcomes(engine, before)
     bare = [
-        {key: value for key, value in each.items() if key != "created_at"} for it in after.values() for each in it.rows
+        {key: value for key, value in item.items() if key != "created_at"}
+        for outcomes in after.values()
+        for item in outcomes.rows
     ]
     kept = [
-        {key: value for key, value in each.items() if key != "created_at"} for it in before.values() for each in it.rows
+        {key: value for key, value in item.items() if key != "created_at"}
+        for outcomes in before.values()
+        for item in outcomes.rows
     ]
     assert bare == kept
     page = tmp_path / "one.html"
@@ -268,12 +272,12 @@ def find_node() -> str:
     """Give the system's Node, or the one that comes inside Playwright."""
     from shutil import which
 
-    found = which("node")
-    if found is None:
+    result = which("node")
+    if result is None:
         reason = "TYPESCRIPT TEST NOT RUN: neither node nor playwright, which brings one, is installed"
         driver = pytest.importorskip("playwright._impl._driver", reason=reason)
-        found = driver.compute_driver_executable()[0]
-    return str(found)
+        result = driver.compute_driver_executable()[0]
+    return str(result)
 
 
 @pytest.mark.parametrize("on_path", [True, False])
@@ -296,13 +300,17 @@ def test_the_typescript_client_is_read_back(
         with Running(trajectory_api(recorder, AccessPolicy(tokens))) as server:
             command = [node, tmp_path / "out" / "agent.mjs", server.url, "t" * 32]
             ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        told = json.loads(ran.stdout)
-        found = read_trajectory(recorder.engine, told["id"])
-    assert told == {"id": found.trajectory_id, "acknowledged": True, "refused": [], "dropped": 0}
-    assert (found.agent_id, found.final_status, found.final_balance) == ("typescript-agent", "completed", 10**13)
-    assert [step.action_type for step in found.steps] == ["hold"] * 3
-    assert found.calls[0].trainable
-    assert "“quoted” and </script>" in found.calls[0].prompt[0]["content"]
+        payload = json.loads(ran.stdout)
+        trajectory = read_trajectory(recorder.engine, payload["id"])
+    assert payload == {"id": trajectory.trajectory_id, "acknowledged": True, "refused": [], "dropped": 0}
+    assert (trajectory.agent_id, trajectory.final_status, trajectory.final_balance) == (
+        "typescript-agent",
+        "completed",
+        10**13,
+    )
+    assert [step.action_type for step in trajectory.steps] == ["hold"] * 3
+    assert trajectory.calls[0].trainable
+    assert "“quoted” and </script>" in trajectory.calls[0].prompt[0]["content"]
 
 
 def test_the_example_environment_names_everything(project: Path) -> None:

@@ -21,10 +21,10 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STAKE = 100
 
 
-def look(policy: str = "p", places: range = range(100), **changes: object) -> Trial:
-    rng = np.random.default_rng([*policy.encode(), places.start])
-    pnl = tuple(int(it) for it in rng.integers(-50, 51, size=len(places)))
-    made = Trial("family", policy, "data", "test", "test", NOW, tuple(f"w{n:04d}" for n in places), pnl, STAKE)
+def look(policy: str = "p", indices: range = range(100), **changes: object) -> Trial:
+    rng = np.random.default_rng([*policy.encode(), indices.start])
+    pnl = tuple(int(integer) for integer in rng.integers(-50, 51, size=len(indices)))
+    made = Trial("family", policy, "data", "test", "test", NOW, tuple(f"w{n:04d}" for n in indices), pnl, STAKE)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -62,8 +62,8 @@ class TestLedger:
                     created_at=NOW + timedelta(minutes=4 - number),
                 ),
             )
-        assert [it.policy_hash for it in trials(ledger)] == ["p3", "p2", "p1", "p0"]
-        assert [it.policy_hash for it in trials(ledger, family="odd", kind="test")] == ["p3"]
+        assert [trial.policy_hash for trial in trials(ledger)] == ["p3", "p2", "p1", "p0"]
+        assert [trial.policy_hash for trial in trials(ledger, family="odd", kind="test")] == ["p3"]
         assert trials(ledger, data_hash="unknown") == ()
 
     def test_a_score_becomes_a_trial(self) -> None:
@@ -85,9 +85,9 @@ class TestSelection:
     def test_all_that_share_windows_are_reached(self) -> None:
         one, two, three = look("1", range(10)), look("2", range(8, 20)), look("3", range(19, 30))
         apart, looked = look("4", range(40, 50)), look("5", range(10), kind="validation")
-        found = overlapping(one, [one, two, three, apart, looked])
-        assert {it.policy_hash for it in found} == {"1", "2", "3"}
-        assert found[0] is one
+        result = overlapping(one, [one, two, three, apart, looked])
+        assert {item.policy_hash for item in result} == {"1", "2", "3"}
+        assert result[0] is one
 
     def test_windows_are_laid_side_by_side(self) -> None:
         one, two = look("1", range(3)), look("2", range(2, 5))
@@ -98,14 +98,16 @@ class TestSelection:
 
     def test_the_best_of_many_is_nothing_and_an_edge_is_something(self) -> None:
         rng = np.random.default_rng(1)
-        many = [look(f"p{n}", range(400), pnl=tuple(int(it) for it in rng.normal(0, 30, size=400))) for n in range(40)]
-        best = max(many, key=lambda it: it.roi)
+        many = [
+            look(f"p{n}", range(400), pnl=tuple(int(item) for item in rng.normal(0, 30, size=400))) for n in range(40)
+        ]
+        best = max(many, key=lambda item: item.roi)
         lucky = weigh_selection(best, many, seed=1, draws=300)
         assert lucky.superior.p > 0.05
         assert lucky.deflated.probability < 0.95
         assert lucky.looks == {"test": 40}
         assert lucky.overfit is not None
-        skilled = replace(best, policy_hash="skilled", pnl=tuple(int(it) for it in rng.normal(12, 30, size=400)))
+        skilled = replace(best, policy_hash="skilled", pnl=tuple(int(item) for item in rng.normal(12, 30, size=400)))
         real = weigh_selection(skilled, [*many, skilled], seed=1, draws=300)
         assert real.superior.p < 0.02
         assert real.deflated.probability > 0.95
@@ -114,11 +116,13 @@ class TestSelection:
         rng = np.random.default_rng(2)
         names = tuple(f"v{n:04d}" for n in range(100))
         tries = [
-            look(f"t{n}", kind="validation", windows=names, pnl=tuple(int(it) for it in rng.normal(0, 30, size=100)))
+            look(
+                f"t{n}", kind="validation", windows=names, pnl=tuple(int(item) for item in rng.normal(0, 30, size=100))
+            )
             for n in range(25)
         ]
-        foreign = [replace(it, family="other", policy_hash=f"o{n}") for n, it in enumerate(tries)]
-        candidate = look("chosen", pnl=tuple(int(it) for it in rng.normal(7, 30, size=100)))
+        foreign = [replace(item, family="other", policy_hash=f"o{n}") for n, item in enumerate(tries)]
+        candidate = look("chosen", pnl=tuple(int(item) for item in rng.normal(7, 30, size=100)))
         alone = weigh_selection(candidate, [candidate], seed=1, draws=200)
         among = weigh_selection(candidate, [*tries, *foreign, candidate], seed=1, draws=200)
         assert (alone.deflated.trials, among.deflated.trials) == (1, 26)
@@ -131,10 +135,10 @@ class TestCommand:
         record_trial(ledger, look("abc", origin="validate"))
         record_trial(ledger, look("def", kind="validation", split="validation"))
         assert main(["trials", "ls", "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert told["counts"] == {"validation": 1, "test": 1}
-        assert {row["policy_hash"] for row in told["trials"]} == {"abc", "def"}
-        assert told["trials"][0]["windows"] == 100
+        payload = json.loads(capsys.readouterr().out)
+        assert payload["counts"] == {"validation": 1, "test": 1}
+        assert {row["policy_hash"] for row in payload["trials"]} == {"abc", "def"}
+        assert payload["trials"][0]["windows"] == 100
         assert main(["trials", "ls", "--kind", "test"]) == 0
         shown = capsys.readouterr().out
         assert "abc" in shown

@@ -50,17 +50,17 @@ def search(tmp_path: Path) -> Search:
 
 
 def test_finds_the_hill_and_prunes(search: Search) -> None:
-    found = tune(search)
-    assert len(found) == 9
-    assert abs(found[0]["settings"]["x"] - 3.0) < 5.0
-    assert {trial["state"] for trial in found} == {"complete", "pruned"}
-    assert found[0]["worth"] == max(it["worth"] for it in found if it["worth"] is not None)
+    result = tune(search)
+    assert len(result) == 9
+    assert abs(result[0]["settings"]["x"] - 3.0) < 5.0
+    assert {trial["state"] for trial in result} == {"complete", "pruned"}
+    assert result[0]["worth"] == max(item["worth"] for item in result if item["worth"] is not None)
 
 
 def test_every_finished_trial_is_in_the_ledger(search: Search) -> None:
-    found = tune(search)
+    result = tune(search)
     kept = trials(connect(url=search.ledger))
-    complete = [trial for trial in found if trial["state"] == "complete"]
+    complete = [trial for trial in result if trial["state"] == "complete"]
     assert {trial.trial_id for trial in kept} == {trial["trial_id"] for trial in complete}
     assert {(trial.family, trial.kind, trial.split) for trial in kept} == {("tune:hills", "validation", "validation")}
 
@@ -71,17 +71,17 @@ def test_a_stopped_search_goes_on(search: Search) -> None:
         tune(search)
     before = results(search)
     assert len(before) == 4
-    found = tune(search)
-    assert len(found) == 9
-    assert {trial["number"] for trial in before} <= {trial["number"] for trial in found}
+    result = tune(search)
+    assert len(result) == 9
+    assert {trial["number"] for trial in before} <= {trial["number"] for trial in result}
     calls = len(CALLS)
-    assert tune(search) == found
+    assert tune(search) == result
     assert len(CALLS) == calls
 
 
 def test_workers_share_the_study(search: Search) -> None:
-    found = tune(replace(search, trials=6), LocalEngine(2), workers=2)
-    assert len(found) == 6
+    result = tune(replace(search, trials=6), LocalEngine(2), workers=2)
+    assert len(result) == 6
 
 
 def test_axes_are_read_and_refused() -> None:
@@ -109,8 +109,8 @@ def test_every_method_has_a_trainer_and_a_space() -> None:
 def test_predictor_is_tuned_in_money(search: Search) -> None:
     options = {"game": "crash", "world": "hazard", "stake": 10**8, "windows": 40, "rounds": 60, "config": {"trees": 10}}
     asked = replace(search, trainer=TRAINERS["sidebet"], space={"leaves": Axis("int", 2, 4)}, options=options, trials=2)
-    found = tune(asked)
-    assert len(found) == 2
+    result = tune(asked)
+    assert len(result) == 2
     kept = trials(connect(url=search.ledger))
     assert all(len(trial.pnl) == 40 for trial in kept)
 

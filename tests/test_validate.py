@@ -96,8 +96,8 @@ def test_robust_keeps_the_sign_without_the_best_windows() -> None:
     ("low", "skilled", "passed"), [(0.01, True, True), (-0.01, False, False), (0.01, False, False)]
 )
 def test_a_predictor_is_held_to_its_brier_skill(low: float, skilled: bool, passed: bool) -> None:
-    told = SimpleNamespace(metrics={"tested": {"skill": 0.02, "interval": [low, 0.03]}, "skilled": skilled})
-    gate = calibrated(replace(subject("predicting", None), card=told))  # type: ignore[arg-type]
+    simple_namespace = SimpleNamespace(metrics={"tested": {"skill": 0.02, "interval": [low, 0.03]}, "skilled": skilled})
+    gate = calibrated(replace(subject("predicting", None), card=simple_namespace))  # type: ignore[arg-type]
     assert gate.passed == passed
     assert ("switched off" in gate.found) != skilled
     assert calibrated(subject("other", None)).skipped
@@ -130,22 +130,22 @@ def test_the_order_of_verdicts(failed: set[str], upper: float, name: str) -> Non
 
 
 def test_the_best_policy_of_a_world_with_an_edge_is_shown(engine: Engine) -> None:
-    found = examine(GAME, subject("best", best_policy("drift")), plan("drift", 200, ceiling=None), engine, NOW)
-    assert found.verdict.name == "EDGE SHOWN", found.verdict
-    assert found.verdict.interval[0] > 0
-    assert found.needed.windows is not None
+    result = examine(GAME, subject("best", best_policy("drift")), plan("drift", 200, ceiling=None), engine, NOW)
+    assert result.verdict.name == "EDGE SHOWN", result.verdict
+    assert result.verdict.interval[0] > 0
+    assert result.needed.windows is not None
 
 
 @pytest.mark.parametrize("name", ["sidebet", "human"])
 def test_no_baseline_has_an_edge_in_the_published_game(engine: Engine, name: str) -> None:
-    found = examine(GAME, load_subject(GAME, name), plan("published"), engine, NOW)
-    assert found.verdict.name in ("NO EDGE SHOWN", "NEGATIVE", "NOT EVALUABLE")
-    assert found.verdict.ceiling == 0.0
+    result = examine(GAME, load_subject(GAME, name), plan("published"), engine, NOW)
+    assert result.verdict.name in ("NO EDGE SHOWN", "NEGATIVE", "NOT EVALUABLE")
+    assert result.verdict.ceiling == 0.0
 
 
 def test_doing_nothing_is_not_evaluable(engine: Engine) -> None:
-    found = examine(GAME, load_subject(GAME, "wait"), plan("published", 32), engine, NOW)
-    assert found.verdict.name == "NOT EVALUABLE"
+    result = examine(GAME, load_subject(GAME, "wait"), plan("published", 32), engine, NOW)
+    assert result.verdict.name == "NOT EVALUABLE"
 
 
 @dataclass
@@ -196,9 +196,9 @@ class Recording(Peeking):
 def test_a_policy_that_peeks_at_the_next_price_is_suspect(engine: Engine) -> None:
     watching = Recording({})
     rollout(GAME, watching, "published", 64, 3, stake=STAKE)
-    found = examine(GAME, subject("peeking", Peeking(watching.tape)), plan("published", 64), engine, NOW)
-    assert found.verdict.name == "SUSPECT", found.verdict
-    assert "leak" in found.verdict.sentence
+    result = examine(GAME, subject("peeking", Peeking(watching.tape)), plan("published", 64), engine, NOW)
+    assert result.verdict.name == "SUSPECT", result.verdict
+    assert "leak" in result.verdict.sentence
 
 
 # the report
@@ -213,40 +213,40 @@ def examined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Examina
 
 
 def test_the_same_inputs_give_the_same_report(examined: tuple[Examination, Engine, Path]) -> None:
-    found, engine, _ = examined
+    result, engine, _ = examined
     again = examine(GAME, load_subject(GAME, "hold-40"), plan("published", 64), engine, datetime.now(UTC))
-    assert to_json(again)["report_hash"] == to_json(found)["report_hash"]
+    assert to_json(again)["report_hash"] == to_json(result)["report_hash"]
     assert len(trials(engine)) == 1, "a repeated look counts once"
     other = examine(GAME, load_subject(GAME, "hold-40"), plan("published", 64, seed=4), engine, NOW)
-    assert to_json(other)["report_hash"] != to_json(found)["report_hash"]
+    assert to_json(other)["report_hash"] != to_json(result)["report_hash"]
 
 
 def test_the_report_stands_alone_and_shows_theory_and_dummies(examined: tuple[Examination, Engine, Path]) -> None:
-    found, _, home = examined
-    path, told = write_report(found, home / "report")
+    result, _, home = examined
+    path, payload = write_report(result, home / "report")
     text = path.read_text()
-    assert found.verdict.name in text
+    assert result.verdict.name in text
     assert "Plotly.newPlot" in text
     assert 'src="http' not in text
-    assert json.loads((home / "report" / "report.json").read_text()) == told
-    assert next(target["dummy"] for target in told["targets"]) == "always WAIT"
-    assert told["targets"][0]["dummy_score"] > 0.8, "always-WAIT beats the accuracy that was wanted"
-    assert told["ceiling"] == 0.0
-    assert told["hindsight_roi"] > 1.0
+    assert json.loads((home / "report" / "report.json").read_text()) == payload
+    assert next(target["dummy"] for target in payload["targets"]) == "always WAIT"
+    assert payload["targets"][0]["dummy_score"] > 0.8, "always-WAIT beats the accuracy that was wanted"
+    assert payload["ceiling"] == 0.0
+    assert payload["hindsight_roi"] > 1.0
 
 
 def test_hostile_names_are_text(examined: tuple[Examination, Engine, Path]) -> None:
-    found, _, home = examined
-    named = replace(found, subject=replace(found.subject, name="<script>alert(1)</script>"))
+    result, _, home = examined
+    named = replace(result, subject=replace(result.subject, name="<script>alert(1)</script>"))
     path, _ = write_report(named, home / "hostile")
     assert "<script>alert(1)" not in path.read_text().split("Plotly")[0]
 
 
 def test_rivals_play_the_same_windows(examined: tuple[Examination, Engine, Path]) -> None:
-    found, _, _ = examined
-    assert {rival.windows for _, rival in found.rivals.values()} == {found.played.windows}
-    assert next(iter(found.rivals)) == "do nothing"
-    assert any(name.startswith("hold-") for name in found.rivals)
+    result, _, _ = examined
+    assert {rival.windows for _, rival in result.rivals.values()} == {result.played.windows}
+    assert next(iter(result.rivals)) == "do nothing"
+    assert any(name.startswith("hold-") for name in result.rivals)
 
 
 def test_targets_count_entries_and_exits() -> None:
@@ -295,9 +295,9 @@ def test_a_run_is_found_by_its_name(home: Path) -> None:
 
 
 def test_the_command_ends_with_2_when_a_gate_fails(home: Path) -> None:
-    told = CliRunner().invoke(app, ["hold-40", "--rounds", "60", "--json"])
-    assert told.exit_code == 2, told.output
-    report = json.loads(told.stdout)
+    payload = CliRunner().invoke(app, ["hold-40", "--rounds", "60", "--json"])
+    assert payload.exit_code == 2, payload.output
+    report = json.loads(payload.stdout)
     assert report["verdict"] in ("NO EDGE SHOWN", "NEGATIVE", "NOT EVALUABLE")
     assert Path(report["report"]).exists()
 

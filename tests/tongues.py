@@ -29,8 +29,8 @@ def arena() -> Game:
 def texts(windows: int = 12) -> list[str]:
     """Give prompts and answers of a scripted player."""
     played = play(arena(), TERMS, range(windows), 1, scripted_player("headline", (1,)), None)
-    found = [it for each in played for episode in each.group.episodes for it in episode.exchanges]
-    return [text for it in found for text in (*(told for _, told in it.messages), it.answer)]
+    result = [exchange for item in played for episode in item.group.episodes for exchange in episode.exchanges]
+    return [text for item in result for text in (*(payload for _, payload in item.messages), item.answer)]
 
 
 def small_model(seed: int = 1) -> LanguageModel:
@@ -39,10 +39,10 @@ def small_model(seed: int = 1) -> LanguageModel:
     return make_tiny(texts(), seed, width=64, layers=1)
 
 
-def saved(path: Path, found: LanguageModel, version: str = "small@0") -> Path:
+def saved(path: Path, model: LanguageModel, version: str = "small@0") -> Path:
     """Save a model as the checkpoint of a line's beginning."""
     card = LanguageCard(version=version, method="none", game="arena", base="tiny", base_hash="", next_window=100)
-    save_language_model(path, found, card)
+    save_language_model(path, model, card)
     return path
 
 

@@ -155,10 +155,10 @@ class Nursery:
         """Read the whole lines that were told since the last time."""
         with self.heard.open("rb") as file:
             file.seek(self._read)
-            told = file.read()
-        told = told[: told.rfind(b"\n") + 1]
-        self._read += len(told)
-        for kind, *words in map(str.split, told.decode().splitlines()):
+            payload = file.read()
+        payload = payload[: payload.rfind(b"\n") + 1]
+        self._read += len(payload)
+        for kind, *words in map(str.split, payload.decode().splitlines()):
             if kind == "pid":
                 self.pids.append(int(words[0]))
             elif kind == "ack":
@@ -227,9 +227,9 @@ def check(engine: Engine, acknowledged: set[tuple[str, int]]) -> int:
     assert not missing, f"{len(missing)} acknowledged steps are not there: {missing[:3]}"
     assert all(state == {"n": number} for (_, number), (state, _) in stored.items())
     for identity in {identity for identity, _ in acknowledged}:
-        found = read_trajectory(engine, identity)
-        assert [step.number for step in found.steps] == list(range(len(found.steps)))
-        assert [call.step for call in found.calls] == list(range(len(found.calls)))
+        trajectory = read_trajectory(engine, identity)
+        assert [step.number for step in trajectory.steps] == list(range(len(trajectory.steps)))
+        assert [call.step for call in trajectory.calls] == list(range(len(trajectory.calls)))
     return len(stored)
 
 

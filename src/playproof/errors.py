@@ -42,9 +42,9 @@ class DecodeError(InputError):
 class UnknownName(InputError):
     """Tell that a name is not in its table, and which names are."""
 
-    def __init__(self, kind: str, found: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, text: str, known: Iterable[str]) -> None:
         names = ", ".join(sorted(known)) or "none"
-        super().__init__(f"expected a known {kind}, found {found!r}; use one of: {names}")
+        super().__init__(f"expected a known {kind}, found {text!r}; use one of: {names}")
 
 
 class StoreError(PlayproofError):

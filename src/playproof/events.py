@@ -80,13 +80,13 @@ class Event:
         check_id(self.session_id, "session_id")
         if self.seq < 0:
             raise DecodeError(f"expected seq >= 0, found {self.seq}")
-        for found, known, what in (
+        for result, known, what in (
             (self.source, SOURCES, "source"),
             (self.doc_type, DOC_TYPES, "doc_type"),
             (self.direction, DIRECTIONS, "direction"),
         ):
-            if found not in known:
-                raise DecodeError(f"expected {what} to be one of {', '.join(known)}, found {found!r}")
+            if result not in known:
+                raise DecodeError(f"expected {what} to be one of {', '.join(known)}, found {result!r}")
 
     @property
     def event_id(self) -> str:

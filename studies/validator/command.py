@@ -69,14 +69,14 @@ def study(
         write_page(page, config, done, datetime.now(UTC), commit())
         note(f"wrote {page}")
     whole = len(list(left(config, done, tuple(part or ())))) == 0
-    told = [
-        {"part": it.part, "name": it.name, "hits": it.hits, "runs": it.runs, "rate": it.rate,
-         "wanted": it.wanted.text, "met": it.met} for it in shares
+    payload = [
+        {"part": share.part, "name": share.name, "hits": share.hits, "runs": share.runs, "rate": share.rate,
+         "wanted": share.wanted.text, "met": share.met} for share in shares
     ]  # fmt: skip
     spent = [{"part": part, "runs": runs, "seconds": round(taken, 1)} for part, runs, taken in costs(done)]
     summary = {"study": config.hash, "runs": len(done), "whole": whole, "commits": commits(done), "costs": spent}
-    emit(summary | {"shares": told}, as_json, lambda: Group(shown(shares), spending(costs(done))))
-    if whole and not all(it.met for it in shares):
+    emit(summary | {"shares": payload}, as_json, lambda: Group(shown(shares), spending(costs(done))))
+    if whole and not all(share.met for share in shares):
         raise typer.Exit(NOT_AS_WANTED)
 
 
@@ -89,18 +89,18 @@ def _work(
     from playproof.parallel import LocalEngine, make_engine
     from studies.validator.study import timed_unit
 
-    start = told = kept = time.monotonic()
+    start = payload = kept = time.monotonic()
     where = make_engine("ray", workers) if engine == "ray" else LocalEngine(workers, processes=True)
     waiting: list[dict[str, Any]] = []
-    for number, found in enumerate(where.map(timed_unit, tasks), start=1):
-        waiting.append(found | {"commit": commit})
+    for number, result in enumerate(where.map(timed_unit, tasks), start=1):
+        waiting.append(result | {"commit": commit})
         now = time.monotonic()
         over = seconds is not None and now - start > seconds
         if now - kept > KEPT or number == len(tasks) or over:
             notes.write(waiting)
             waiting, kept = [], now
-        if now - told > 20:
-            told = now
+        if now - payload > 20:
+            payload = now
             note(f"{number:,} of {len(tasks):,} runs, {now - start:.0f} s")
         if over:
             return
@@ -111,18 +111,20 @@ def shown(shares: Sequence[Share]) -> RenderableType:
     from rich.table import Table
 
     table = Table("part", "what", "count", "rate", "wanted", "met", title="The validator, validated")
-    for it in shares:
-        met = "[green]yes[/]" if it.met else "[red]no[/]"
-        table.add_row(it.part, it.name, f"{it.hits} of {it.runs}", f"{it.rate:.1%}", it.wanted.text, met)
+    for share in shares:
+        met = "[green]yes[/]" if share.met else "[red]no[/]"
+        table.add_row(
+            share.part, share.name, f"{share.hits} of {share.runs}", f"{share.rate:.1%}", share.wanted.text, met
+        )
     return table
 
 
-def spending(found: Sequence[tuple[str, int, float]]) -> RenderableType:
+def spending(result: Sequence[tuple[str, int, float]]) -> RenderableType:
     """Lay out what the parts took."""
     from rich.table import Table
 
     table = Table("part", "runs", "CPU s a run", "CPU s", title="What it took")
-    for part, runs, seconds in found:
+    for part, runs, seconds in result:
         table.add_row(part, f"{runs:,}", f"{seconds / runs:.2f}", f"{seconds:,.0f}")
-    table.add_row("all", f"{sum(it[1] for it in found):,}", "", f"{sum(it[2] for it in found):,.0f}")
+    table.add_row("all", f"{sum(item[1] for item in result):,}", "", f"{sum(item[2] for item in result):,.0f}")
     return table

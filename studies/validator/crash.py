@@ -58,15 +58,15 @@ class RoundColumns:
         """Give the rows to learn from, made once."""
         if 0 not in self.known:
             self.known[0] = table(self)
-        found: tuple[NDArray[np.int64], NDArray[np.float64]] = self.known[0]
-        return found
+        result: tuple[NDArray[np.int64], NDArray[np.float64]] = self.known[0]
+        return result
 
     def chances(self, model: Any) -> NDArray[np.float64]:
         """Give what a model says of each row, asked once."""
         if id(model) not in self.known:
             self.known[id(model)] = np.asarray(model.predict(self.rows()[1], num_threads=1))
-        found: NDArray[np.float64] = self.known[id(model)]
-        return found
+        values: NDArray[np.float64] = self.known[id(model)]
+        return values
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class PlayRule:
         rounds: RoundColumns = dealt.material
         if self.trees is None:
             return np.zeros(1 if self.when != SIGNAL else len(rounds.prices), np.int8)
-        told: NDArray[np.int8] = self.trees.signals(dealt)
-        return told
+        values: NDArray[np.int8] = self.trees.signals(dealt)
+        return values
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ class TreeRule:
     def signals(self, dealt: SimulatedWindows) -> NDArray[np.int8]:
         """Look at every eighth tick."""
         rounds: RoundColumns = dealt.material
-        told = np.zeros(len(rounds.prices), np.int8)
-        told[rounds.rows()[0]] = rounds.chances(self.model) >= self.least
-        return told
+        payload = np.zeros(len(rounds.prices), np.int8)
+        payload[rounds.rows()[0]] = rounds.chances(self.model) >= self.least
+        return payload
 
 
 @compiled
@@ -180,24 +180,24 @@ def play_rule(  # noqa: PLR0912 one loop over ticks, compiled
         cash, qty, entered, side_end = 0, 0, 0, -1
         opened = staked = market = buys = sells = bets = 0
         peak, due, order = 0.0, -1, 0
-        for place in range(begin, end):
-            tick, price = place - begin, prices[place]
+        for index in range(begin, end):
+            tick, price = index - begin, prices[index]
             peak = max(peak, price)
             if side_end >= 0 and tick >= side_end:
                 side_end = -1
-            signal = signals[place] if when == SIGNAL else 0
+            signal = signals[index] if when == SIGNAL else 0
             if due < 0:
                 if qty > 0:
                     over = tick - entered >= ticks or (up > 0 and price >= up * prices[begin + entered])
                     over = over or (down > 0 and price <= down * prices[begin + entered])
-                    over = over or (when == COUNTDOWN and countdowns[place] == 0) or signal == LEAVE
+                    over = over or (when == COUNTDOWN and countdowns[index] == 0) or signal == LEAVE
                     if over:
                         due, order = tick + delay, LEAVE
                 elif (
                     side_end < 0
                     and tick >= first
                     and (again or opened == 0)
-                    and enters(when, level, price, peak, countdowns[place], hot[number], signal)
+                    and enters(when, level, price, peak, countdowns[index], hot[number], signal)
                 ):
                     due, order = tick + delay, ENTER
             if due == tick:
@@ -228,15 +228,15 @@ def table(rounds: RoundColumns) -> tuple[NDArray[np.int64], NDArray[np.float64]]
     lengths = np.diff(rounds.starts)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     tick = np.arange(len(rounds.prices)) - rounds.starts[owner]
-    places = np.flatnonzero((tick % EVERY == 0) & (tick < lengths[owner] - 1))
-    at, since = tick[places], np.minimum(tick[places], 8)
-    price, before = rounds.prices[places], rounds.prices[places - since]
+    indices = np.flatnonzero((tick % EVERY == 0) & (tick < lengths[owner] - 1))
+    at, since = tick[indices], np.minimum(tick[indices], 8)
+    price, before = rounds.prices[indices], rounds.prices[indices - since]
     logs = np.log(np.maximum(rounds.prices, 1e-9))
     squares = np.concatenate([[0.0], np.cumsum(np.diff(logs, prepend=logs[0]) ** 2)])
-    volatility = squares[places + 1] - squares[places - since + 1]
-    ratio = np.where(rounds.hot[owner[places]], 0.9, 0.5)
-    rows = [at, price, price - before, volatility, rounds.peaks[places], rounds.countdowns[places], ratio]
-    return places, np.column_stack(rows).astype(np.float64)
+    volatility = squares[indices + 1] - squares[indices - since + 1]
+    ratio = np.where(rounds.hot[owner[indices]], 0.9, 0.5)
+    rows = [at, price, price - before, volatility, rounds.peaks[indices], rounds.countdowns[indices], ratio]
+    return indices, np.column_stack(rows).astype(np.float64)
 
 
 class CrashStudy:
@@ -264,10 +264,10 @@ class CrashStudy:
     def _trees(self, train: SimulatedWindows, seed: int) -> dict[str, PlayRule]:
         import lightgbm
 
-        found = self.rows(train)
+        result = self.rows(train)
         options = {"objective": "binary", "num_leaves": 7, "min_data_in_leaf": 40, "learning_rate": 0.1}
         quiet = {"verbose": -1, "num_threads": 1, "seed": seed, "deterministic": True, "force_row_wise": True}
-        data = lightgbm.Dataset(found.rows, found.labels.astype(float))
+        data = lightgbm.Dataset(result.rows, result.labels.astype(float))
         model = lightgbm.train(options | quiet, data, 40)
         even = float(1 / get_world(train.world).payout)
         made = {f"trees {margin:.0%}": TreeRule(model, even * (1 + margin)) for margin in (0.0, 0.2, 0.5)}
@@ -319,13 +319,13 @@ class CrashStudy:
     def rows(self, dealt: SimulatedWindows) -> Learnable:
         """Give what can be seen at every eighth tick, and whether the rug comes within 40."""
         rounds: RoundColumns = dealt.material
-        places, rows = rounds.rows()
-        owner = np.searchsorted(rounds.starts, places, side="right") - 1
+        indices, rows = rounds.rows()
+        owner = np.searchsorted(rounds.starts, indices, side="right") - 1
         rug = rounds.starts[owner + 1] - 1
-        later = rounds.prices[np.minimum(places + AHEAD * EVERY, rug)]
+        later = rounds.prices[np.minimum(indices + AHEAD * EVERY, rug)]
         names = np.array(dealt.windows)[owner]
         ends = dict(zip(dealt.windows, (np.diff(rounds.starts) - 1).astype(float).tolist(), strict=True))
-        return Learnable(rows, rug - places <= SIDEBET_TICKS, names, NAMES, later, ends)
+        return Learnable(rows, rug - indices <= SIDEBET_TICKS, names, NAMES, later, ends)
 
     def rewards(self) -> tuple[Mapping[str, Reward], Mapping[str, Reward]]:
         """Give the mutants, and honest rewards."""

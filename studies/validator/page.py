@@ -93,46 +93,47 @@ def _mixed(done: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _costs(done: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Tell what the parts took."""
-    found = costs(done)
-    rows = [f"| {part} | {runs:,} | {taken / runs:.2f} | {taken:,.0f} |" for part, runs, taken in found]
-    total = f"| all | {sum(it[1] for it in found):,} | | {sum(it[2] for it in found):,.0f} |"
+    result = costs(done)
+    rows = [f"| {part} | {runs:,} | {taken / runs:.2f} | {taken:,.0f} |" for part, runs, taken in result]
+    total = f"| all | {sum(item[1] for item in result):,} | | {sum(item[2] for item in result):,.0f} |"
     return ["## What it took", "", "| part | runs | CPU s a run | CPU s |", "|---|---:|---:|---:|", *rows, total, ""]
 
 
 def _table(shares: Sequence[Share]) -> list[str]:
     if shares[0].part in ("mutant", "honest") and all(share.met for share in shares):
-        hits, runs = sum(it.hits for it in shares), sum(it.runs for it in shares)
+        hits, runs = sum(share.hits for share in shares), sum(share.runs for share in shares)
         shares = [Share(shares[0].part, f"{len(shares)} rewards", hits, runs, shares[0].wanted)]
     rows = [
-        f"| {it.name} | {it.hits} of {it.runs} | {it.rate:.1%} | {it.interval[0]:.1%} to {it.interval[1]:.1%} "
-        f"| {it.wanted.text} | {'yes' if it.met else '**no**'} |"
-        for it in shares
+        f"| {share.name} | {share.hits} of {share.runs} | {share.rate:.1%} | {share.interval[0]:.1%} to "
+        f"{share.interval[1]:.1%} "
+        f"| {share.wanted.text} | {'yes' if share.met else '**no**'} |"
+        for share in shares
     ]
     return ["| what | count | rate | interval | wanted | met |", "|---|---:|---:|---|---|---|", *rows]
 
 
 def _remarks(part: str, done: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Say what stands behind a table."""
-    runs = [told for told in done.values() if told["part"] == part]
+    runs = [payload for payload in done.values() if payload["part"] == part]
     return REMARKS[part](runs) if part in REMARKS else []
 
 
 def _null_remarks(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    verdicts = Counter(told["verdict"] for told in runs)
+    verdicts = Counter(run["verdict"] for run in runs)
     return ["Verdicts: " + ", ".join(f"{name} {count}" for name, count in verdicts.most_common()) + ".", ""]
 
 
 def _leak_remarks(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    by = {leak: Counter(check for told in runs if told["name"] == leak for check in told["caught"]) for leak in LEAKS}
-    told = "; ".join(
-        f"{leak}: {', '.join(f'{check} {count}' for check, count in sorted(found.items())) or 'nothing'}"
-        for leak, found in by.items()
+    by = {leak: Counter(check for run in runs if run["name"] == leak for check in run["caught"]) for leak in LEAKS}
+    payload = "; ".join(
+        f"{leak}: {', '.join(f'{check} {count}' for check, count in sorted(result.items())) or 'nothing'}"
+        for leak, result in by.items()
     )
-    return [f"Caught by: {told}.", ""]
+    return [f"Caught by: {payload}.", ""]
 
 
 def _mutant_remarks(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    alone = [told["name"] for told in runs if told["failed"] == ["R8"]]
+    alone = [run["name"] for run in runs if run["failed"] == ["R8"]]
     return [f"Found by R8 alone: {', '.join(alone) or 'none'}.", ""]
 
 
@@ -146,35 +147,37 @@ SIZES_TOLD = (
 
 
 def _ppo_remarks(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    verdicts = {name: Counter(told["verdict"] for told in runs if told["name"] == name) for name in _names(runs)}
+    verdicts = {name: Counter(run["verdict"] for run in runs if run["name"] == name) for name in _names(runs)}
     lines = [
         "A run trains from scratch, chooses among the checkpoints on validation windows, and has the choice judged. In",
         "worlds with an edge it is judged again on as many windows as the first report asks for; where none is named",
         "the short training found no edge, and the validator has nothing to show.",
         "",
     ]
-    told = (f"{name}: " + ", ".join(f"{it} {count}" for it, count in by.most_common()) for name, by in verdicts.items())
-    return [*lines, "Verdicts: " + "; ".join(told) + ".", ""]
+    texts = (
+        f"{name}: " + ", ".join(f"{item} {count}" for item, count in by.most_common()) for name, by in verdicts.items()
+    )
+    return [*lines, "Verdicts: " + "; ".join(texts) + ".", ""]
 
 
 def _names(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(told["name"] for told in runs))
+    return list(dict.fromkeys(run["name"] for run in runs))
 
 
 def _edge_remarks(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
-    for name in dict.fromkeys(told["name"] for told in runs):
-        named = [told["needed"] for told in runs if told["name"] == name and told["needed"] is not None]
-        shown = sum(told["verdict"] == "EDGE SHOWN" for told in runs if told["name"] == name)
-        total = sum(told["name"] == name for told in runs)
+    for name in dict.fromkeys(run["name"] for run in runs):
+        named = [run["needed"] for run in runs if run["name"] == name and run["needed"] is not None]
+        shown = sum(run["verdict"] == "EDGE SHOWN" for run in runs if run["name"] == name)
+        total = sum(run["name"] == name for run in runs)
         middle = sorted(named)[len(named) // 2] if named else 0
-        dear = sum(told["verdict"] == "too many windows" for told in runs if told["name"] == name)
+        dear = sum(run["verdict"] == "too many windows" for run in runs if run["name"] == name)
         much = f" {dear} asked for more windows than a run may play, and count as not shown." if dear else ""
         lines.append(
             f"{name}: a number was named in {len(named)} of {total} runs (half of them at most {middle:,} windows), and"
             f" the edge shown in {shown / max(1, len(named)):.1%} of those.{much}"
         )
-    failed = Counter(gate for told in runs if told["verdict"] != "EDGE SHOWN" for gate in told["failed"])
+    failed = Counter(gate for run in runs if run["verdict"] != "EDGE SHOWN" for gate in run["failed"])
     missed = ", ".join(f"{gate} {count}" for gate, count in failed.most_common(6))
     return [*lines, f"Gates that failed where it was not shown: {missed or 'none'}.", ""]
 
@@ -207,9 +210,9 @@ def rates_picture(shares: Sequence[Share]) -> str:
         x = left + wide * mark
         parts.append(f'<line x1="{x:.0f}" y1="24" x2="{x:.0f}" y2="{34 + row * len(shown)}" stroke="{LINE}"/>')
         parts.append(f'<text x="{x:.0f}" y="16" text-anchor="middle" font-size="10">{mark:.0%}</text>')
-    for place, share in enumerate(shown):
-        y = 40 + row * place
-        low, high = (left + wide * it for it in share.interval)
+    for index, share in enumerate(shown):
+        y = 40 + row * index
+        low, high = (left + wide * item for item in share.interval)
         colour = GOOD if share.met else BAD
         parts += [
             f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{html.escape(share.name)}</text>',
@@ -223,9 +226,9 @@ def rates_picture(shares: Sequence[Share]) -> str:
 def e_values_picture(done: Mapping[str, Mapping[str, Any]]) -> str:
     """Draw how many claims reached which e-value, in worlds without an edge."""
     groups: dict[str, list[float]] = {}
-    for told in done.values():
-        if told["part"] == "null":
-            groups.setdefault(told["name"], []).append(told["e_value"])
+    for payload in done.values():
+        if payload["part"] == "null":
+            groups.setdefault(payload["name"], []).append(payload["e_value"])
     left, wide, top, tall = 60, 560, 20, 220
     edges = [0.1, 100.0]
     parts = []
@@ -244,15 +247,15 @@ def e_values_picture(done: Mapping[str, Mapping[str, Any]]) -> str:
         y = top + tall * (1 - mark)
         parts.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end" font-size="11">{mark:.0%}</text>')
         parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{left + wide}" y2="{y:.1f}" stroke="{LINE}"/>')
-    for place, (name, values) in enumerate(groups.items()):
-        colour = ("#2563eb", GOOD, "#b45309", "#7c3aed")[place % 4]
+    for index, (name, values) in enumerate(groups.items()):
+        colour = ("#2563eb", GOOD, "#b45309", "#7c3aed")[index % 4]
         ordered = sorted(values)
         points = [
             f"{across(value):.1f},{top + tall * number / len(ordered):.1f}" for number, value in enumerate(ordered)
         ]
         parts.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(
-            f'<text x="{left + wide - 150}" y="{top + 18 + 18 * place}" fill="{colour}">{html.escape(name)}</text>'
+            f'<text x="{left + wide - 150}" y="{top + 18 + 18 * index}" fill="{colour}">{html.escape(name)}</text>'
         )
     label = "share of claims without an edge whose e-value is higher; 20 is needed"
     parts.append(f'<text x="{left}" y="{top + tall + 36}">{label}</text>')

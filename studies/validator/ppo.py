@@ -38,28 +38,28 @@ def run_ppo(
 ) -> dict[str, Any]:
     """Train, choose and judge; with `follow` judge again on as many fresh windows as the first report asks for."""
     game = load_game(game_name)
-    with tempfile.TemporaryDirectory() as place, opened(Path(place)) as tables:
+    with tempfile.TemporaryDirectory() as temporary_directory, opened(Path(temporary_directory)) as tables:
         engine = ready(tables)
-        checkpoints = _train(game, world, seed, steps, Path(place))
+        checkpoints = _train(game, world, seed, steps, Path(temporary_directory))
         chosen = _choose(game, checkpoints, world, seed, engine, now, validation)
         first = _judged(game, chosen, world, windows, _windows(seed, FIRST), engine, now)
         verdict, needed = first.verdict, first.needed.windows
-        told: dict[str, Any] = {"first": verdict.name, "pilot": windows, "chosen": chosen.name}
-        told["tried"] = len(checkpoints)
+        payload: dict[str, Any] = {"first": verdict.name, "pilot": windows, "chosen": chosen.name}
+        payload["tried"] = len(checkpoints)
         if not follow:
-            return told | told_of(verdict)
-        told["needed"] = needed
+            return payload | told_of(verdict)
+        payload["needed"] = needed
         if needed is None or needed > MOST:
-            return told | left_at(verdict)
+            return payload | left_at(verdict)
         again = _judged(game, chosen, world, needed, _windows(seed, SECOND), engine, now)
-        return told | told_of(again.verdict)
+        return payload | told_of(again.verdict)
 
 
 def _windows(seed: int, kind: int) -> int:
     return 10 * seed + kind
 
 
-def _train(game: Game, world: str, seed: int, steps: int, place: Path) -> list[Path]:
+def _train(game: Game, world: str, seed: int, steps: int, path: Path) -> list[Path]:
     """Train; give the checkpoints, the untrained first one left out."""
     from playproof.train.ppo.loop import PPOConfig, train_ppo
 
@@ -71,9 +71,9 @@ def _train(game: Game, world: str, seed: int, steps: int, place: Path) -> list[P
         stake=game.validating.stake,
         evaluate_every=EVALUATE_EVERY,
     )
-    train_ppo(game, config, place / "run")
-    found = sorted(card.parent for card in (place / "run" / "checkpoints").glob(f"*/{CARD}"))
-    return found[1:] or found
+    train_ppo(game, config, path / "run")
+    parents = sorted(card.parent for card in (path / "run" / "checkpoints").glob(f"*/{CARD}"))
+    return parents[1:] or parents
 
 
 def _choose(

@@ -158,10 +158,10 @@ def units(config: StudyConfig) -> list[Unit]:
 
 def first_studying() -> str:
     """Name the first game that takes part in studies."""
-    found = next((name for name in game_names() if load_game(name).studying is not None), None)
-    if found is None:
+    result = next((name for name in game_names() if load_game(name).studying is not None), None)
+    if result is None:
         raise ConfigError("expected a game that takes part in studies, found none")
-    return found
+    return result
 
 
 def find_studying(game: Game) -> StudyGame:
@@ -174,15 +174,15 @@ def find_studying(game: Game) -> StudyGame:
 def run_unit(task: StudyTask) -> dict[str, Any]:
     """Do one run; give what came of it."""
     config, unit = task.config, task.unit
-    told = PARTS[unit.part](config, unit)
-    return {"part": unit.part, "name": unit.name, "number": unit.number, **told}
+    payload = PARTS[unit.part](config, unit)
+    return {"part": unit.part, "name": unit.name, "number": unit.number, **payload}
 
 
 def timed_unit(task: StudyTask) -> dict[str, Any]:
     """Do one run; give what came of it, and its processor seconds."""
     start = time.process_time()
-    told = run_unit(task)
-    return told | {"seconds": round(time.process_time() - start, 3)}
+    unit = run_unit(task)
+    return unit | {"seconds": round(time.process_time() - start, 3)}
 
 
 def _seed(config: StudyConfig, unit: Unit) -> tuple[int, ...]:
@@ -209,11 +209,11 @@ def run_edge(config: StudyConfig, unit: Unit) -> dict[str, Any]:
         if first.windows_needed is not None or windows >= 8 * config.pilot:
             break
         windows *= 2
-    told = {"first": first.name, "pilot": windows, "chosen": chosen, "needed": first.windows_needed}
+    payload = {"first": first.name, "pilot": windows, "chosen": chosen, "needed": first.windows_needed}
     if first.windows_needed is None or first.windows_needed > MOST:
-        return told | left_at(first)
+        return payload | left_at(first)
     again, _ = claim(larger, unit.name, seed, first.windows_needed, again=1)
-    return told | told_of(again)
+    return payload | told_of(again)
 
 
 def left_at(first: Verdict) -> dict[str, Any]:
@@ -259,13 +259,16 @@ def claim(
     """
     game = load_game(config.game)
     studying, stake = find_studying(game), game.validating.stake
-    train, chosen_on = (studying.deal(world, count, (*seed, place)) for place, count in _early(config))
+    train, chosen_on = (studying.deal(world, count, (*seed, index)) for index, count in _early(config))
     tested_on = studying.deal(world, windows, (*seed, 2 + again))
     players = studying.learn(train, config.seed)
-    seen = [_trial(name, studying.play(it, chosen_on), chosen_on, "validation", stake) for name, it in players.items()]
+    seen = [
+        _trial(name, studying.play(player, chosen_on), chosen_on, "validation", stake)
+        for name, player in players.items()
+    ]
     best = sorted(seen, key=lambda trial: -trial.roi)[: config.opened]
     played = {trial.policy_hash: studying.play(players[trial.policy_hash], tested_on) for trial in best}
-    looked = [_trial(name, it, tested_on, "test", stake) for name, it in played.items()]
+    looked = [_trial(name, item, tested_on, "test", stake) for name, item in played.items()]
     claimed = max(looked, key=lambda trial: trial.roi)
     name = claimed.policy_hash
     own = players[name]
@@ -274,8 +277,8 @@ def claim(
         _score(name, played[name], tested_on, stake),
         dict(zip(("WAIT", "BUY", "SELL", "SIDEBET"), played[name].decisions.sum(axis=0).tolist(), strict=True)),
         int(played[name].no_effect.sum()),
-        {other: studying.play(it, tested_on).pnl / stake for other, it in rivals.items()},
-        {terms: studying.play(own, tested_on, delay=it).pnl / stake for terms, it in game.validating.worse.items()},
+        {other: studying.play(rival, tested_on).pnl / stake for other, rival in rivals.items()},
+        {terms: studying.play(own, tested_on, delay=item).pnl / stake for terms, item in game.validating.worse.items()},
         weigh_selection(claimed, [*seen, *looked], config.seed, draws=DRAWS),
     )
     return judge(looks, None, config.seed, weigh=weigh)[0], name
@@ -311,15 +314,15 @@ def claim_random(config: StudyConfig, seed: tuple[int, ...], players: int = 25) 
         common, own = rng.normal(size=(count, 1)), rng.normal(size=(count, players))
         spread = np.linspace(0.2, 1.0, players)
         drawn = spread * (0.5 * common + np.sqrt(0.75) * own)
-        found: Floats = 0.5 * (np.exp(drawn - spread**2 / 2) - 1)
-        return found
+        floats: Floats = 0.5 * (np.exp(drawn - spread**2 / 2) - 1)
+        return floats
 
-    names = tuple(f"hour-{place}" for place in range(windows))
+    names = tuple(f"hour-{index}" for index in range(windows))
     first, last = names[: config.validation], names[config.validation :]
     early, late = earn(len(first)), earn(len(last))
-    seen = [_luck(place, early, first, "validation", stake) for place in range(players)]
-    best = sorted(range(players), key=lambda place: -seen[place].roi)[: config.opened]
-    looked = [_luck(place, late, last, "test", stake) for place in best]
+    seen = [_luck(index, early, first, "validation", stake) for index in range(players)]
+    best = sorted(range(players), key=lambda index: -seen[index].roi)[: config.opened]
+    looked = [_luck(index, late, last, "test", stake) for index in best]
     claimed = max(looked, key=lambda trial: trial.roi)
     own = late[:, int(claimed.policy_hash)]
     score = Score(claimed.policy_hash, last, claimed.pnl, (1,) * len(last), stake)
@@ -331,9 +334,9 @@ def claim_random(config: StudyConfig, seed: tuple[int, ...], players: int = 25) 
     )[0]
 
 
-def _luck(place: int, earned: Floats, windows: tuple[str, ...], kind: Kind, stake: int) -> Trial:
-    pnl = tuple(np.rint(earned[:, place] * stake).astype(np.int64).tolist())
-    return Trial("study", str(place), kind, kind, kind, WHEN, windows, pnl, stake)
+def _luck(index: int, earned: Floats, windows: tuple[str, ...], kind: Kind, stake: int) -> Trial:
+    pnl = tuple(np.rint(earned[:, index] * stake).astype(np.int64).tolist())
+    return Trial("study", str(index), kind, kind, kind, WHEN, windows, pnl, stake)
 
 
 # leaks
@@ -344,8 +347,8 @@ def run_leak(config: StudyConfig, unit: Unit) -> dict[str, Any]:
     game, rng = load_game(config.game), np.random.default_rng(_seed(config, unit))
     studying = find_studying(game)
     dealt = studying.deal(studying.nulls[0], 120, _seed(config, unit))
-    found = studying.rows(dealt)
-    samples, known = planted(unit.name, found, rng)
+    result = studying.rows(dealt)
+    samples, known = planted(unit.name, result, rng)
     by_row, by_all = unit.name == "row split", unit.name == "scaler over test"
 
     def pipeline(given: Samples) -> TestScores:
@@ -354,24 +357,24 @@ def run_leak(config: StudyConfig, unit: Unit) -> dict[str, Any]:
     split = _split_of(samples, by_row)
     findings = [
         check_windows(split),
-        check_features(samples, {"the window's end": found.ends}, known),
+        check_features(samples, {"the window's end": result.ends}, known),
         check_permuted(pipeline, samples, rng),
         check_untouched(pipeline, samples, rng),
     ]
-    return {"caught": [it.check for it in findings if not it.passed]}
+    return {"caught": [finding.check for finding in findings if not finding.passed]}
 
 
-def planted(leak: str, found: Learnable, rng: np.random.Generator) -> tuple[Samples, tuple[str, ...]]:
+def planted(leak: str, learnable: Learnable, rng: np.random.Generator) -> tuple[Samples, tuple[str, ...]]:
     """Give samples with one feature too many, and the features that the game's own fold vouches for."""
-    names = np.unique(found.windows)
+    names = np.unique(learnable.windows)
     extra = {
-        "future feature": ("signal", found.later),
-        "round id": ("id", rng.permutation(len(names))[np.searchsorted(names, found.windows)].astype(float)),
-        "rug tick": ("length", np.array([found.ends[str(name)] for name in found.windows])),
+        "future feature": ("signal", learnable.later),
+        "round id": ("id", rng.permutation(len(names))[np.searchsorted(names, learnable.windows)].astype(float)),
+        "rug tick": ("length", np.array([learnable.ends[str(name)] for name in learnable.windows])),
     }.get(leak)
-    rows = found.rows if extra is None else np.column_stack([found.rows, extra[1]])
-    own = found.names if extra is None else (*found.names, extra[0])
-    return Samples(rows, found.labels, found.windows, own), found.names
+    rows = learnable.rows if extra is None else np.column_stack([learnable.rows, extra[1]])
+    own = learnable.names if extra is None else (*learnable.names, extra[0])
+    return Samples(rows, learnable.labels, learnable.windows, own), learnable.names
 
 
 def _split_of(samples: Samples, by_row: bool) -> dict[str, list[str]]:
@@ -419,11 +422,11 @@ def run_size(config: StudyConfig, unit: Unit) -> dict[str, Any]:
         return _best_of_many(rng, config.seed)
     draw = _fair_sidebets if unit.name.startswith("fair sidebets") else _fair_holds
     peeks = unit.name.endswith("peeking")
-    found = [_tested(draw(rng, WINDOWS_OF_SIZES), peeks) for _ in range(SAMPLES)]
-    told = {name: sum(it[name] for it in found) for name in found[0]}
+    testeds = [_tested(draw(rng, WINDOWS_OF_SIZES), peeks) for _ in range(SAMPLES)]
+    payload = {name: sum(item[name] for item in testeds) for name in testeds[0]}
     if not peeks:
-        told["t100"] = sum(bool(_t(draw(rng, 100))[-1] > ONE_SIDED) for _ in range(SAMPLES))
-    return told | {"samples": SAMPLES}
+        payload["t100"] = sum(bool(_t(draw(rng, 100))[-1] > ONE_SIDED) for _ in range(SAMPLES))
+    return payload | {"samples": SAMPLES}
 
 
 def _tested(returns: Floats, peeks: bool) -> dict[str, bool]:
@@ -448,15 +451,15 @@ def _fair_holds(rng: np.random.Generator, count: int) -> Floats:
     gain = hazard * (1 - kept) / (1 - hazard)
     big = np.where(rng.random(count) < 0.125, rng.choice([-1.0, 1.0], count) * rng.uniform(0.15, 0.25, count), 0.0)
     moved = gain + np.where(big != 0, big, rng.uniform(-0.025, 0.025, count))
-    found: Floats = np.where(rng.random(count) < hazard, kept - 1, moved)
-    return found
+    floats: Floats = np.where(rng.random(count) < hazard, kept - 1, moved)
+    return floats
 
 
 def _fair_sidebets(rng: np.random.Generator, count: int) -> Floats:
     """Draw sidebets that pay exactly what they are worth."""
     chance = 1 - 0.995**40
-    found: Floats = np.where(rng.random(count) < chance, 1 / chance - 1, -1.0)
-    return found
+    floats: Floats = np.where(rng.random(count) < chance, 1 / chance - 1, -1.0)
+    return floats
 
 
 def _t(returns: Floats) -> Floats:
@@ -464,8 +467,8 @@ def _t(returns: Floats) -> Floats:
     count = np.arange(1, len(returns) + 1)
     mean = np.cumsum(returns) / count
     spread = np.sqrt(np.maximum(np.cumsum(returns**2) / count - mean**2, 1e-12) / np.maximum(count - 1, 1))
-    found: Floats = mean / spread
-    return found
+    floats: Floats = mean / spread
+    return floats
 
 
 PARTS: Mapping[str, Callable[[StudyConfig, Unit], dict[str, Any]]] = {
@@ -496,22 +499,22 @@ class StudyNotes:
         whole = text[: text.rfind(b"\n") + 1]
         if whole != text:
             os.truncate(self.path, len(whole))
-        found = {}
+        result = {}
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
-                told = json.loads(line)
-                found[Unit(told["part"], told["name"], told["number"]).key] = told
+                payload = json.loads(line)
+                result[Unit(payload["part"], payload["name"], payload["number"]).key] = payload
             except (ValueError, KeyError, TypeError) as error:
                 raise InputError(
                     f"expected a run on line {number} of {self.path}, found: {error}; remove the file"
                 ) from error
-        return found
+        return result
 
-    def write(self, told: Sequence[Mapping[str, Any]]) -> None:
+    def write(self, payload: Sequence[Mapping[str, Any]]) -> None:
         """Append runs."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
-            file.write(b"".join(json.dumps(it, sort_keys=True).encode() + b"\n" for it in told))
+            file.write(b"".join(json.dumps(item, sort_keys=True).encode() + b"\n" for item in payload))
             file.flush()
             os.fsync(file.fileno())
 
@@ -574,33 +577,33 @@ class Share:
 def summarise(done: Mapping[str, Mapping[str, Any]]) -> tuple[Share, ...]:
     """Count what came of all runs, group by group."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for told in done.values():
-        groups.setdefault((told["part"], told["name"]), []).append(told)
+    for payload in done.values():
+        groups.setdefault((payload["part"], payload["name"]), []).append(payload)
     shares: list[Share] = []
     for (part, name), runs in groups.items():
         shares += _shares(part, name, runs)
-    order = {part: place for place, part in enumerate(PARTS)}
-    return tuple(sorted(shares, key=lambda it: order[it.part]))
+    order = {part: index for index, part in enumerate(PARTS)}
+    return tuple(sorted(shares, key=lambda item: order[item.part]))
 
 
 def _shares(part: str, name: str, runs: list[Mapping[str, Any]]) -> list[Share]:
     if part == "size":
-        samples = sum(it.get("samples", 1) for it in runs)
+        samples = sum(run.get("samples", 1) for run in runs)
         return [
-            Share(part, f"{name}: {TESTS[test]}", sum(it[test] for it in runs), samples, known)
+            Share(part, f"{name}: {TESTS[test]}", sum(run[test] for run in runs), samples, known)
             for test, known in KNOWN[name].items()
         ]
-    if part == "ppo" and any("needed" in it for it in runs):
-        followed = [it for it in runs if "roi" in it]
-        return [Share(part, name, sum(_hit(it) for it in followed), len(followed), WANTED["edge"])]
-    return [Share(part, name, sum(_hit(it) for it in runs), len(runs), RARE if name == "clean" else WANTED[part])]
+    if part == "ppo" and any("needed" in run for run in runs):
+        followed = [run for run in runs if "roi" in run]
+        return [Share(part, name, sum(_hit(item) for item in followed), len(followed), WANTED["edge"])]
+    return [Share(part, name, sum(_hit(run) for run in runs), len(runs), RARE if name == "clean" else WANTED[part])]
 
 
-def _hit(told: Mapping[str, Any]) -> bool:
+def _hit(payload: Mapping[str, Any]) -> bool:
     """Tell whether a run's edge was shown, its leak caught, or its reward refused."""
-    if "verdict" in told:
-        return bool(told["verdict"] == "EDGE SHOWN")
-    return bool(told["caught"] if "caught" in told else told["failed"])
+    if "verdict" in payload:
+        return bool(payload["verdict"] == "EDGE SHOWN")
+    return bool(payload["caught"] if "caught" in payload else payload["failed"])
 
 
 RARE = TargetRate("<= 5 %", 0.0, 0.05)
@@ -630,11 +633,11 @@ KNOWN: Mapping[str, Mapping[str, TargetRate]] = {
 def costs(done: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int, float]]:
     """Give for each part how many runs it has and how many processor seconds they took, as far as they were noted."""
     groups: dict[str, list[float]] = {}
-    for told in done.values():
-        groups.setdefault(told["part"], []).append(float(told.get("seconds", 0.0)))
+    for payload in done.values():
+        groups.setdefault(payload["part"], []).append(float(payload.get("seconds", 0.0)))
     return [(part, len(groups[part]), sum(groups[part])) for part in PARTS if part in groups]
 
 
 def commits(done: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """Count the runs by the commit that did them."""
-    return dict(Counter(str(told.get("commit", "unknown")) for told in done.values()))
+    return dict(Counter(str(payload.get("commit", "unknown")) for payload in done.values()))

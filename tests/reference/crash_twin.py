@@ -231,14 +231,14 @@ class PlainEnv:
 
     def observe(self) -> NDArray[np.float32]:
         """Write the observation from the rules of the feature table."""
-        told, context = self.told, self.context
-        cash, qty, avg = told.cash / 1e9, told.qty / 1e9, told.avg_cost / 1e9
+        payload, context = self.told, self.context
+        cash, qty, avg = payload.cash / 1e9, payload.qty / 1e9, payload.avg_cost / 1e9
         value = qty * self.price
-        held = told.qty > 0
+        held = payload.qty > 0
         timer = 10000 if self.phase == PRESALE else TICK_MS * self.round.countdown[self.tick]
         server = [self.tick, self.price, self.phase, timer, self.phase == PRESALE, self.phase >= ACTIVE]
         server += [self.phase == RUGGED, context.connected_players]
-        player = [cash, qty, avg, told.pnl / 1e9, told.invested / 1e9]
+        player = [cash, qty, avg, payload.pnl / 1e9, payload.invested / 1e9]
         rugpool = [context.rugpool_amount, context.rugpool_threshold, context.instarug_count]
         session = [context.average_multiplier, context.count_2x, context.count_10x, context.count_50x]
         session += [context.count_100x, context.highest_today]

@@ -53,10 +53,10 @@ def test_the_bound_on_tokens_holds_for_a_real_tokenizer() -> None:
 def test_a_real_language_model_plays_two_windows(home: Path) -> None:
     done = CliRunner().invoke(app, ["run", "--agents", "3", "--windows", "2", "--llm", "local", "--json"])
     assert done.exit_code == 0, done.output
-    told = {it["agent"]: it for it in json.loads(done.stdout)["agents"]}
+    payload = {load["agent"]: load for load in json.loads(done.stdout)["agents"]}
     with opened() as engine, engine.connect() as connection:
         mine = LlmCall.model == "smollm2-135m"
         calls = connection.execute(select(LlmCall.token_ids, LlmCall.logprobs, LlmCall.error).where(mine)).all()
     assert len(calls) == 12
     assert all(ids and len(ids) == len(logs) and error is None for ids, logs, error in calls)
-    assert 0 <= told["llm-1"]["valid"] <= 1
+    assert 0 <= payload["llm-1"]["valid"] <= 1

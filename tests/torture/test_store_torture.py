@@ -44,11 +44,11 @@ class Progress:
         known = json.loads(self.path.read_text()) if self.path.exists() else {}
         self.done: list[str] = known.get("done", []) if known.get("commit") == commit() else []
 
-    def add(self, what: str, total: int, told: object) -> None:
+    def add(self, what: str, total: int, value: object) -> None:
         self.done.append(what)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps({"commit": commit(), "done": self.done}))
-        sys.stderr.write(f"\r{self.name}: {len(self.done)}/{total} {told}    ")
+        sys.stderr.write(f"\r{self.name}: {len(self.done)}/{total} {value}    ")
         sys.stderr.flush()
 
 
@@ -64,16 +64,16 @@ def test_random_kills(tmp_path: Path) -> None:
 
 def _calls(home: Path, trace: Path) -> tuple[Counter[str], list[str]]:
     """Run once without faults; give how often a thread called what on the store's files, and the files."""
-    code, told = strace(home, trace, ["-y", "-e", "trace=%file,%desc"], EVENTS)
-    assert (code, told[-1]) == (0, "done"), told
+    code, payload = strace(home, trace, ["-y", "-e", "trace=%file,%desc"], EVENTS)
+    assert (code, payload[-1]) == (0, "done"), payload
     counts: Counter[tuple[str, str]] = Counter()
     files: set[str] = set()
     for line in trace.read_text().splitlines():
-        found = re.findall(rf'[<"]({re.escape(str(home))}[^>"]*)[>"]', line)
+        matches = re.findall(rf'[<"]({re.escape(str(home))}[^>"]*)[>"]', line)
         call = re.match(r"(\d+) +(\w+)\(", line)
-        if found and call:
+        if matches and call:
             counts[call.group(1), call.group(2)] += 1
-            files |= set(found)
+            files |= set(matches)
     most: Counter[str] = Counter()
     for (_, name), count in counts.items():
         most[name] = max(most[name], count)
@@ -105,11 +105,11 @@ def _one_fault(home: Path, tmp_path: Path, fault: str, case: str, files: list[st
     effect = "signal=KILL" if fault == "kill" else f"error={fault}"
     paths = [option for path in files for option in ("-P", path.replace(str(tmp_path / "dry"), str(home)))]
     options = [*paths, "-e", f"trace={name}", "-e", f"inject={name}:{effect}:when={when}"]
-    _, told = strace(home, tmp_path / "trace", options, EVENTS)
-    assert not any(line.startswith("stderr") and "Traceback" in line for line in told), told
-    assert "refused False" not in told, told
+    _, payload = strace(home, tmp_path / "trace", options, EVENTS)
+    assert not any(line.startswith("stderr") and "Traceback" in line for line in payload), payload
+    assert "refused False" not in payload, payload
     there = stored(home)
-    assert there >= acknowledged(told), f"acknowledged {acknowledged(told)}, found {there}"
+    assert there >= acknowledged(payload), f"acknowledged {acknowledged(payload)}, found {there}"
     with EventLog.open(home, COLUMNS) as log:
         log.append([numbered(seq) for seq in range(EVENTS)])
         log.compact(final=True)

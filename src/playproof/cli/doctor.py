@@ -184,28 +184,28 @@ def _torch_threads() -> int | None:
     return int(answer.stdout) if answer.returncode == 0 else None
 
 
-def _report(found: dict[str, Any]) -> RenderableType:
+def _report(result: dict[str, Any]) -> RenderableType:
     """Lay the findings out for a terminal."""
     from rich.console import Group
 
-    return Group(_facts(found), *(_packages(name, rows) for name, rows in _sections(found)))
+    return Group(_facts(result), *(_packages(name, rows) for name, rows in _sections(result)))
 
 
-def _sections(found: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
-    return [("base", found["base"]), *found["extras"].items()]
+def _sections(result: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
+    return [("base", result["base"]), *result["extras"].items()]
 
 
-def _facts(found: dict[str, Any]) -> RenderableType:
+def _facts(result: dict[str, Any]) -> RenderableType:
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
-    chromium, machine = found["chromium"], found["machine"]
+    chromium, machine = result["chromium"], result["machine"]
     torch = machine["torch_threads"]
     facts = [
-        ("playproof", "{version} ({commit}) at {path}".format(**found["playproof"])),
-        ("python", "{version} at {executable}".format(**found["python"])),
-        ("home", _where(found["home"])),
-        ("numba cache", _where(found["numba_cache"])),
+        ("playproof", "{version} ({commit}) at {path}".format(**result["playproof"])),
+        ("python", "{version} at {executable}".format(**result["python"])),
+        ("home", _where(result["home"])),
+        ("numba cache", _where(result["numba_cache"])),
         ("chromium", chromium["path"] or f"[red]missing[/]; run: {chromium['get']}"),
         ("machine", f"{machine['cores']} cores, {machine['memory_gib']} GiB, torch threads: {torch or 'no torch'}"),
     ]
@@ -214,9 +214,9 @@ def _facts(found: dict[str, Any]) -> RenderableType:
     return table
 
 
-def _where(found: dict[str, Any]) -> str:
-    state = "" if found["exists"] else " (not there yet)"
-    return f"{found['path']}{state}" + ("" if found["writable"] else " [red]cannot be written[/]")
+def _where(result: dict[str, Any]) -> str:
+    state = "" if result["exists"] else " (not there yet)"
+    return f"{result['path']}{state}" + ("" if result["writable"] else " [red]cannot be written[/]")
 
 
 def _packages(section: str, rows: list[dict[str, Any]]) -> RenderableType:
@@ -239,7 +239,7 @@ def doctor(*, as_json: AsJson = False) -> None:
 
     Example: playproof doctor --json
     """
-    found = diagnose()
-    emit(found, as_json, lambda: _report(found))
-    if not found["ok"]:
+    result = diagnose()
+    emit(result, as_json, lambda: _report(result))
+    if not result["ok"]:
         raise typer.Exit(1)

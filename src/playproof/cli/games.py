@@ -36,5 +36,5 @@ def games(*, as_json: AsJson = False) -> None:
 
     Example: playproof games --json
     """
-    found = listing()
-    emit({"games": found}, as_json, lambda: _table(found))
+    result = listing()
+    emit({"games": result}, as_json, lambda: _table(result))

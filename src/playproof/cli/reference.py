@@ -76,8 +76,8 @@ def _prose(text: str | None) -> str:
 
 
 def _code(paragraph: str) -> str:
-    start, found, call = paragraph.partition("Example: ")
-    return f"{start}Example: `{call}`" if found else paragraph
+    start, result, call = paragraph.partition("Example: ")
+    return f"{start}Example: `{call}`" if result else paragraph
 
 
 def _parameter(param: Any) -> str | None:

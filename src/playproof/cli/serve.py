@@ -48,8 +48,8 @@ def serve(
     try:
         door = behind_door(served.app, host, os.environ.get(key_variable) or None)
         taken = bind(host, port)
-        place = "/v1" if served.kind == "chat" else "/act"
-        note(f"serving {served.name} at http://{host}:{taken.getsockname()[1]}{place}")
+        text = "/v1" if served.kind == "chat" else "/act"
+        note(f"serving {served.name} at http://{host}:{taken.getsockname()[1]}{text}")
         listen(door, taken, seconds=seconds)
     finally:
         served.close()

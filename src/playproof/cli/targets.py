@@ -28,7 +28,7 @@ def find_policy(what: str) -> str:
     from playproof.train.run import CONFIG, find_checkpoint
 
     runs = [path] if "/" in what else [path, folder("runs") / what]
-    run = next((it for it in runs if (it / CONFIG).is_file()), None)
+    run = next((item for item in runs if (item / CONFIG).is_file()), None)
     return what if run is None else str(find_checkpoint(run))
 
 
@@ -55,19 +55,19 @@ def game_of(policies: Sequence[str], world: str | None = None) -> Game:
     if trained is not None:
         return load_game(load_checkpoint(trained).card.game)
     plain = [name for name in policies if ":" not in name]
-    fitting = [it for it in _playable() if all(name in it.baselines for name in plain)]
+    fitting = [item for item in _playable() if all(name in item.baselines for name in plain)]
     if not fitting:
         unknown = next((name for name in plain if not _playing(name)), None)
         if unknown is None:
             raise ConfigError(
                 f"expected policies of one game, found none that all of these play: {', '.join(policies)}"
             )
-        names = sorted({name for it in _playable() for name in it.baselines})
+        names = sorted({name for item in _playable() for name in item.baselines})
         raise UnknownName("policy (a checkpoint's folder, run, module:attribute, or baseline)", unknown, names)
-    there = [it for it in fitting if world is None or world in it.worlds]
+    there = [item for item in fitting if world is None or world in item.worlds]
     if len(there) == 1:
         return there[0]
-    names_of = ", ".join(it.name for it in there or fitting)
+    names_of = ", ".join(item.name for item in there or fitting)
     raise ConfigError(
         f"expected one game in which {', '.join(policies)} can play{f' in world {world}' if world else ''}, found"
         f" {names_of if there else 'none'}; say which with --game ({names_of}), or name one of its worlds with --world"
@@ -77,8 +77,8 @@ def game_of(policies: Sequence[str], world: str | None = None) -> Game:
 def _playable() -> list[Game]:
     from playproof.game import game_names, load_game
 
-    return [it for it in map(load_game, game_names()) if it.lanes is not None]
+    return [item for item in map(load_game, game_names()) if item.lanes is not None]
 
 
 def _playing(baseline: str) -> list[Game]:
-    return [it for it in _playable() if baseline in it.baselines]
+    return [item for item in _playable() if baseline in item.baselines]

@@ -146,20 +146,20 @@ def build(
     events = None if isinstance(source, EventStore) else list(source)
     root = folder("datasets", home)
     with kept_memory(), tempfile.TemporaryDirectory(prefix=".draft-", dir=root) as draft:
-        place = Path(draft) / "data"
-        (place / "sessions").mkdir(parents=True)
+        index = Path(draft) / "data"
+        (index / "sessions").mkdir(parents=True)
         tell = progress or _silent
         engine = engine or LocalEngine()
         if isinstance(source, EventStore):
-            built = _build_store(game, source, config, place, engine, sessions, tell)
+            built = _build_store(game, source, config, index, engine, sessions, tell)
         else:
-            built = list(build_events(game, events or [], ask, reward, place))
+            built = list(build_events(game, events or [], ask, reward, index))
         made = [session for session in built if session.windows]
         if not made:
             raise ConfigError(_nothing(built, None if events is None else len(events)))
         manifest = describe(game, config, reward, built)
-        summaries = _summarize(place, manifest, built)
-        return publish(manifest | summaries | provenance(built, sessions), place, root)
+        summaries = _summarize(index, manifest, built)
+        return publish(manifest | summaries | provenance(built, sessions), index, root)
 
 
 def _silent(what: str, done: int, of: int) -> None:
@@ -172,10 +172,11 @@ def _nothing(built: Sequence[SessionResult], events: int | None) -> str:
     for session in built:
         for left in session.left_out:
             reasons[left.reason] = reasons.get(left.reason, 0) + 1
-    told = "; ".join(f"{count} windows: {reason}" for reason, count in sorted(reasons.items()))
+    payload = "; ".join(f"{count} windows: {reason}" for reason, count in sorted(reasons.items()))
     where = f"in {events} events" if events is not None else f"in {len(built)} sessions"
     return (
-        f"expected at least one whole window {where}, found none{f' ({told})' if told else ''}; record or import more"
+        f"expected at least one whole window {where}, found none{f' ({payload})' if payload else ''}; "
+        f"record or import more"
     )
 
 
@@ -183,7 +184,7 @@ def _build_store(
     game: Game,
     store: EventStore,
     config: DatasetConfig,
-    place: Path,
+    path: Path,
     engine: Engine,
     sessions: Sequence[str] | None,
     tell: Progress,
@@ -191,7 +192,7 @@ def _build_store(
     """Build every piece of a store on an engine."""
     pieces = plan(store.home.absolute(), sessions)
     sent: Game | str = game.name if engine.is_remote else game
-    tasks = [BuildTask(sent, piece, config, str(place)) for piece in pieces]
+    tasks = [BuildTask(sent, piece, config, str(path)) for piece in pieces]
     built: list[SessionResult] = []
     for number, made in enumerate(engine.map(build_piece, tasks), 1):
         built += made
@@ -223,7 +224,7 @@ def lay_piece(game: Game, reader: Reader, ask: BuildRequest) -> Iterator[Episode
 
 
 def build_events(
-    game: Game, events: Sequence[Event], ask: BuildRequest, reward: Reward, place: Path
+    game: Game, events: Sequence[Event], ask: BuildRequest, reward: Reward, path: Path
 ) -> Iterator[SessionResult]:
     """Build the sessions of events that are at hand, event by event."""
     sessions: dict[str, list[Event]] = {}
@@ -231,22 +232,22 @@ def build_events(
         sessions.setdefault(event.session_id, []).append(event)
     for session in sorted(sessions):
         laid = lay_episodes(game, session, segment_session(game, sessions[session], ask), ask)
-        yield write_session(game, laid, reward, place)
+        yield write_session(game, laid, reward, path)
 
 
-def write_session(game: Game, laid: EpisodeColumns, reward: Reward, place: Path, damaged: int = 0) -> SessionResult:
+def write_session(game: Game, laid: EpisodeColumns, reward: Reward, path: Path, damaged: int = 0) -> SessionResult:
     """Write one session's tables, and give what the manifest needs of it; nothing is written without an episode."""
     entries, digests, summary = laid.entries, {}, None
     if entries:
-        folder_ = safe_join(place, "sessions", laid.session_id)
+        folder_ = safe_join(path, "sessions", laid.session_id)
         folder_.mkdir(parents=True)
         tables = code_tables(to_columns(game, laid, reward))
         check_finite(laid.session_id, tables["observations"], laid.features)
         summary = summarize(tables["observations"], laid.features)
         write_tables(folder_, tables)
-        told = {"episodes": [_told(entry) for entry in entries]}
-        digests = digest_tables(tables) | {"episodes": digest_json(told)}
-        write_json(folder_ / METADATA, {"session_id": laid.session_id, "steps": int(laid.lengths.sum()), **told})
+        payload = {"episodes": [_told(entry) for entry in entries]}
+        digests = digest_tables(tables) | {"episodes": digest_json(payload)}
+        write_json(folder_ / METADATA, {"session_id": laid.session_id, "steps": int(laid.lengths.sum()), **payload})
         sync(folder_)
     return SessionResult(
         laid.session_id,
@@ -335,23 +336,23 @@ def provenance(built: Sequence[SessionResult], sessions: Sequence[str] | None) -
     }
 
 
-def _summarize(place: Path, manifest: Mapping[str, Any], built: Sequence[SessionResult]) -> dict[str, Any]:
+def _summarize(path: Path, manifest: Mapping[str, Any], built: Sequence[SessionResult]) -> dict[str, Any]:
     """Give mean, deviation, range and missing share of each feature over the train split alone.
 
     Sessions that lie in it whole were summed up when they were written; those that it cuts are read again.
     """
     split, features = manifest["split"], tuple(manifest["stored_features"])
     first = next(iter(dict.fromkeys(split.values())))
-    found: Summary | None = None
+    result: Summary | None = None
     for session in sorted(built, key=lambda session: session.session_id):
         inside = frozenset(window for window, *_ in session.windows if split[window] == first)
         summary = session.summary
         if inside and len(inside) < len(session.windows):
-            summary = summarize_file(place / "sessions" / session.session_id / "observations.parquet", features, inside)
+            summary = summarize_file(path / "sessions" / session.session_id / "observations.parquet", features, inside)
         if inside and summary is not None:
-            found = summary if found is None else combine(found, summary)
-    assert found is not None
-    return {"statistics": {"split": first, "features": describe_features(features, found)}}
+            result = summary if result is None else combine(result, summary)
+    assert result is not None
+    return {"statistics": {"split": first, "features": describe_features(features, result)}}
 
 
 def publish(manifest: Mapping[str, Any], draft: Path, root: Path) -> Path:

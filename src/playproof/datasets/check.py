@@ -108,11 +108,9 @@ def check_splits(dataset: Dataset) -> DatasetFinding:
             starts[window] = min(start, starts.get(window, start))
     of: Mapping[str, str] = dataset.manifest["split"]
     wrong = [f"{window} has no split" for window in starts if window not in of]
-    ordered = [of[window] for window in sorted(starts, key=lambda each: (starts[each], each)) if window in of]
-    runs = [split for place, split in enumerate(ordered) if split != GAP and (not place or ordered[place - 1] != split)]
-    wrong += [
-        f"{split} is not one stretch of time" for split in sorted({each for each in runs if runs.count(each) > 1})
-    ]
+    ordered = [of[window] for window in sorted(starts, key=lambda item: (starts[item], item)) if window in of]
+    runs = [split for index, split in enumerate(ordered) if split != GAP and (not index or ordered[index - 1] != split)]
+    wrong += [f"{split} is not one stretch of time" for split in sorted({run for run in runs if runs.count(run) > 1})]
     return _finding("splits", wrong, len(of), "windows, splits consecutive in time", "wrong")
 
 
@@ -131,10 +129,10 @@ def check_lookahead(dataset: Dataset, store: EventStore, rng: np.random.Generato
             missing.add(session)
             continue
         cut = int(rng.integers(1, len(events) + 1))
-        for same, place in _compared(dataset, dataset.sessions[session], events[:cut]):
+        for same, index in _compared(dataset, dataset.sessions[session], events[:cut]):
             looked += 1
             if not same:
-                wrong.append(f"{place} of {session}, cut after event {cut - 1}")
+                wrong.append(f"{index} of {session}, cut after event {cut - 1}")
     if missing and not looked:
         return DatasetFinding(name, None, 0, f"not made: the store no longer holds {min(missing)}")
     return _finding(name, wrong, looked, f"steps before {cuts} cuts, the same bytes without their future", "changed")
@@ -159,11 +157,11 @@ def _compared(dataset: Dataset, tables: SessionTables, events: tuple[Event, ...]
 
 def _steps(episode: Episode, stored: Any, chosen: Any) -> Iterator[tuple[bool, str]]:
     """Compare what was seen at each step, and what was chosen at each but the one that the cut left undecided."""
-    for place, step in enumerate(episode.steps):
-        same = place < len(chosen) and np.asarray(episode.observations[place]).tobytes() == stored[place].tobytes()
-        if same and place < len(episode.steps) - 1:
-            same = tuple(chosen[place]) == tuple(step.action)
-        yield same, f"step {place} in {episode.window_id}"
+    for index, step in enumerate(episode.steps):
+        same = index < len(chosen) and np.asarray(episode.observations[index]).tobytes() == stored[index].tobytes()
+        if same and index < len(episode.steps) - 1:
+            same = tuple(chosen[index]) == tuple(step.action)
+        yield same, f"step {index} in {episode.window_id}"
 
 
 def _finding(check: str, wrong: list[str], looked: int, fine: str, bad: str) -> DatasetFinding:

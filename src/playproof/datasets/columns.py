@@ -64,8 +64,8 @@ def _keys(laid: EpisodeColumns, more: int) -> dict[str, Column]:
 def _observations(laid: EpisodeColumns) -> dict[str, Column]:
     """Give each feature, whether it was unknown, and whether the row stands after the last step."""
     return (
-        {name: laid.observations[place] for place, name in enumerate(laid.features)}
-        | {f"{name}__missing": laid.missing[place] for place, name in enumerate(laid.features)}
+        {name: laid.observations[index] for index, name in enumerate(laid.features)}
+        | {f"{name}__missing": laid.missing[index] for index, name in enumerate(laid.features)}
         | {"final": laid.is_final}
     )
 
@@ -75,7 +75,7 @@ def _actions(game: Game, laid: EpisodeColumns) -> dict[str, Column]:
     shown = resolve(game.recordings).shown if game.recordings is not None else ()
     return (
         {"substep": laid.substeps}
-        | {f"head_{place}": head for place, head in enumerate(laid.actions)}
+        | {f"head_{index}": head for index, head in enumerate(laid.actions)}
         | {"effect": laid.effects}
         | {name: laid.after(name) for name in shown if name in laid.standings}
         | {"state_age_ticks": laid.age_ticks, "state_age_us": laid.age_us}
@@ -101,17 +101,17 @@ def _rewards(game: Game, laid: EpisodeColumns, reward: Reward) -> dict[str, Arra
 def total(paid: Mapping[str, Array], steps: int) -> Array:
     """Add components up, in their order."""
     summed = np.zeros(steps, np.float64)
-    for place, column in enumerate(paid.values()):
-        summed = column.copy() if place == 0 else summed + column
+    for index, column in enumerate(paid.values()):
+        summed = column.copy() if index == 0 else summed + column
     return summed
 
 
 def pay(game: Game, laid: EpisodeColumns, reward: Reward) -> dict[str, Array]:
     """Give what each component pays: all steps at once where the game can, else episode by episode."""
     if game.batch is not None:
-        found = resolve(game.batch).pay(laid, reward)
-        if found is not None:
-            return {name: np.asarray(column, np.float64) for name, column in found.items()}
+        result = resolve(game.batch).pay(laid, reward)
+        if result is not None:
+            return {name: np.asarray(column, np.float64) for name, column in result.items()}
     paid: dict[str, list[float]] = {}
     for entry, steps in laid.steps():
         outcome = Outcome(entry.window_id, entry.outcome or {})

@@ -27,8 +27,8 @@ from playproof.game import NumericObservation, load_game
 class SessionTables(Mapping[str, pl.DataFrame]):
     """One session's tables, each read and checked when it is asked for."""
 
-    def __init__(self, place: Path, digests: Mapping[str, str]) -> None:
-        self.place, self._digests = place, digests
+    def __init__(self, path: Path, digests: Mapping[str, str]) -> None:
+        self.place, self._digests = path, digests
         self._frames: dict[str, pl.DataFrame] = {}
 
     def __getitem__(self, name: str) -> pl.DataFrame:
@@ -62,21 +62,21 @@ class SessionTables(Mapping[str, pl.DataFrame]):
         """Give what is known of each episode: window, player, start, steps, end, lack, corrections, outcome."""
         path = self.place / METADATA
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
-            found = {"episodes": told["episodes"]}
+            payload = json.loads(path.read_text(encoding="utf-8"))
+            result = {"episodes": payload["episodes"]}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DecodeError(f"expected {path}, found: {error}; build the data set again") from error
-        if digest_json(found) != self._digests["episodes"]:
+        if digest_json(result) != self._digests["episodes"]:
             raise DecodeError(f"expected the episodes of {path} as they were built, found others; build it again")
-        return list(found["episodes"])
+        return list(result["episodes"])
 
 
 class Sessions(Mapping[str, SessionTables]):
     """A data set's sessions, by id."""
 
-    def __init__(self, path: Path, told: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, payload: Mapping[str, Any]) -> None:
         self._tables = {
-            name: SessionTables(path / "sessions" / name, session["digests"]) for name, session in told.items()
+            name: SessionTables(path / "sessions" / name, session["digests"]) for name, session in payload.items()
         }
 
     def __getitem__(self, name: str) -> SessionTables:
@@ -123,8 +123,8 @@ class Dataset:
     def transitions(self, split: str, observation: str | None = None) -> Transitions:
         """Give every step of a split, session by session, with the features of an observation set."""
         chosen, features = frozenset(self.windows(split)), self.features(observation)
-        found = [self._steps(tables, chosen, features) for tables in self.sessions.values()]
-        return join([steps for steps in found if len(steps.rewards)] or found[:1])
+        result = [self._steps(tables, chosen, features) for tables in self.sessions.values()]
+        return join([steps for steps in result if len(steps.rewards)] or result[:1])
 
     def _steps(self, tables: SessionTables, chosen: frozenset[str], features: Sequence[str]) -> Transitions:
         """Give a session's steps in some windows."""
@@ -161,8 +161,8 @@ def _inside(table: pa.Table, chosen: frozenset[str]) -> tuple[NDArray[np.bool_],
 def _stack(columns: Sequence[pa.ChunkedArray], rows: NDArray[np.bool_], dtype: Any) -> NDArray[Any]:
     """Give columns as an array, a row each (rows, columns)."""
     out = np.empty((int(rows.sum()), len(columns)), dtype)
-    for place, column in enumerate(columns):
-        out[:, place] = column.to_numpy()[rows]
+    for index, column in enumerate(columns):
+        out[:, index] = column.to_numpy()[rows]
     return out
 
 
@@ -181,7 +181,7 @@ class Transitions:
     missing: NDArray[np.bool_]  # (steps, features)
 
     def __post_init__(self) -> None:
-        sizes = {len(it) for it in vars(self).values()}
+        sizes = {len(var) for var in vars(self).values()}
         if len(sizes) != 1:
             raise DecodeError(f"expected as many rows in every array, found {sorted(sizes)}")
 
@@ -191,16 +191,16 @@ class Transitions:
         return self.terminated | self.truncated
 
 
-def join(found: Sequence[Transitions]) -> Transitions:
+def join(transitionses: Sequence[Transitions]) -> Transitions:
     """Put transitions one after the other."""
-    if len(found) == 1:
-        return found[0]
+    if len(transitionses) == 1:
+        return transitionses[0]
     arrays: dict[str, Any] = {
-        name: np.concatenate([getattr(it, name) for it in found])
+        name: np.concatenate([getattr(item, name) for item in transitionses])
         for name in Transitions.__dataclass_fields__
         if name != "windows"
     }
-    return Transitions(**arrays, windows=tuple(window for it in found for window in it.windows))
+    return Transitions(**arrays, windows=tuple(window for item in transitionses for window in item.windows))
 
 
 def open_dataset(path: Path) -> Dataset:

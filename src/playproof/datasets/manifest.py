@@ -31,9 +31,9 @@ FORMAT = 3
 """Of the folder; one of another format is built again."""
 
 
-def digest_json(told: object) -> str:
+def digest_json(value: object) -> str:
     """Hash a JSON value in its one canonical text."""
-    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def digest_table(table: pa.Table) -> str:
@@ -72,10 +72,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def write_json(path: Path, told: Mapping[str, Any]) -> None:
+def write_json(path: Path, payload: Mapping[str, Any]) -> None:
     """Write a JSON file, whole or not at all."""
     draft = path.with_name(f".{path.name}")
-    draft.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    draft.write_bytes(orjson.dumps(payload, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     sync(draft)
     draft.replace(path)
 

@@ -36,8 +36,8 @@ def list_datasets(home: Path | None = None) -> list[DatasetEntry]:
     """Give the finished data sets of a home, by name and then in the order in which they were finished."""
     root = (home or default_home()) / "datasets"
     paths = [path for path in root.iterdir() if (path / MANIFEST).is_file()] if root.is_dir() else []
-    found = [_found(path) for path in paths]
-    return sorted(found, key=lambda each: (str(each.manifest.get("name")), each.finished, each.label))
+    founds = [_found(path) for path in paths]
+    return sorted(founds, key=lambda item: (str(item.manifest.get("name")), item.finished, item.label))
 
 
 def find_dataset(name: str | Path, home: Path | None = None) -> Path:
@@ -48,18 +48,18 @@ def find_dataset(name: str | Path, home: Path | None = None) -> Path:
     wanted, _, start = str(name).partition("@")
     known = list_datasets(home)
     fitting = [
-        each for each in known if each.manifest.get("name") == wanted and each.manifest["hash"].startswith(start)
+        item for item in known if item.manifest.get("name") == wanted and item.manifest["hash"].startswith(start)
     ]
     if not fitting:
-        labels = ", ".join(each.label for each in known) or "none"
+        labels = ", ".join(item.label for item in known) or "none"
         raise InputError(f"expected a data set, found none called {str(name)!r}; there are: {labels}")
-    return max(fitting, key=lambda each: (each.finished, each.label)).path
+    return max(fitting, key=lambda item: (item.finished, item.label)).path
 
 
 def _found(path: Path) -> DatasetEntry:
     manifest = path / MANIFEST
     try:
-        told = json.loads(manifest.read_text(encoding="utf-8"))
+        payload = json.loads(manifest.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DecodeError(f"expected JSON in {manifest}, found: {error}; build the data set again") from error
-    return DatasetEntry(path, told, manifest.stat().st_mtime)
+    return DatasetEntry(path, payload, manifest.stat().st_mtime)

@@ -134,21 +134,21 @@ def code(column: Column) -> EncodedColumn:
 
 def _code_texts(column: TextColumn) -> EncodedColumn:
     """Put neighbours of one text together; none of them is empty."""
-    places = [place for place, length in enumerate(column.lengths.tolist()) if length]
-    kept = [place for at, place in enumerate(places) if not at or column.texts[place] != column.texts[places[at - 1]]]
+    indices = [index for index, length in enumerate(column.lengths.tolist()) if length]
+    kept = [index for at, index in enumerate(indices) if not at or column.texts[index] != column.texts[indices[at - 1]]]
     ends = np.cumsum(column.lengths)
     starts = (ends - column.lengths)[kept]
-    return EncodedColumn([column.texts[place] for place in kept], int(ends[-1]) if len(ends) else 0, starts)
+    return EncodedColumn([column.texts[index] for index in kept], int(ends[-1]) if len(ends) else 0, starts)
 
 
 def code_tables(tables: Mapping[str, Mapping[str, Column]]) -> dict[str, dict[str, EncodedColumn]]:
     """Find the runs of every column; one that stands in several tables is looked at once."""
-    found: dict[int, EncodedColumn] = {}
+    encoded_columns: dict[int, EncodedColumn] = {}
     for columns in tables.values():
         for column in columns.values():
-            if id(column) not in found:
-                found[id(column)] = code(column)
-    return {name: {key: found[id(column)] for key, column in of.items()} for name, of in tables.items()}
+            if id(column) not in encoded_columns:
+                encoded_columns[id(column)] = code(column)
+    return {name: {key: encoded_columns[id(column)] for key, column in of.items()} for name, of in tables.items()}
 
 
 def code_table(columns: Mapping[str, Column]) -> dict[str, EncodedColumn]:
@@ -205,8 +205,8 @@ def _column(name: str, column: pa.ChunkedArray) -> Column:
     for chunk in column.chunks:
         if len(chunk):
             runs = code(chunk.indices.to_numpy(zero_copy_only=False))
-            places = runs.values if runs.starts is not None else np.asarray(runs.values)
+            positions = runs.values if runs.starts is not None else np.asarray(runs.values)
             words = chunk.dictionary.to_pylist()
-            texts += [words[place] for place in np.asarray(places).tolist()]
+            texts += [words[index] for index in np.asarray(positions).tolist()]
             lengths.append(runs.lengths if runs.starts is not None else np.ones(len(chunk), np.int64))
     return TextColumn(texts, np.concatenate(lengths) if lengths else np.zeros(0, np.int64))

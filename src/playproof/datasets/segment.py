@@ -54,8 +54,8 @@ def segment(
         sessions.setdefault(event.session_id, []).append(event)
     made = [segment_session(game, sessions[name], ask) for name in sorted(sessions)]
     return Segmentation(
-        tuple(episode for each in made for episode in each.episodes),
-        tuple(window for each in made for window in each.left_out),
+        tuple(episode for item in made for episode in item.episodes),
+        tuple(window for item in made for window in item.left_out),
     )
 
 

@@ -125,8 +125,8 @@ class Reader:
         for kind in doc_types if self.hot.num_rows else ():
             parts[kind].append(LoadedTable(_narrow(self.hot.filter(pc.equal(self.hot["doc_type"], kind)), wanted)))
         for session in names:
-            found = {kind: [rows for part in of for rows in part.rows(session)] for kind, of in parts.items()}
-            if tables := {kind: _joined(rows) for kind, rows in found.items() if rows}:
+            result = {kind: [rows for part in of for rows in part.rows(session)] for kind, of in parts.items()}
+            if tables := {kind: _joined(rows) for kind, rows in result.items() if rows}:
                 yield session, tables
 
     def events(self) -> Iterator[tuple[str, list[Event]]]:
@@ -200,9 +200,9 @@ def _narrow(table: pa.Table, wanted: Sequence[str]) -> pa.Table:
     """Keep the columns that are wanted and hold anything; texts as places in a list."""
     kept = [name for name in wanted if name in table.schema.names]
     table = table.select([name for name in kept if name in KEYS or table[name].null_count < table.num_rows])
-    for place, name in enumerate(table.schema.names):
+    for index, name in enumerate(table.schema.names):
         if pa.types.is_string(table.schema.field(name).type):
-            table = table.set_column(place, name, table[name].dictionary_encode())
+            table = table.set_column(index, name, table[name].dictionary_encode())
     return table
 
 
@@ -226,11 +226,11 @@ def _reused_memory() -> Iterator[None]:
 
 def _bounds(file: pq.ParquetFile, first: str, last: str) -> dict[int, tuple[str, str]]:
     """Give the row groups that may hold sessions from the first to the last, and the range of each."""
-    place = file.schema_arrow.get_field_index("session_id")
+    field_index = file.schema_arrow.get_field_index("session_id")
     bounds = {}
     for group in range(file.metadata.num_row_groups):
-        found = file.metadata.row_group(group).column(place).statistics
-        least, most = (found.min, found.max) if found is not None and found.has_min_max else (first, last)
+        result = file.metadata.row_group(group).column(field_index).statistics
+        least, most = (result.min, result.max) if result is not None and result.has_min_max else (first, last)
         if least <= last and first <= most:
             bounds[group] = (least, most)
     return bounds
@@ -238,17 +238,17 @@ def _bounds(file: pq.ParquetFile, first: str, last: str) -> dict[int, tuple[str,
 
 def _held(file: pq.ParquetFile, groups: Sequence[int], wanted: Sequence[str]) -> list[str]:
     """Give the wanted columns that hold anything in some row groups; reading empty ones costs as much as full ones."""
-    places = {name: place for place, name in enumerate(file.schema_arrow.names)}
+    indices = {name: index for index, name in enumerate(file.schema_arrow.names)}
 
     def holds(name: str) -> bool:
         for group in groups:
-            chunk = file.metadata.row_group(group).column(places[name])
-            found = chunk.statistics
-            if found is None or not found.has_null_count or found.null_count < chunk.num_values:
+            chunk = file.metadata.row_group(group).column(indices[name])
+            result = chunk.statistics
+            if result is None or not result.has_null_count or result.null_count < chunk.num_values:
                 return True
         return False
 
-    return [name for name in wanted if name in places and (name in KEYS or holds(name))]
+    return [name for name in wanted if name in indices and (name in KEYS or holds(name))]
 
 
 def _one(column: pa.ChunkedArray) -> pa.DictionaryArray:
@@ -274,8 +274,8 @@ def _sorted(runs: Sequence[slice], seqs: Places) -> slice | Places:
     return at[np.argsort(seqs[at])]
 
 
-def _at(table: pa.Table, places: slice | Places) -> pa.Table:
+def _at(table: pa.Table, indices: slice | Places) -> pa.Table:
     """Give rows of a table, without a copy where they follow each other."""
-    if isinstance(places, slice):
-        return table.slice(places.start, places.stop - places.start)
-    return table.take(pa.array(places))
+    if isinstance(indices, slice):
+        return table.slice(indices.start, indices.stop - indices.start)
+    return table.take(pa.array(indices))

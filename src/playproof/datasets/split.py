@@ -23,11 +23,11 @@ def split_windows(windows: Sequence[str], shares: Mapping[str, float], gap: int)
         )
     usable = len(windows) - gap * (len(shares) - 1)
     split, taken, passed = [GAP] * len(windows), 0, 0.0
-    for place, (name, share) in enumerate(shares.items()):
+    for index, (name, share) in enumerate(shares.items()):
         passed += share
         end = round(usable * passed / sum(shares.values()))
         if end <= taken:
             raise ConfigError(f"expected windows enough for {name!r}, found {len(windows)} in all and a gap of {gap}")
-        split[taken + place * gap : end + place * gap] = [name] * (end - taken)
+        split[taken + index * gap : end + index * gap] = [name] * (end - taken)
         taken = end
     return dict(zip(windows, split, strict=True))

@@ -45,9 +45,9 @@ def summarize(table: Mapping[str, EncodedColumn], features: Sequence[str], chose
     before = np.concatenate([[0.0], np.cumsum(weights)])
     columns = np.zeros((5, len(features)))
     if count := int(before[-1]):
-        for place, name in enumerate(features):
-            columns[4, place] = _known(table[f"{name}__missing"], weights, before)[0] * count
-            columns[:4, place] = _known(table[name], weights, before)
+        for index, name in enumerate(features):
+            columns[4, index] = _known(table[f"{name}__missing"], weights, before)[0] * count
+            columns[:4, index] = _known(table[name], weights, before)
     return Summary(count, *columns)
 
 
@@ -123,16 +123,16 @@ def combine(one: Summary, other: Summary) -> Summary:
     )
 
 
-def describe_features(features: Sequence[str], found: Summary) -> dict[str, dict[str, Any]]:
+def describe_features(features: Sequence[str], summary: Summary) -> dict[str, dict[str, Any]]:
     """Write a summary by feature: mean, std, min, max, and the share of rows in which it was unknown."""
-    rows = max(1, found.rows)
+    rows = max(1, summary.rows)
     return {
         name: {
-            "mean": float(found.mean[at]),
-            "std": float(np.sqrt(found.squares[at] / rows)),
-            "min": float(found.least[at]),
-            "max": float(found.most[at]),
-            "missing": float(found.missing[at] / rows),
+            "mean": float(summary.mean[at]),
+            "std": float(np.sqrt(summary.squares[at] / rows)),
+            "min": float(summary.least[at]),
+            "max": float(summary.most[at]),
+            "missing": float(summary.missing[at] / rows),
         }
         for at, name in enumerate(features)
     }

@@ -87,10 +87,10 @@ def listed(kind: int, items: Sequence[bytes]) -> bytes:
 
 
 @compiled
-def pack_runs(places: Array, starts: Array, rows: int, width: int, out: Array) -> int:
+def pack_runs(indices: Array, starts: Array, rows: int, width: int, out: Array) -> int:
     """Write runs, each its length and its value in so many bytes; give how many bytes were written."""
     at = 0
-    for run in range(len(places)):
+    for run in range(len(indices)):
         left = ((starts[run + 1] if run + 1 < len(starts) else rows) - starts[run]) << 1
         while left >= 0x80:
             out[at] = left & 0x7F | 0x80
@@ -98,7 +98,7 @@ def pack_runs(places: Array, starts: Array, rows: int, width: int, out: Array) -
             at += 1
         out[at] = left
         at += 1
-        value = places[run]
+        value = indices[run]
         for _ in range(width):
             out[at] = value & 0xFF
             value >>= 8
@@ -106,13 +106,13 @@ def pack_runs(places: Array, starts: Array, rows: int, width: int, out: Array) -
     return at
 
 
-def _packed(places: Array, column: EncodedColumn, width: int) -> bytes:
+def _packed(indices: Array, column: EncodedColumn, width: int) -> bytes:
     """Give a column's runs as places in a dictionary, or as flags."""
-    if len(places) == 1:
-        return varint(column.rows << 1) + int(places[0]).to_bytes(width, "little")
+    if len(indices) == 1:
+        return varint(column.rows << 1) + int(indices[0]).to_bytes(width, "little")
     assert column.starts is not None
-    out = np.empty(len(places) * (width + 10), np.uint8)
-    return out[: pack_runs(places, column.starts, column.rows, width, out)].tobytes()
+    out = np.empty(len(indices) * (width + 10), np.uint8)
+    return out[: pack_runs(indices, column.starts, column.rows, width, out)].tobytes()
 
 
 def _page(kind: int, rows: int, encoding: int, values: bytes | pa.Buffer, size: int) -> bytes:
@@ -120,11 +120,11 @@ def _page(kind: int, rows: int, encoding: int, values: bytes | pa.Buffer, size: 
     checksum = zlib.crc32(values)
     signed = checksum - (1 << 32) if checksum >> 31 else checksum
     numbers = (kind, size, len(values), signed)
-    told = b"".join([_FIELD + whole(number) for number in numbers])
+    payload = b"".join([_FIELD + whole(number) for number in numbers])
     about = _FIELD + whole(rows) + _FIELD + whole(encoding)
     if kind == DICTIONARY_PAGE:
-        return told + bytes((3 << 4 | STRUCT,)) + about + b"\0\0"
-    return told + bytes((1 << 4 | STRUCT,)) + about + 2 * (_FIELD + whole(RLE)) + b"\0\0"
+        return payload + bytes((3 << 4 | STRUCT,)) + about + b"\0\0"
+    return payload + bytes((1 << 4 | STRUCT,)) + about + 2 * (_FIELD + whole(RLE)) + b"\0\0"
 
 
 def _plain(column: EncodedColumn) -> bytes:
@@ -159,12 +159,12 @@ class Chunk:
 
     def _code(self, column: EncodedColumn) -> None:
         """Write the values of runs into a dictionary, and the runs as places in it."""
-        distinct, places = _distinct(column)
+        distinct, indices = _distinct(column)
         self.encoding = PLAIN
         self._add(DICTIONARY_PAGE, len(distinct), _plain(EncodedColumn(distinct, len(distinct), None)))
         self.encoding, self.dictionary = DICTIONARY, self.stored
         bits = max(1, (len(distinct) - 1).bit_length())
-        self._add(DATA_PAGE, self.rows, bytes((bits,)) + _packed(places, column, (bits + 7) // 8))
+        self._add(DATA_PAGE, self.rows, bytes((bits,)) + _packed(indices, column, (bits + 7) // 8))
 
     def _add(self, kind: int, rows: int, values: bytes) -> None:
         stored = _LZ4.compress(values) if self.codec == LZ4 else values
@@ -175,11 +175,11 @@ class Chunk:
 
     def describe(self, name: str, at: int) -> bytes:
         """Say where the column stands: at this place of the file."""
-        told = _about(name, self.kind, self.encoding, self.codec) + self._sizes
-        told += _NEXT_LONG + whole(at + self.dictionary)
+        payload = _about(name, self.kind, self.encoding, self.codec) + self._sizes
+        payload += _NEXT_LONG + whole(at + self.dictionary)
         if self.dictionary:
-            told += _NEXT_LONG + whole(at)
-        return _NEXT_LONG + whole(at) + _FIELD_STRUCT + told + b"\0\0"
+            payload += _NEXT_LONG + whole(at)
+        return _NEXT_LONG + whole(at) + _FIELD_STRUCT + payload + b"\0\0"
 
 
 def _distinct(column: EncodedColumn) -> tuple[Array | Sequence[str], Array]:
@@ -187,10 +187,10 @@ def _distinct(column: EncodedColumn) -> tuple[Array | Sequence[str], Array]:
     if len(column.values) == 1:
         return column.values, np.zeros(1, np.int64)
     if not isinstance(column.values, np.ndarray):
-        at = {word: place for place, word in enumerate(dict.fromkeys(column.values))}
+        at = {word: index for index, word in enumerate(dict.fromkeys(column.values))}
         return list(at), np.array([at[word] for word in column.values], np.int64)
-    bits, places = np.unique(column.values.view(f"u{column.values.dtype.itemsize}"), return_inverse=True)
-    return bits.view(column.values.dtype), places
+    bits, indices = np.unique(column.values.view(f"u{column.values.dtype.itemsize}"), return_inverse=True)
+    return bits.view(column.values.dtype), indices
 
 
 @lru_cache(maxsize=4096)
@@ -219,7 +219,7 @@ class Chunks:
 @lru_cache(maxsize=1024)
 def _about(name: str, kind: str, encoding: int, codec: int) -> bytes:
     """Give the part of a column's description that does not depend on its values, without its end."""
-    encodings = [whole(it) for it in sorted({PLAIN, RLE, encoding})]
+    encodings = [whole(item) for item in sorted({PLAIN, RLE, encoding})]
     return struct(
         (1, I32, whole(PHYSICAL[kind])),
         (2, LIST, listed(I32, encodings)),

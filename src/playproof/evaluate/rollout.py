@@ -71,7 +71,7 @@ class Rollout(RolloutStats):
         """Give the figures that logs show; money in the smallest unit."""
         n = len(self)
         acted = int(self.decisions.sum() - self.decisions[:, self.choices.index("WAIT")].sum())
-        told: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "windows": n,
             "pnl": float(self.pnl.mean()),
             "pnl_se": float(self.pnl.std(ddof=1) / np.sqrt(n)) if n > 1 else None,
@@ -83,7 +83,7 @@ class Rollout(RolloutStats):
             "reward": float(self.reward.mean()),
             "mix": self.mix,
         }
-        return told | {"components": {name: float(part.mean()) for name, part in self.components.items()}}
+        return payload | {"components": {name: float(part.mean()) for name, part in self.components.items()}}
 
 
 def make_lanes(game: Game, terms: LaneTerms, count: int) -> VectorGame:

@@ -74,8 +74,8 @@ class Trial:
     @property
     def trial_id(self) -> str:
         """Give the identity of the look: policy, data and split, whenever it was."""
-        told = json.dumps([self.policy_hash, self.data_hash, self.split, self.kind])
-        return hashlib.sha256(told.encode()).hexdigest()[:32]
+        payload = json.dumps([self.policy_hash, self.data_hash, self.split, self.kind])
+        return hashlib.sha256(payload.encode()).hexdigest()[:32]
 
     @property
     def returns(self) -> Floats:
@@ -135,8 +135,8 @@ def record_trial(engine: Engine, trial: Trial) -> bool:
     )
     values = {column.key: getattr(row, column.key) for column in Row.__mapper__.column_attrs}
     with writing(engine) as connection:
-        found = connection.execute(select(Row.trial_id).where(Row.trial_id == trial.trial_id)).first()
-        if found is not None:
+        value = connection.execute(select(Row.trial_id).where(Row.trial_id == trial.trial_id)).first()
+        if value is not None:
             return False
         insert = _insert(engine).values(values).on_conflict_do_nothing(index_elements=["trial_id"])
         return bool(connection.execute(insert).rowcount)
@@ -184,12 +184,12 @@ def _trial(row: Mapping[Any, Any]) -> Trial:
     )
 
 
-def overlapping(candidate: Trial, found: Iterable[Trial]) -> tuple[Trial, ...]:
+def overlapping(candidate: Trial, result: Iterable[Trial]) -> tuple[Trial, ...]:
     """Give the test looks that share windows with a candidate's, itself first, and those that share with them.
 
     The chain is followed to its end: whoever looked at some of the windows chose among all that did.
     """
-    left = [trial for trial in found if trial.kind == "test" and trial.trial_id != candidate.trial_id]
+    left = [trial for trial in result if trial.kind == "test" and trial.trial_id != candidate.trial_id]
     reached, kept = set(candidate.windows), [candidate]
     while more := [trial for trial in left if reached.intersection(trial.windows)]:
         kept += more
@@ -198,17 +198,17 @@ def overlapping(candidate: Trial, found: Iterable[Trial]) -> tuple[Trial, ...]:
     return tuple(kept)
 
 
-def aligned(found: Sequence[Trial]) -> tuple[tuple[str, ...], Floats]:
+def aligned(result: Sequence[Trial]) -> tuple[tuple[str, ...], Floats]:
     """Give the windows that any of the looks saw, and returns (windows, trials); 0 where a policy did not play.
 
     Windows keep the order of the look that names them first. Not playing earns nothing, so 0 is exact.
     """
     order: dict[str, int] = {}
-    for trial in found:
+    for trial in result:
         for name in trial.windows:
             order.setdefault(name, len(order))
-    table = np.zeros((len(order), len(found)))
-    for column, trial in enumerate(found):
+    table = np.zeros((len(order), len(result)))
+    for column, trial in enumerate(result):
         np.add.at(table[:, column], [order[name] for name in trial.windows], trial.returns)
     return tuple(order), table
 
@@ -227,11 +227,11 @@ class Selection:
     """Looks by kind that were counted."""
 
 
-def weigh_selection(candidate: Trial, found: Sequence[Trial], seed: int, draws: int = 1000) -> Selection:
+def weigh_selection(candidate: Trial, result: Sequence[Trial], seed: int, draws: int = 1000) -> Selection:
     """Weigh a candidate's test look against every look in the ledger."""
-    beside = overlapping(candidate, found)
+    beside = overlapping(candidate, result)
     windows, table = aligned(beside)
-    tries = {trial.trial_id: trial for trial in found if trial.family == candidate.family}
+    tries = {trial.trial_id: trial for trial in result if trial.family == candidate.family}
     counted = {trial.trial_id: trial for trial in (*tries.values(), *beside)}
     sharpes = np.array([sharpe_ratio(trial.returns) for trial in counted.values()])
     luck = float(np.mean([1 / max(len(trial.pnl) - 1, 1) for trial in counted.values()]))

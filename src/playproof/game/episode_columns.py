@@ -89,7 +89,7 @@ class EpisodeColumns:
     def __post_init__(self) -> None:
         steps = sum(entry.steps for entry in self.entries)
         rows = steps + len(self.entries)
-        for found, what, expected in (
+        for result, what, expected in (
             (self.observations.shape, "observations", (len(self.features), rows)),
             ({column.shape for column in self.missing}, "masks", {(rows,)}),
             (len(self.missing), "masks", len(self.features)),
@@ -97,8 +97,8 @@ class EpisodeColumns:
             (self.substeps.shape, "substeps", (steps,)),
             (self.effects.shape, "effects", (steps,)),
         ):
-            if found != expected:
-                raise ContractError(f"expected {what} of shape {expected}, found {found}")
+            if result != expected:
+                raise ContractError(f"expected {what} of shape {expected}, found {result}")
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -151,21 +151,21 @@ class EpisodeColumns:
         known = {name: column[row : row + entry.steps + 1].tolist() for name, column in self.standings.items()}
         cash, equity, opened = (known.pop(name) for name in ("cash", "equity", "opened"))
         held = [
-            AccountSnapshot(cash[place], equity[place], opened[place], {name: of[place] for name, of in known.items()})
-            for place in range(entry.steps + 1)
+            AccountSnapshot(cash[index], equity[index], opened[index], {name: of[index] for name, of in known.items()})
+            for index in range(entry.steps + 1)
         ]
         last = entry.steps - 1
         return tuple(
             Step(
-                place,
-                int(self.substeps[step + place]),
-                tuple(self.actions[:, step + place].tolist()),
-                bool(self.effects[step + place]),
-                held[place],
-                held[place + 1],
-                entry.end if place == last else None,  # type: ignore[arg-type]
+                index,
+                int(self.substeps[step + index]),
+                tuple(self.actions[:, step + index].tolist()),
+                bool(self.effects[step + index]),
+                held[index],
+                held[index + 1],
+                entry.end if index == last else None,  # type: ignore[arg-type]
             )
-            for place in range(entry.steps)
+            for index in range(entry.steps)
         )
 
 
@@ -209,14 +209,18 @@ def lay(
     assert isinstance(kind, NumericObservation)
     heads = len(game.actions[ask.actions].heads)
     steps = [step for episode in episodes for step in episode.steps]
-    standings = [it for episode in episodes for it in _standings(episode)]
+    standings = [standing for episode in episodes for standing in _standings(episode)]
     ages = [age for episode in episodes for age in episode.ages or [(NEVER, NEVER)] * len(episode.steps)]
     return EpisodeColumns(
         session_id=session_id,
         features=kind.features,
         entries=tuple(map(_entry, episodes)),
-        observations=_columns([row for it in episodes for row in it.observations], len(kind.features), np.float32),
-        missing=tuple(_columns([mask for it in episodes for mask in it.missing], len(kind.features), np.bool_)),
+        observations=_columns(
+            [row for episode in episodes for row in episode.observations], len(kind.features), np.float32
+        ),
+        missing=tuple(
+            _columns([mask for episode in episodes for mask in episode.missing], len(kind.features), np.bool_)
+        ),
         standings={name: np.array(of) for name, of in _money(standings).items()},
         actions=_columns([step.action for step in steps], heads, np.int16),
         substeps=np.array([step.substep for step in steps], np.int16),
@@ -254,27 +258,28 @@ def _standings(episode: Episode) -> list[AccountSnapshot]:
 
 def _money(standings: Sequence[AccountSnapshot]) -> dict[str, list[Any]]:
     """Give a ledger's columns: where the money stands, and the further facts that are numbers."""
-    told: dict[str, list[Any]] = {
-        "cash": [it.cash for it in standings],
-        "equity": [it.equity for it in standings],
-        "opened": [it.opened for it in standings],
+    payload: dict[str, list[Any]] = {
+        "cash": [standing.cash for standing in standings],
+        "equity": [standing.equity for standing in standings],
+        "opened": [standing.opened for standing in standings],
     }
     names = standings[0].facts if standings else ()
-    columns = {name: [it.facts[name] for it in standings] for name in names}
-    return told | {
-        name: [int(it) if isinstance(it, bool) else it for it in column]
+    columns = {name: [standing.facts[name] for standing in standings] for name in names}
+    return payload | {
+        name: [int(item) if isinstance(item, bool) else item for item in column]
         for name, column in columns.items()
-        if all(isinstance(it, int | float) for it in column)
+        if all(isinstance(item, int | float) for item in column)
     }
 
 
 def _labels(game: Game, episodes: Sequence[Episode]) -> dict[str, list[float]]:
     return {
-        name: [it for of in episodes for it in _label(of, resolve(label.value))] for name, label in game.labels.items()
+        name: [item for of in episodes for item in _label(of, resolve(label.value))]
+        for name, label in game.labels.items()
     }
 
 
 def _label(episode: Episode, value: Callable[[Outcome, Any], float | None]) -> Iterator[float]:
     for decision in episode.decisions:
-        found = None if episode.outcome is None else value(episode.outcome, decision)
-        yield float("nan") if found is None else found
+        result = None if episode.outcome is None else value(episode.outcome, decision)
+        yield float("nan") if result is None else result

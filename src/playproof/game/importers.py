@@ -115,12 +115,12 @@ class Importer:
     """Read one recording; the parts come in any order, and their order must not matter."""
 
 
-def read_moment(found: object, zone: tzinfo) -> datetime:
+def read_moment(value: object, zone: tzinfo) -> datetime:
     """Read an ISO time as aware UTC; without a zone it is local to `zone`, where that is two times the first."""
     try:
-        moment = datetime.fromisoformat(found) if isinstance(found, str) else None
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
         if moment is not None:
             return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         pass
-    raise DecodeError(f"expected a time such as 2025-12-12T17:16:58.624285, found {str(found)[:40]!r}")
+    raise DecodeError(f"expected a time such as 2025-12-12T17:16:58.624285, found {str(value)[:40]!r}")

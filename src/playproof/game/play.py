@@ -101,16 +101,16 @@ class EpisodeNotes:
     def act(self, action: Action) -> tuple[Fact, ...]:
         """Carry out the choice of the decision point noted last."""
         before = self.ledger.standing()
-        told = self.ledger.act(action)
+        payload = self.ledger.act(action)
         self.chosen.append((action, self.ledger.standing() != before))
-        self.facts.extend(told)
-        return told
+        self.facts.extend(payload)
+        return payload
 
     def see(self, event: Event) -> tuple[Fact, ...]:
         """Let the ledger take an event of the world."""
-        told = self.ledger.see(event)
-        self.facts.extend(told)
-        return told
+        payload = self.ledger.see(event)
+        self.facts.extend(payload)
+        return payload
 
     def close(
         self,
@@ -151,11 +151,11 @@ class EpisodeNotes:
 
 def spans(events: Iterable[Event]) -> dict[str, tuple[Event, ...]]:
     """Give each window's events, windows in the order of their first event."""
-    found: dict[str, list[Event]] = {}
+    result: dict[str, list[Event]] = {}
     for event in events:
         if event.window_id is not None:
-            found.setdefault(event.window_id, []).append(event)
-    return {window: tuple(of) for window, of in found.items()}
+            result.setdefault(event.window_id, []).append(event)
+    return {window: tuple(of) for window, of in result.items()}
 
 
 class _Table:

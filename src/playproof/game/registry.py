@@ -16,14 +16,14 @@ GROUP = "playproof.games"
 
 def _points() -> dict[str, EntryPoint]:
     """Give the entry points by name; two packages that claim one name are refused."""
-    found: dict[str, EntryPoint] = {}
+    result: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):
-        other = found.setdefault(point.name, point)
+        other = result.setdefault(point.name, point)
         if other.value != point.value:
             raise ConfigError(
                 f"expected one game called {point.name!r}, found {other.value} and {point.value}; uninstall one"
             )
-    return found
+    return result
 
 
 def game_names() -> tuple[str, ...]:
@@ -43,6 +43,6 @@ def load_game(name: str) -> Game:
             f"expected a function giving a Game at {points[name].value} for {name!r}, found: {error}"
         ) from error
     if not isinstance(game, Game) or game.name != name:
-        found = game.name if isinstance(game, Game) else type(game).__name__
-        raise ContractError(f"expected the game {name!r} at {points[name].value}, found {found}")
+        result = game.name if isinstance(game, Game) else type(game).__name__
+        raise ContractError(f"expected the game {name!r} at {points[name].value}, found {result}")
     return game

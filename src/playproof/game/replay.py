@@ -99,9 +99,9 @@ class ReplayedEpisode:
         sizes |= {f"chances of {names[0]}": (len(of), steps) for names, of in self.thoughts}
         sizes |= {"rewards": (len(self.rewards) or steps, steps), "texts": (len(self.said) or steps, steps)}
         sizes["rows"] = (len(self.rows) or steps + 1, steps + 1)
-        for name, (found, expected) in sizes.items():
-            if found != expected:
-                raise ContractError(f"expected {expected} of {name!r} in an episode of {steps} steps, found {found}")
+        for name, (size, expected) in sizes.items():
+            if size != expected:
+                raise ContractError(f"expected {expected} of {name!r} in an episode of {steps} steps, found {size}")
 
     def __len__(self) -> int:
         return len(self.actions)

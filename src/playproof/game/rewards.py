@@ -71,12 +71,12 @@ class Facts(Mapping[str, NDArray[Any]]):
     def __getitem__(self, name: str) -> NDArray[Any]:
         if self._readable is not None and name not in self._readable:
             raise ContractError(f"expected a component to read only the facts it declares, found {name!r}")
-        found = self._arrays[name]
-        if callable(found):
-            found = found()
+        array = self._arrays[name]
+        if callable(array):
+            array = array()
             assert isinstance(self._arrays, dict)
-            self._arrays[name] = found
-        return found
+            self._arrays[name] = array
+        return array
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
@@ -265,7 +265,7 @@ def compose(components: Components, config: Mapping[str, Any], name: str) -> Com
     for section in (*enabled, *(key for key in config if key != GLOBAL)):
         if section not in components.table:
             raise UnknownName("reward component", str(section), components.table)
-    parts = {key: RewardTerm(it, _settings(it, _section(config, key))) for key, it in components.table.items()}
+    parts = {key: RewardTerm(item, _settings(item, _section(config, key))) for key, item in components.table.items()}
     for one, other, why in components.exclusive:
         if one in enabled and other in enabled:
             raise ConfigError(f"expected {one} or {other}, found both: {why}")
@@ -281,10 +281,10 @@ def compose(components: Components, config: Mapping[str, Any], name: str) -> Com
 
 
 def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = config.get(name, _EMPTY)
-    if not isinstance(found, Mapping):
-        raise ConfigError(f"expected {name} to be a section of settings, found {found!r}")
-    return found
+    result = config.get(name, _EMPTY)
+    if not isinstance(result, Mapping):
+        raise ConfigError(f"expected {name} to be a section of settings, found {result!r}")
+    return result
 
 
 def _refuse_unknown(section: str, given: Mapping[str, Any], known: set[str]) -> None:
@@ -351,34 +351,34 @@ def find_reward(
 
 def _attribute(reference: str) -> Any:
     """Reach what "module:attribute" or "file.py:attribute" names."""
-    place, _, attribute = reference.rpartition(":")
-    if not place.endswith(".py"):
+    index, _, attribute = reference.rpartition(":")
+    if not index.endswith(".py"):
         return resolve(reference)
-    spec = importlib.util.spec_from_file_location(f"reward_file_{Path(place).stem}", place)
-    if spec is None or spec.loader is None or not Path(place).is_file():
-        raise ConfigError(f"expected a Python file at {place}, found none")
+    spec = importlib.util.spec_from_file_location(f"reward_file_{Path(index).stem}", index)
+    if spec is None or spec.loader is None or not Path(index).is_file():
+        raise ConfigError(f"expected a Python file at {index}, found none")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses look for the module they stand in
     spec.loader.exec_module(module)
     if not hasattr(module, attribute):
-        raise ConfigError(f"expected {attribute} in {place}, found nothing of that name")
+        raise ConfigError(f"expected {attribute} in {index}, found nothing of that name")
     return getattr(module, attribute)
 
 
-def _as_reward(components: Components | None, found: Any, reference: str) -> Reward:
+def _as_reward(components: Components | None, result: Any, reference: str) -> Reward:
     """Take a Reward, a configuration, or a function of facts."""
-    if isinstance(found, Reward):
-        return found
+    if isinstance(result, Reward):
+        return result
     if components is None:
         raise ConfigError(f"expected a Reward at {reference}: this game has no facts that a function could read")
     name = reference.rpartition(":")[2]
-    if isinstance(found, Mapping):
-        return compose(components, found, name)
-    if not callable(found):
+    if isinstance(result, Mapping):
+        return compose(components, result, name)
+    if not callable(result):
         raise ConfigError(
-            f"expected a Reward, a configuration or a function of facts at {reference}, found {type(found).__name__}"
+            f"expected a Reward, a configuration or a function of facts at {reference}, found {type(result).__name__}"
         )
-    return from_function(components, found, name)
+    return from_function(components, result, name)
 
 
 def from_function(components: Components, function: Callable[[Facts], Values], name: str) -> ComposedReward:

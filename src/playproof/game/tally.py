@@ -48,8 +48,8 @@ def close_windows(
     Give how many of them are wanted, and for how many lanes that was the last one.
     """
     wanted, over = 0, 0
-    for place in range(len(lanes)):
-        lane = lanes[place]
+    for index in range(len(lanes)):
+        lane = lanes[index]
         number = played[lane] * stride + seats[lane]
         played[lane] += 1
         if number < len(counts_done):
@@ -57,8 +57,8 @@ def close_windows(
             over += number + stride >= len(counts_done)
             counts_done[number] = counts[lane]
             sums_done[:, number] = sums[:, lane]
-            ends_done[0, number], ends_done[1, number] = pnl[place], opened[place]
-            ends_done[2, number], ends_done[3, number] = staked[place], no_effect[place]
+            ends_done[0, number], ends_done[1, number] = pnl[index], opened[index]
+            ends_done[2, number], ends_done[3, number] = staked[index], no_effect[index]
         counts[lane] = 0
         sums[:, lane] = 0.0
     return wanted, over
@@ -112,26 +112,26 @@ class WindowTally:
         kept = np.flatnonzero(self._played * self._stride + self._seats < len(self._counts_done))
         self._played, self._seats, self._counts = self._played[kept], self._seats[kept], self._counts[kept]
         self._sums = np.ascontiguousarray(self._sums[:, kept])
-        self._parts = {name: self._sums[1 + place] for place, name in enumerate(self._parts)}
+        self._parts = {name: self._sums[1 + index] for index, name in enumerate(self._parts)}
         return kept
 
     def _widen(self, moved: StepResult) -> None:
         """Make room for components of the reward that were not told before; each is a row of the sums."""
         names = [*self._parts, *(name for name in moved.components if name not in self._parts)]
         self._sums, self._sums_done = (_taller(sums, 1 + len(names)) for sums in (self._sums, self._sums_done))
-        self._parts = {name: self._sums[1 + place] for place, name in enumerate(names)}
+        self._parts = {name: self._sums[1 + index] for index, name in enumerate(names)}
 
     @property
     def done(self) -> dict[str, Any]:
         """Give what was counted, by window; the components of the reward too."""
-        found: dict[str, Any] = dict(zip(AT_THE_END, self._ends_done, strict=True))
-        found |= {"steps": self._counts_done[:, 0].copy(), "in_market": self._counts_done[:, 1].copy()}
-        found |= {"decisions": self._counts_done[:, 2:].copy(), "reward": self._sums_done[0]}
-        return found | {"components": {name: self._sums_done[1 + place] for place, name in enumerate(self._parts)}}
+        result: dict[str, Any] = dict(zip(AT_THE_END, self._ends_done, strict=True))
+        result |= {"steps": self._counts_done[:, 0].copy(), "in_market": self._counts_done[:, 1].copy()}
+        result |= {"decisions": self._counts_done[:, 2:].copy(), "reward": self._sums_done[0]}
+        return result | {"components": {name: self._sums_done[1 + index] for index, name in enumerate(self._parts)}}
 
 
 def _taller(sums: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
     """Give the same sums with more rows, 0 so far."""
-    found = np.zeros((rows, sums.shape[1]))
-    found[: len(sums)] = sums
-    return found
+    result = np.zeros((rows, sums.shape[1]))
+    result[: len(sums)] = sums
+    return result

@@ -70,10 +70,10 @@ def resolve(reference: Lazy[T]) -> T:
         return reference
     module, _, attribute = reference.partition(":")
     try:
-        found: T = getattr(import_module(module), attribute)
+        result: T = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ContractError(f"expected module:attribute, found {reference!r}: {error}") from error
-    return found
+    return result
 
 
 def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
@@ -260,7 +260,7 @@ class ActionSet:
             return choice.rejected is None and choice.kind in self.heads[0]
         if not isinstance(action, tuple) or len(action) != len(self.heads):
             return False
-        return all(0 <= int(place) < len(head) for place, head in zip(action, self.heads, strict=True))
+        return all(0 <= int(index) < len(head) for index, head in zip(action, self.heads, strict=True))
 
     def waits(self, action: Action) -> bool:
         """Tell whether an action's first head says WAIT; a rejected text waits."""
@@ -426,13 +426,13 @@ class Episode:
     """For each step how old the player's told state was: ticks and microseconds; -1 if it was never told."""
 
     def __post_init__(self) -> None:
-        for found, what, expected in (
+        for result, what, expected in (
             (len(self.observations), "observations", len(self.steps) + 1),
             (len(self.missing), "masks", len(self.steps) + 1),
             (len(self.decisions), "decisions", len(self.steps)),
         ):
-            if found != expected:
-                raise ContractError(f"expected {expected} {what} for {len(self.steps)} steps, found {found}")
+            if result != expected:
+                raise ContractError(f"expected {expected} {what} for {len(self.steps)} steps, found {result}")
 
     @property
     def pnl(self) -> int:

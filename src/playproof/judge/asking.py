@@ -131,7 +131,7 @@ def openai_endpoint(settings: JudgeSettings) -> JudgeEndpoint:
         raise ConfigError(f"expected a key for the judge in OPENAI_API_KEY, found: {error}") from None
 
     def ask(messages: Sequence[Mapping[str, str]]) -> ModelAnswer:
-        asked: Any = [dict(it) for it in messages]
+        asked: Any = [dict(message) for message in messages]
         try:
             answer = client.chat.completions.create(
                 model=settings.model,
@@ -177,16 +177,16 @@ class BudgetMeter:
             self.prompt_tokens += prompt
             self.completion_tokens += self.settings.max_tokens
 
-    def settle(self, prompt: int, told: ModelAnswer | None) -> None:
+    def settle(self, prompt: int, model_answer: ModelAnswer | None) -> None:
         """Put back what a call did not take; what an endpoint does not tell stays spent, a failed call is free."""
         with self._lock:
-            if told is None:
+            if model_answer is None:
                 self.prompt_tokens -= prompt
                 self.completion_tokens -= self.settings.max_tokens
                 return
-            if told.prompt_tokens is not None and told.completion_tokens is not None:
-                self.prompt_tokens += told.prompt_tokens - prompt
-                self.completion_tokens += told.completion_tokens - self.settings.max_tokens
+            if model_answer.prompt_tokens is not None and model_answer.completion_tokens is not None:
+                self.prompt_tokens += model_answer.prompt_tokens - prompt
+                self.completion_tokens += model_answer.completion_tokens - self.settings.max_tokens
 
 
 @dataclass(frozen=True)
@@ -220,29 +220,29 @@ class Cache:
         key: str,
         group_id: str,
         question: JudgeQuestion,
-        told: ModelAnswer,
+        model_answer: ModelAnswer,
         refused: str | None,
         settings: JudgeSettings,
     ) -> None:
         """Keep an answer, refused ones too; the first one stays."""
-        self._memory[key] = CachedAnswer(question.places, question.nonce, told.text, told.version)
+        self._memory[key] = CachedAnswer(question.places, question.nonce, model_answer.text, model_answer.version)
         if self.engine is None:
             return
         paid = settings.cost(
-            told.prompt_tokens or bound_tokens(question), told.completion_tokens or settings.max_tokens
+            model_answer.prompt_tokens or bound_tokens(question), model_answer.completion_tokens or settings.max_tokens
         )
         row = {
             "key": key,
             "judge_model": settings.model,
-            "judge_version": told.version,
+            "judge_version": model_answer.version,
             "prompt_hash": prompt_hash(),
             "group_id": group_id,
             "places": list(question.places),
             "nonce": question.nonce,
-            "answer": told.text,
+            "answer": model_answer.text,
             "refused": refused,
-            "prompt_tokens": told.prompt_tokens,
-            "completion_tokens": told.completion_tokens,
+            "prompt_tokens": model_answer.prompt_tokens,
+            "completion_tokens": model_answer.completion_tokens,
             "cost": paid,
             "created_at": self.now(),
         }

@@ -16,7 +16,7 @@ NAME, VERSION = "computed", "alpha-1"
 def computed(group: JudgedGroup) -> Scores:
     """Score a group by its money."""
     held = hold_return(group.outcomes)
-    values = {it.trajectory_id: _profit(it) - held for it in group.contenders}
+    values = {contender.trajectory_id: _profit(contender) - held for contender in group.contenders}
     return Scores(NAME, VERSION, group.group_id, values)
 
 

@@ -70,8 +70,8 @@ def judge_scorer(judge: Judge) -> Scorer:
     """Score by a judge, without canaries: the gates themselves plant what it must not fall for."""
 
     def scored(group: JudgedGroup, order: Sequence[int]) -> Mapping[str, float] | None:
-        found = judge.give(group, order)
-        return None if isinstance(found, JudgeFailed) else {name: it.score for name, it in found.items()}
+        result = judge.give(group, order)
+        return None if isinstance(result, JudgeFailed) else {name: item.score for name, item in result.items()}
 
     return scored
 
@@ -112,10 +112,10 @@ class _Counting:
         self.scorer, self.asked, self.unusable = scorer, 0, 0
 
     def __call__(self, group: JudgedGroup, order: Sequence[int]) -> Mapping[str, float] | None:
-        found = self.scorer(group, order)
+        result = self.scorer(group, order)
         self.asked += 1
-        self.unusable += found is None
-        return found
+        self.unusable += result is None
+        return result
 
 
 def check(name: str, scorer: Scorer, groups: Sequence[JudgedGroup], seed: int = 1) -> Check:
@@ -123,7 +123,7 @@ def check(name: str, scorer: Scorer, groups: Sequence[JudgedGroup], seed: int = 
     counting = _Counting(scorer)
     rng = np.random.default_rng(seed)
     orders = [latin_orders(len(group.contenders), ORDERS, rng) for group in groups]
-    shown = [[counting(group, order) for order in each] for group, each in zip(groups, orders, strict=True)]
+    shown = [[counting(group, order) for order in item] for group, item in zip(groups, orders, strict=True)]
     gates = (
         _order_gate(groups, orders, shown),
         _padding_gate(counting, groups, orders, shown),
@@ -136,11 +136,11 @@ def check(name: str, scorer: Scorer, groups: Sequence[JudgedGroup], seed: int = 
 
 def latin_orders(members: int, count: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
     """Give orders in which every member stands in every place equally often, as far as the count allows."""
-    found: list[tuple[int, ...]] = []
-    while len(found) < count:
+    results: list[tuple[int, ...]] = []
+    while len(results) < count:
         base = rng.permutation(members)
-        found += [tuple(int(it) for it in np.roll(base, shift)) for shift in range(members)]
-    return found[:count]
+        results += [tuple(int(item) for item in np.roll(base, shift)) for shift in range(members)]
+    return results[:count]
 
 
 Shown = Sequence[Sequence[Mapping[str, float] | None]]
@@ -149,11 +149,11 @@ Shown = Sequence[Sequence[Mapping[str, float] | None]]
 def _order_gate(groups: Sequence[JudgedGroup], orders: Sequence[Sequence[Sequence[int]]], shown: Shown) -> JudgeGate:
     rule = f"the place explains at most {MOST_ORDER:.0%} of the variance"
     rows = [
-        (scores[group.names[member]], (number, member), place)
-        for number, (group, each) in enumerate(zip(groups, orders, strict=True))
-        for order, scores in zip(each, shown[number], strict=True)
+        (scores[group.names[member]], (number, member), index)
+        for number, (group, item) in enumerate(zip(groups, orders, strict=True))
+        for order, scores in zip(item, shown[number], strict=True)
         if scores is not None
-        for place, member in enumerate(order)
+        for index, member in enumerate(order)
     ]
     effect = order_effect(rows)
     if effect is None:
@@ -170,7 +170,7 @@ def order_effect(rows: Sequence[tuple[float, tuple[int, int], int]]) -> float | 
         return None
     values = np.array([score for score, _, _ in rows])
     total = float(((values - values.mean()) ** 2).sum())
-    who, where = _dummies([it[1] for it in rows]), _dummies([it[2] for it in rows])[:, 1:]
+    who, where = _dummies([row[1] for row in rows]), _dummies([row[2] for row in rows])[:, 1:]
     freedom = len(values) - who.shape[1] - where.shape[1]
     if freedom < 1:
         return None
@@ -183,9 +183,9 @@ def order_effect(rows: Sequence[tuple[float, tuple[int, int], int]]) -> float | 
 
 def _dummies(keys: Sequence[object]) -> NDArray[np.float64]:
     names = {key: at for at, key in enumerate(sorted(set(keys), key=repr))}
-    found = np.zeros((len(keys), len(names)))
-    found[np.arange(len(keys)), [names[key] for key in keys]] = 1
-    return found
+    result = np.zeros((len(keys), len(names)))
+    result[np.arange(len(keys)), [names[key] for key in keys]] = 1
+    return result
 
 
 def _left(design: NDArray[np.float64], values: NDArray[np.float64]) -> float:
@@ -203,9 +203,9 @@ def _padding_gate(
         plain = shown[number][0]
         target = group.contenders[number % len(group.contenders)]
         padded = _said(target, PADDING[number % len(PADDING)])
-        found = scorer(group.put(padded), orders[number][0])
-        if plain is not None and found is not None:
-            moves.append(abs(found[target.trajectory_id] - plain[target.trajectory_id]))
+        result = scorer(group.put(padded), orders[number][0])
+        if plain is not None and result is not None:
+            moves.append(abs(result[target.trajectory_id] - plain[target.trajectory_id]))
     largest = max(moves) if moves else None
     passed = largest is not None and largest <= MOST_PADDING
     return JudgeGate("padding", rule, largest, passed, f"{len(moves)} of {len(groups)} measured; the largest move")
@@ -233,7 +233,7 @@ def _injection_gate(scorer: Scorer, group: JudgedGroup, orders: Sequence[Sequenc
 
 
 def _above(scores: Mapping[str, float], name: str) -> int:
-    return sum(it > scores[name] for it in scores.values())
+    return sum(score > scores[name] for score in scores.values())
 
 
 def _empty_gate(scorer: Scorer, groups: Sequence[JudgedGroup], orders: Sequence[Sequence[Sequence[int]]]) -> JudgeGate:
@@ -257,8 +257,8 @@ def _silent(contender: Contender) -> Contender:
 def _golden_gate(groups: Sequence[JudgedGroup], shown: Shown) -> JudgeGate:
     rule = f"Kendall's tau with the known order is at least {LEAST_TAU}"
     taus = []
-    for group, each in zip(groups, shown, strict=True):
-        usable = [scores for scores in each if scores is not None]
+    for group, item in zip(groups, shown, strict=True):
+        usable = [scores for scores in item if scores is not None]
         if usable:
             means = [fmean(scores[name] for scores in usable) for name in group.names]
             taus.append(kendall(means))
@@ -278,6 +278,10 @@ def kendall(scores: Sequence[float]) -> float:
 
 def _ties(shown: Shown) -> float | None:
     pairs = [
-        one == other for each in shown for it in each if it is not None for one, other in combinations(it.values(), 2)
+        one == other
+        for orders in shown
+        for item in orders
+        if item is not None
+        for one, other in combinations(item.values(), 2)
     ]
     return fmean(pairs) if pairs else None

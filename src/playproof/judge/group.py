@@ -49,7 +49,7 @@ class Contender:
     @property
     def answers(self) -> list[str]:
         """Give the agent's own answers in their order."""
-        return [turn.content for each in self.conversations for turn in each if turn.sampled]
+        return [turn.content for conversation in self.conversations for turn in conversation if turn.sampled]
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,13 @@ class JudgedGroup:
     @property
     def names(self) -> tuple[str, ...]:
         """Give the ids of the episodes."""
-        return tuple(each.trajectory_id for each in self.contenders)
+        return tuple(contender.trajectory_id for contender in self.contenders)
 
     def put(self, changed: Contender) -> JudgedGroup:
         """Give the group with one episode in another form."""
-        same = tuple(changed if it.trajectory_id == changed.trajectory_id else it for it in self.contenders)
+        same = tuple(
+            changed if contender.trajectory_id == changed.trajectory_id else contender for contender in self.contenders
+        )
         return replace(self, contenders=same)
 
 
@@ -94,14 +96,14 @@ class Scores:
 def read_groups(engine: Engine, window_ids: Iterable[str]) -> list[JudgedGroup]:
     """Read the groups of windows that have outcomes: the ended episodes of each scenario, two or more."""
     wanted = list(window_ids)
-    told = read_outcomes(engine, wanted)
-    found: dict[tuple[str, str], list[StoredTrajectory]] = {}
-    for each in read_windows(engine, wanted):
-        if each.ended and each.window_id in told:
-            found.setdefault((each.window_id, each.scenario_id), []).append(each)
+    outcomes = read_outcomes(engine, wanted)
+    result: dict[tuple[str, str], list[StoredTrajectory]] = {}
+    for window in read_windows(engine, wanted):
+        if window.ended and window.window_id in outcomes:
+            result.setdefault((window.window_id, window.scenario_id), []).append(window)
     return [
-        JudgedGroup(_name(*name), told[name[0]], tuple(_contender(it, told[name[0]]) for it in of))
-        for name, of in sorted(found.items())
+        JudgedGroup(_name(*name), outcomes[name[0]], tuple(_contender(item, outcomes[name[0]]) for item in of))
+        for name, of in sorted(result.items())
         if len(of) > 1
     ]
 
@@ -110,21 +112,24 @@ def _name(window_id: str, scenario_id: str) -> str:
     return window_id if scenario_id == window_id else f"{window_id}/{scenario_id}"
 
 
-def _contender(found: StoredTrajectory, outcomes: Outcomes) -> Contender:
-    start = (found.metrics or {}).get("start_equity")
+def _contender(trajectory: StoredTrajectory, outcomes: Outcomes) -> Contender:
+    start = (trajectory.metrics or {}).get("start_equity")
     return Contender(
-        found.trajectory_id, judge_view(found, outcomes), start if isinstance(start, int) else None, found.final_pnl
+        trajectory.trajectory_id,
+        judge_view(trajectory, outcomes),
+        start if isinstance(start, int) else None,
+        trajectory.final_pnl,
     )
 
 
-def from_ranked(found: RankedGroup, number: int = 0) -> JudgedGroup:
+def from_ranked(ranked_group: RankedGroup, number: int = 0) -> JudgedGroup:
     """Make a group of plays whose order is known; episodes are named by their place."""
-    outcomes = Outcomes(found.window_id, tuple(found.outcomes))
+    outcomes = Outcomes(ranked_group.window_id, tuple(ranked_group.outcomes))
     contenders = []
-    for play in found.plays:
+    for play in ranked_group.plays:
         conversations = tuple(
-            tuple(Turn(it.role, it.content, sampled=it.role == "assistant") for it in each)
-            for each in play.conversations
+            tuple(Turn(item.role, item.content, sampled=item.role == "assistant") for item in conversation)
+            for conversation in play.conversations
         )
         name: dict[str, Any] = {"trajectory_id": f"golden-{number}-{play.rank}"}
         view = JudgeView(PolicyView(conversations, name), outcomes)

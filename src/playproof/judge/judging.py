@@ -103,39 +103,39 @@ class Judge:
         members = len(group.contenders) + self.settings.canaries
         seed = int(content_hash(group, range(len(group.contenders)))[:16], 16)
         rng = np.random.default_rng(seed)
-        found: dict[tuple[int, ...], None] = {}
-        while len(found) < self.settings.permutations:
-            found[tuple(int(at) for at in rng.permutation(members))] = None
-        return list(found)
+        result: dict[tuple[int, ...], None] = {}
+        while len(result) < self.settings.permutations:
+            result[tuple(int(at) for at in rng.permutation(members))] = None
+        return list(result)
 
     def score(self, group: JudgedGroup) -> GroupJudgement:
         """Score one group."""
         extra = _canaries(group, self.settings.canaries)
         given: list[Mapping[str, JudgeScore]] = []
         for order in self.orders(group):
-            found = self.give(group, order, extra)
-            if isinstance(found, JudgeFailed):
-                return GroupJudgement(group.group_id, None, tuple(given), found)
-            given.append(found)
-        values = {name: fmean(each[name].score for each in given) for name in group.names}
+            result = self.give(group, order, extra)
+            if isinstance(result, JudgeFailed):
+                return GroupJudgement(group.group_id, None, tuple(given), result)
+            given.append(result)
+        values = {name: fmean(item[name].score for item in given) for name in group.names}
         return GroupJudgement(group.group_id, Scores(NAME, self.version, group.group_id, values), tuple(given))
 
     def give(
         self, group: JudgedGroup, order: Sequence[int], extra: Sequence[Contender] = ()
     ) -> Mapping[str, JudgeScore] | JudgeFailed:
         """Ask for one order, again if the answer cannot be used."""
-        canaries = frozenset(it.trajectory_id for it in extra)
+        canaries = frozenset(item.trajectory_id for item in extra)
         for attempt in range(self.settings.attempts):
             answer: str | None = None
             try:
                 question, answer = self._answer(group, order, extra, attempt, canaries)
-                found = read(answer, question, canaries)
+                result = read(answer, question, canaries)
             except AnswerRefused as error:
                 self.refusals[error.reason] += 1
                 refusal = error
                 continue
             self.accepted += 1
-            return found
+            return result
         return JudgeFailed(self.settings.model, group.group_id, refusal, answer)
 
     def _answer(
@@ -153,20 +153,20 @@ class Judge:
         if known is not None:
             self.from_cache += 1
             return replace(question, places=known.places, nonce=known.nonce), known.answer
-        told = self._asked(question)
-        self.cache.put(key, group.group_id, question, told, _reason(told.text, question, canaries), self.settings)
-        return question, told.text
+        asked = self._asked(question)
+        self.cache.put(key, group.group_id, question, asked, _reason(asked.text, question, canaries), self.settings)
+        return question, asked.text
 
     def _asked(self, question: JudgeQuestion) -> ModelAnswer:
         """Call the model within the budget."""
         prompt = bound_tokens(question)
         self.purse.reserve(prompt)
-        told: ModelAnswer | None = None
+        model_answer: ModelAnswer | None = None
         try:
-            told = self.endpoint(question.messages)
+            model_answer = self.endpoint(question.messages)
         finally:
-            self.purse.settle(prompt, told)
-        return told
+            self.purse.settle(prompt, model_answer)
+        return model_answer
 
     def _key(self, group: JudgedGroup, order: Sequence[int], extra: Sequence[Contender], attempt: int) -> str:
         asked = [self.settings.model, self.settings.base_url, self.settings.temperature, self.settings.max_tokens]
@@ -190,18 +190,18 @@ class Judge:
     def score_all(self, groups: Sequence[JudgedGroup]) -> list[GroupJudgement]:
         """Score groups side by side, once the estimate fits the budget; raise if the judge fails throughout."""
         self.estimate(groups).check(self.purse.budget)
-        found: list[GroupJudgement] = []
+        group_judgements: list[GroupJudgement] = []
         step = max(GIVE_UP, self.settings.parallel)
         with ThreadPoolExecutor(self.settings.parallel) as pool:
             for start in range(0, len(groups), step):
-                found += pool.map(self.score, groups[start : start + step])
-                _stop_if_hopeless(found)
-        return found
+                group_judgements += pool.map(self.score, groups[start : start + step])
+                _stop_if_hopeless(group_judgements)
+        return group_judgements
 
 
-def _stop_if_hopeless(found: Sequence[GroupJudgement]) -> None:
-    failed = [it.failure for it in found]
-    if failed and all(it is not None for it in failed[-GIVE_UP:]) and (last := failed[-1]) is not None:
+def _stop_if_hopeless(group_judgements: Sequence[GroupJudgement]) -> None:
+    failed = [item.failure for item in group_judgements]
+    if failed and all(item is not None for item in failed[-GIVE_UP:]) and (last := failed[-1]) is not None:
         raise last
 
 
@@ -229,13 +229,13 @@ def ranks(values: Mapping[str, float]) -> dict[str, int]:
 def store(engine: Engine, judge: Judge, judged: Sequence[GroupJudgement], now: datetime | None = None) -> int:
     """Store the scores of groups, one judgement a trajectory and judge; give how many are new."""
     moment, new = now or datetime.now(UTC), 0
-    for each in judged:
-        if each.scores is None:
+    for item in judged:
+        if item.scores is None:
             continue
-        places = ranks(each.scores.values)
+        indices = ranks(item.scores.values)
         with writing(engine) as connection:
-            for name, score in each.scores.values.items():
-                row = _row(judge, each, name, score, places[name], moment)
+            for name, score in item.scores.values.items():
+                row = _row(judge, item, name, score, indices[name], moment)
                 there = select(Judgement.judgement_id).where(Judgement.judgement_id == row["judgement_id"])
                 if connection.execute(there).first() is not None:
                     continue
@@ -259,10 +259,10 @@ def _row(judge: Judge, judged: GroupJudgement, name: str, score: float, rank: in
         "judge_version": judge.version,
         "prompt_hash": prompt_hash(),
         "score": score,
-        "components": {"orders": [it.score for it in given]},
+        "components": {"orders": [item.score for item in given]},
         "rank": rank,
         "group_id": judged.group_id,
-        "reasoning": "\n".join(it.explanation for it in given),
+        "reasoning": "\n".join(item.explanation for item in given),
         "created_at": now,
     }
 
@@ -289,11 +289,11 @@ def reward_function(name: str | None, judge: Judge | None = None) -> Callable[[J
         )
 
     def scored(group: JudgedGroup) -> Scores:
-        found = judge.score(group)
-        if found.scores is None:
-            assert found.failure is not None
-            raise found.failure
-        return found.scores
+        result = judge.score(group)
+        if result.scores is None:
+            assert result.failure is not None
+            raise result.failure
+        return result.scores
 
     return scored
 
@@ -301,9 +301,9 @@ def reward_function(name: str | None, judge: Judge | None = None) -> Callable[[J
 def spread(judged: Iterable[GroupJudgement]) -> float | None:
     """Give the median difference that the order alone made to a score; None without scores."""
     gaps = [
-        max(it[name].score for it in each.orders) - min(it[name].score for it in each.orders)
-        for each in judged
-        if each.scores is not None
-        for name in each.scores.values
+        max(order[name].score for order in item.orders) - min(order[name].score for order in item.orders)
+        for item in judged
+        if item.scores is not None
+        for name in item.scores.values
     ]
     return median(gaps) if gaps else None

@@ -65,7 +65,7 @@ class JudgeQuestion:
     @property
     def characters(self) -> int:
         """Give the length of all messages."""
-        return sum(len(it["content"]) for it in self.messages)
+        return sum(len(message["content"]) for message in self.messages)
 
 
 @dataclass(frozen=True)
@@ -88,17 +88,17 @@ def ask(
     members = (*group.contenders, *extra)
     shown = [members[at] for at in order]
     shared = _shared(shown)
-    bodies = [_body(it, shared) for it in shown]
+    bodies = [_body(item, shared) for item in shown]
     nonce = _fresh(token, [*bodies, *shared])
-    places = tuple(_different(token, len(shown)))
+    different = tuple(_different(token, len(shown)))
     parts = [
         _fence(nonce, "market", [_escaped(row) for row in _outcomes(group)]),
         _fence(nonce, "told to all", [_escaped(text) for text in shared]),
-        *(_fence(nonce, f"agent {name}", [body]) for name, body in zip(places, bodies, strict=True)),
-        f"The nonce is {nonce}. The ids are {', '.join(places)}. Answer with the JSON object.",
+        *(_fence(nonce, f"agent {name}", [body]) for name, body in zip(different, bodies, strict=True)),
+        f"The nonce is {nonce}. The ids are {', '.join(different)}. Answer with the JSON object.",
     ]
     messages = ({"role": "system", "content": TASK}, {"role": "user", "content": "\n".join(parts)})
-    return JudgeQuestion(messages, places, tuple(it.trajectory_id for it in shown), nonce)
+    return JudgeQuestion(messages, different, tuple(item.trajectory_id for item in shown), nonce)
 
 
 def content_hash(group: JudgedGroup, order: Sequence[int], extra: Sequence[Contender] = ()) -> str:
@@ -109,21 +109,23 @@ def content_hash(group: JudgedGroup, order: Sequence[int], extra: Sequence[Conte
 
 
 def _episode(contender: Contender) -> list[list[list[str]]]:
-    return [[[turn.role, turn.content] for turn in each] for each in contender.conversations]
+    return [[[turn.role, turn.content] for turn in conversation] for conversation in contender.conversations]
 
 
 def _shared(shown: Sequence[Contender]) -> list[str]:
     """Give the system prompts that every agent was told."""
-    told = [{t.content for each in it.conversations for t in each if t.role == "system"} for it in shown]
-    return sorted(set.intersection(*told)) if told else []
+    contents = [
+        {t.content for conversation in item.conversations for t in conversation if t.role == "system"} for item in shown
+    ]
+    return sorted(set.intersection(*contents)) if contents else []
 
 
 def _body(contender: Contender, shared: Sequence[str]) -> str:
     """Write an episode, a line each turn."""
     lines = [
         _escaped({"role": "agent" if turn.sampled else turn.role, "content": turn.content})
-        for each in contender.conversations
-        for turn in each
+        for conversation in contender.conversations
+        for turn in conversation
         if not (turn.role == "system" and turn.content in shared)
     ]
     text = "\n".join(lines)
@@ -134,7 +136,7 @@ def _body(contender: Contender, shared: Sequence[str]) -> str:
 def _outcomes(group: JudgedGroup) -> Iterator[dict[str, Any]]:
     for row in group.outcomes.rows:
         known: dict[str, Any] = {name: row[name] for name in _ROW if row.get(name) is not None}
-        yield {name: round(from_units(it), 6) if name in _PRICES else it for name, it in known.items()}
+        yield {name: round(from_units(item), 6) if name in _PRICES else item for name, item in known.items()}
 
 
 def _escaped(value: object) -> str:
@@ -155,22 +157,22 @@ def _fresh(token: Callable[[int], str], texts: Sequence[str]) -> str:
 
 
 def _different(token: Callable[[int], str], count: int) -> list[str]:
-    found: dict[str, None] = {}
-    while len(found) < count:
-        found[f"a{token(2)}"] = None
-    return list(found)
+    nones: dict[str, None] = {}
+    while len(nones) < count:
+        nones[f"a{token(2)}"] = None
+    return list(nones)
 
 
 def read(text: str, question: JudgeQuestion, canaries: frozenset[str] = frozenset()) -> dict[str, JudgeScore]:
     """Read an answer; give the scores by trajectory, canaries left out, or refuse it whole."""
-    told = _object(text, question.nonce)
-    rows = told.get("scores")
+    payload = _object(text, question.nonce)
+    rows = payload.get("scores")
     if not isinstance(rows, list):
         raise AnswerRefused("unparsable", f"expected a list of scores, found {str(rows)[:80]!r}")
     given = _matched(rows, question.places)
-    by_name = {who: given[place] for place, who in zip(question.places, question.who, strict=True)}
+    by_name = {who: given[index] for index, who in zip(question.places, question.who, strict=True)}
     _check_canaries(by_name, canaries)
-    return {name: it for name, it in by_name.items() if name not in canaries}
+    return {name: item for name, item in by_name.items() if name not in canaries}
 
 
 def _object(text: str, nonce: str) -> dict[str, Any]:
@@ -179,12 +181,12 @@ def _object(text: str, nonce: str) -> dict[str, Any]:
         raise AnswerRefused("empty", "expected a JSON object, found an empty answer")
     if len(text) > MOST_ANSWER:
         raise AnswerRefused("unparsable", f"expected at most {MOST_ANSWER} characters, found {len(text)}")
-    found = [it for it in _objects(text) if "scores" in it]
-    if not found:
+    result = [item for item in _objects(text) if "scores" in item]
+    if not result:
         raise AnswerRefused("unparsable", f"expected a JSON object with scores, found {text[:200]!r}")
-    ours = [it for it in found if it.get("nonce") == nonce]
+    ours = [item for item in result if item.get("nonce") == nonce]
     if not ours:
-        raise AnswerRefused("nonce", f"expected the nonce {nonce}, found {str(found[0].get('nonce'))[:40]!r}")
+        raise AnswerRefused("nonce", f"expected the nonce {nonce}, found {str(result[0].get('nonce'))[:40]!r}")
     if len(ours) > 1:
         raise AnswerRefused("doubled", f"expected one JSON object, found {len(ours)}")
     return ours[0]
@@ -205,30 +207,30 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         raise AnswerRefused("doubled", f"expected every key once, found {', '.join(name for name, _ in pairs)[:80]}")
-    return found
+    return result
 
 
 def _no_constant(name: str) -> float:
     raise AnswerRefused("range", f"expected a number from 0 to 1, found {name}")
 
 
-def _matched(rows: Sequence[Any], places: Sequence[str]) -> dict[str, JudgeScore]:
+def _matched(rows: Sequence[Any], names: Sequence[str]) -> dict[str, JudgeScore]:
     """Match scores to ids: every id once, every score a number in range."""
     given: dict[str, JudgeScore] = {}
     for row in rows:
         name = row.get("id") if isinstance(row, dict) else None
-        if not isinstance(name, str) or name not in places:
-            raise AnswerRefused("unknown", f"expected one of the ids {', '.join(places)}, found {str(name)[:40]!r}")
+        if not isinstance(name, str) or name not in names:
+            raise AnswerRefused("unknown", f"expected one of the ids {', '.join(names)}, found {str(name)[:40]!r}")
         if name in given:
             raise AnswerRefused("doubled", f"expected every id once, found {name} twice")
         given[name] = JudgeScore(_score(row.get("score")), str(row.get("explanation", ""))[:2_000])
-    missing = [name for name in places if name not in given]
+    missing = [name for name in names if name not in given]
     if missing:
         raise AnswerRefused(
-            "missing", f"expected a score for each of {len(places)} ids, found none for {', '.join(missing)}"
+            "missing", f"expected a score for each of {len(names)} ids, found none for {', '.join(missing)}"
         )
     return given
 
@@ -243,7 +245,7 @@ def _score(value: object) -> float:
 
 def _check_canaries(given: Mapping[str, JudgeScore], canaries: frozenset[str]) -> None:
     """Refuse an answer that finds an episode without a word better than the median."""
-    others = [it.score for name, it in given.items() if name not in canaries]
+    others = [item.score for name, item in given.items() if name not in canaries]
     for name in canaries:
         if given[name].score > statistics.median(others):
             raise AnswerRefused(

@@ -79,8 +79,8 @@ def read_tokens(path: Path) -> RoleTokens:
     if path.stat().st_mode & 0o077:
         raise ConfigError(f"expected token file {path} with mode 600, found another; run: chmod 600 {path}")
     try:
-        told = orjson.loads(path.read_bytes())
-        tokens = RoleTokens(str(told["record"]), str(told["read"]))
+        payload = orjson.loads(path.read_bytes())
+        tokens = RoleTokens(str(payload["record"]), str(payload["read"]))
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise ConfigError(f"expected an object with record and read in {path}; delete it to get new tokens") from error
     if min(len(tokens.record or ""), len(tokens.read or "")) < 16:

@@ -91,8 +91,8 @@ class Card:
 
     def to_json(self) -> dict[str, Any]:
         """Give the card as its file holds it, with its own hash."""
-        told: dict[str, Any] = json.loads(json.dumps(asdict(self), default=_plain))
-        return told | {CARD_HASH: _card_hash(told)}
+        payload: dict[str, Any] = json.loads(json.dumps(asdict(self), default=_plain))
+        return payload | {CARD_HASH: _card_hash(payload)}
 
 
 @dataclass(frozen=True)
@@ -207,8 +207,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"expected what JSON can hold, found {type(value).__name__}")
 
 
-def _card_hash(told: Mapping[str, Any]) -> str:
-    body = {name: value for name, value in told.items() if name != CARD_HASH}
+def _card_hash(payload: Mapping[str, Any]) -> str:
+    body = {name: value for name, value in payload.items() if name != CARD_HASH}
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -233,10 +233,10 @@ def _read_checked(path: Path, name: str, hashes: Mapping[str, str]) -> bytes:
     for start, what in _DISGUISED.items():
         if data.startswith(start) and not is_tensors:
             raise CheckpointRefused(f"expected {name} to be data, found {what}: {path / name} is not opened")
-    found = hashlib.sha256(data).hexdigest()
-    if found != hashes.get(name):
+    result = hashlib.sha256(data).hexdigest()
+    if result != hashes.get(name):
         raise CheckpointRefused(
-            f"expected {name} with sha256 {str(hashes.get(name))[:12]}..., found {found[:12]}...: "
+            f"expected {name} with sha256 {str(hashes.get(name))[:12]}..., found {result[:12]}...: "
             f"{path / name} was changed after it was saved; train it again or fetch it anew"
         )
     return data
@@ -245,11 +245,11 @@ def _read_checked(path: Path, name: str, hashes: Mapping[str, str]) -> bytes:
 def _read_card(path: Path, text: bytes) -> Card:
     """Read the card and compare its own hash."""
     try:
-        told = json.loads(text)
-        if told.get(CARD_HASH) != _card_hash(told):
+        payload = json.loads(text)
+        if payload.get(CARD_HASH) != _card_hash(payload):
             raise CheckpointRefused(f"expected {path} as it was saved, found it changed: its own hash does not fit")
-        known = {it.name for it in fields(Card)}
-        body = {name: value for name, value in told.items() if name in known}
+        known = {item.name for item in fields(Card)}
+        body = {name: value for name, value in payload.items() if name in known}
         body |= {name: tuple(body[name]) for name in ("features", "heads")}
         return Card(**body)
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -48,12 +48,15 @@ class TreeInputs:
     @property
     def names(self) -> tuple[str, ...]:
         """Name the inputs, one word each."""
-        told = [f"moved_{back}" for back in range(1, 1 + min(RECENT, self.frames - 1))]
+        texts = [f"moved_{back}" for back in range(1, 1 + min(RECENT, self.frames - 1))]
         if self.frames - 1 > RECENT:
-            told += [f"{what}_{near}" for near in ("near", "all") for what in ("lowest", "highest")]
-            told += ["still", "changes"]
+            texts += [f"{what}_{near}" for near in ("near", "all") for what in ("lowest", "highest")]
+            texts += ["still", "changes"]
         names = self.scaling.names
-        return (*(names[place] for place in self.used), *(f"{names[at]}_{it}" for it in told for at in self.watched))
+        return (
+            *(names[index] for index in self.used),
+            *(f"{names[at]}_{item}" for item in texts for at in self.watched),
+        )
 
     def look(self, rows: Floats) -> Floats:
         """Give the inputs of rows (n, features x frames or more), the newest frame last."""
@@ -71,8 +74,8 @@ class TreeInputs:
             still = np.where(changed.any(axis=1), changed.argmax(axis=1), self.frames - 1)
             parts += [near.min(axis=1), near.max(axis=1), moved.min(axis=1), moved.max(axis=1)]
             parts += [still.astype(np.float32), changed.sum(axis=1).astype(np.float32)]
-        found: Floats = np.concatenate(parts, axis=1)
-        return found
+        floats: Floats = np.concatenate(parts, axis=1)
+        return floats
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,8 @@ class CloneTreePolicy:
     def log_odds(self, rows: Floats) -> NDArray[np.float64]:
         """Give the log-odds that he does something. Their noise, unlike that of chances, averages out."""
         seen = self.view.look(rows)
-        found: NDArray[np.float64] = np.mean([trees.score(seen) for trees in self.acts], axis=0)
-        return found
+        values: NDArray[np.float64] = np.mean([trees.score(seen) for trees in self.acts], axis=0)
+        return values
 
     def probabilities(self, rows: Floats, masks: Mask | None = None) -> tuple[NDArray[np.float64], ...]:
         """Give the chance of each choice, one array (n, choices) a head; the heads are never used together."""
@@ -121,22 +124,22 @@ class CloneTreePolicy:
         if self.rates:
             joint *= np.array(self.rates)
             joint /= np.maximum(joint.sum(axis=1, keepdims=True), 1.0)
-        found, start = [], 0
+        results, start = [], 0
         for size in self.heads:
             part = joint[:, start : start + size - 1]
-            found.append(np.concatenate([1.0 - part.sum(axis=1, keepdims=True), part], axis=1))
+            results.append(np.concatenate([1.0 - part.sum(axis=1, keepdims=True), part], axis=1))
             start += size - 1
-        return tuple(found) if masks is None else _masked(found, masks, self.heads)
+        return tuple(results) if masks is None else _masked(results, masks, self.heads)
 
     def _tell_seldom(self, joint: NDArray[np.float64], close: Floats) -> None:
         """Put in the chances of what he seldom does; the other choices share the rest as they did."""
-        places = [place for place, _ in self.seldom]
+        indices = [index for index, _ in self.seldom]
         scores = [np.mean([trees.score(close) for trees in of], axis=0) for _, of in self.seldom]
         chances = 1.0 / (1.0 + np.exp(-np.stack(scores, axis=1)))
         chances /= np.maximum(chances.sum(axis=1, keepdims=True), 1.0)
-        left = (1.0 - chances.sum(axis=1)) / np.maximum(1.0 - joint[:, places].sum(axis=1), 1e-12)
+        left = (1.0 - chances.sum(axis=1)) / np.maximum(1.0 - joint[:, indices].sum(axis=1), 1e-12)
         joint *= left[:, None]
-        joint[:, places] = chances
+        joint[:, indices] = chances
 
     def act_batch(self, rows: Floats, masks: Mask | None = None, rng: Rng | None = None) -> NDArray[np.int64]:
         """Choose for rows (n, frames x features) an action each, (n, heads)."""
@@ -165,19 +168,19 @@ def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> NetworkSing
 
 def read_habits(checkpoint: Checkpoint) -> CloneTreePolicy:
     """Read the policy of a checkpoint of cloned habits."""
-    told, names = checkpoint.card.config["habits"], checkpoint.card.features
+    habits, names = checkpoint.card.config["habits"], checkpoint.card.features
     models = [parse_trees(text) for text in checkpoint.read("model.txt").decode().split(DIVIDER)]
-    members = int(told["members"])
+    members = int(habits["members"])
     view, closer = (
         TreeInputs(
             checkpoint.scaling,
-            tuple(names.index(name) for name in told["used"]),
-            tuple(names.index(name) for name in told["watched"]),
+            tuple(names.index(name) for name in habits["used"]),
+            tuple(names.index(name) for name in habits["watched"]),
             int(frames),
         )
-        for frames in (told["frames"], told["close_frames"])
+        for frames in (habits["frames"], habits["close_frames"])
     )
-    rates, seldom = tuple(map(float, told.get("rates", ()))), [int(place) for place in told.get("seldom", ())]
+    rates, seldom = tuple(map(float, habits.get("rates", ()))), [int(index) for index in habits.get("seldom", ())]
     acts, does, *alone = (tuple(models[at : at + members]) for at in range(0, members * (2 + len(seldom)), members))
     heads = checkpoint.card.heads
     policy = CloneTreePolicy(view, closer, acts, does, heads, tuple(zip(seldom, alone, strict=True)), rates)

@@ -56,10 +56,10 @@ class EnsemblePolicy:
         """Choose for every lane."""
         own, seen = state
         actions = np.array(self.policy.act(obs, own), np.int64)
-        told, game = self.foresight.look(obs, seen), self.foresight.predicting
-        leaves = told.is_critical & game.held(obs, self.foresight.names)
+        payload, game = self.foresight.look(obs, seen), self.foresight.predicting
+        leaves = payload.is_critical & game.held(obs, self.foresight.names)
         idle = (actions == np.asarray(self.wait)).all(axis=1)
-        bets = self.foresight.bets(obs, seen, told) & idle & ~leaves
+        bets = self.foresight.bets(obs, seen, payload) & idle & ~leaves
         already = (actions == np.asarray(game.bet)).all(axis=1) & ~leaves
         actions[leaves], actions[bets] = game.exit, game.bet
         self.foresight.placed(seen, bets | already)
@@ -89,8 +89,8 @@ def batch_player(path: Path, game: Game | None = None) -> BatchPolicy:
     if isinstance(policy, NetworkSingleEnv):
         return policy._player
     if hasattr(policy, "batch"):
-        found: BatchPolicy = policy.batch
-        return found
+        batch_policy: BatchPolicy = policy.batch
+        return batch_policy
     if hasattr(policy, "act_batch"):
         return BatchPlayer(policy)
     raise DecodeError(f"expected a policy that plays many lanes at once, found {type(policy).__name__} in {path}")

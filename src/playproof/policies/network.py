@@ -189,13 +189,13 @@ def draw_one(chances: Sequence[Floats], rng: Rng) -> NDArray[np.int64]:
     acts = np.concatenate([of[:, 1:] for of in chances], axis=1)
     limits = np.cumsum(acts / np.maximum(acts.sum(axis=1, keepdims=True), 1.0), axis=1)
     drawn = (rng.random((len(acts), 1)) >= limits).sum(axis=1)
-    found, start = np.zeros((len(acts), len(chances)), np.int64), 0
+    result, start = np.zeros((len(acts), len(chances)), np.int64), 0
     for head, of in enumerate(chances):
         width = of.shape[1] - 1
         inside = (drawn >= start) & (drawn < start + width)
-        found[inside, head] = drawn[inside] - start + 1
+        result[inside, head] = drawn[inside] - start + 1
         start += width
-    return found
+    return result
 
 
 def softmax(logits: Floats) -> Floats:

@@ -64,9 +64,9 @@ def _scaled(graph: _Graph, x: str, scaling: Scaling) -> str:
     grown = graph.add("Add", graph.add("Div", graph.add("Abs", x), graph.constant(units)), graph.number(1.0))
     curve = graph.add("Mul", graph.add("Sign", x), graph.add("Log", grown))
     logarithm = graph.add("Log", graph.add("Max", x, graph.number(FLOOR)))
-    for places, value in ((scaling.curves, curve), (scaling.logs, logarithm)):
+    for indices, value in ((scaling.curves, curve), (scaling.logs, logarithm)):
         chosen = np.zeros(width, np.bool_)
-        chosen[places] = True
+        chosen[indices] = True
         x = graph.add("Where", graph.constant(chosen), value, x)
     x = graph.add("Div", graph.add("Sub", x, graph.constant(scaling.centers)), graph.constant(scaling.spreads))
     return graph.add("Clip", x, graph.number(-LIMIT), graph.number(LIMIT))

@@ -67,23 +67,23 @@ def parse(names: Sequence[str], rules: Sequence[str], period: int | None = None)
 def _parse(names: tuple[str, ...], rules: tuple[str, ...], period: int) -> Scaling:
     logs, curves, ratios, divisors, units = [], [], [], [], []
     spreads, centers = np.ones(len(names), np.float32), np.zeros(len(names), np.float32)
-    for place, (name, rule) in enumerate(zip(names, rules, strict=True)):
+    for position, (name, rule) in enumerate(zip(names, rules, strict=True)):
         kind, *rest = rule.split(":")
         try:
             if kind == "over":
-                divisors.append(place // period * period + names[:period].index(rest.pop(0)))
-                ratios.append(place)
+                divisors.append(position // period * period + names[:period].index(rest.pop(0)))
+                ratios.append(position)
             numbers = [float(text) for text in rest]
             if kind in ("over", "symlog"):
-                curves.append(place)
-                unit, spreads[place] = numbers
+                curves.append(position)
+                unit, spreads[position] = numbers
                 units.append(unit)
             elif kind in ("linear", "log"):
-                spreads[place], centers[place] = (*numbers, *(1.0, 0.0)[len(numbers) :])
-                logs += [place] * (kind == "log")
+                spreads[position], centers[position] = (*numbers, *(1.0, 0.0)[len(numbers) :])
+                logs += [position] * (kind == "log")
             else:
                 raise ValueError(kind)
-            if spreads[place] <= 0 or (units and units[-1] <= 0):
+            if spreads[position] <= 0 or (units and units[-1] <= 0):
                 raise ValueError(rule)
         except (ValueError, IndexError):
             raise ConfigError(
@@ -106,7 +106,7 @@ def _parse(names: tuple[str, ...], rules: tuple[str, ...], period: int) -> Scali
 def scale_rows(rows: NDArray[np.floating], scaling: Scaling | Sequence[str], names: Sequence[str] = ()) -> Rows:
     """Scale rows (n, f), or one row (f,); rules may be given as texts with the features' names."""
     if not isinstance(scaling, Scaling):
-        scaling = parse(names or [str(place) for place in range(len(scaling))], scaling)
+        scaling = parse(names or [str(index) for index in range(len(scaling))], scaling)
     x = np.array(rows, np.float32)
     if scaling.ratios.size:
         x[..., scaling.ratios] /= np.maximum(np.abs(rows.take(scaling.divisors, axis=-1)), FLOOR)

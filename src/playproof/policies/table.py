@@ -40,7 +40,7 @@ class TablePolicy:
     def act(self, observation: Observation) -> Action:
         """Look the situation up."""
         row = np.asarray(observation)
-        return self.table.get(tuple(float(row[place]) for place in self.places), self.wait)
+        return self.table.get(tuple(float(row[index]) for index in self.places), self.wait)
 
     def to_json(self) -> str:
         """Write the policy's file; equal policies give equal texts."""
@@ -56,9 +56,9 @@ class TablePolicy:
     def from_json(cls, text: str) -> TablePolicy:
         """Read a policy's file."""
         try:
-            told: dict[str, Any] = json.loads(text)
-            rows = {tuple(map(float, row)): tuple(map(int, action)) for row, action in told["table"]}
-            lists: dict[str, Any] = {name: tuple(told[name]) for name in ("features", "places", "wait")}
-            return cls(**told | lists | {"table": rows})
+            payload: dict[str, Any] = json.loads(text)
+            rows = {tuple(map(float, row)): tuple(map(int, action)) for row, action in payload["table"]}
+            lists: dict[str, Any] = {name: tuple(payload[name]) for name in ("features", "places", "wait")}
+            return cls(**payload | lists | {"table": rows})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DecodeError(f"expected the file of a table policy, found: {error}") from None

@@ -104,12 +104,12 @@ def _walk(
 def parse_trees(text: str) -> TreeEnsemble:
     """Read the text that LightGBM saves a model as."""
     head, *parts = text.split("\nTree=")
-    told = _fields(head)
-    classes = _classes(told.get("objective", ""))
-    names = tuple(told.get("feature_names", "").split())
-    if not parts or int(told.get("max_feature_idx", "-1")) != len(names) - 1:
+    fields = _fields(head)
+    classes = _classes(fields.get("objective", ""))
+    names = tuple(fields.get("feature_names", "").split())
+    if not parts or int(fields.get("max_feature_idx", "-1")) != len(names) - 1:
         raise DecodeError("expected trees and a name for each input, found others")
-    listed = len(told.get("tree_sizes", "").split())
+    listed = len(fields.get("tree_sizes", "").split())
     if [part.partition("\n")[0] for part in parts] != [str(number) for number in range(listed)]:
         raise DecodeError(f"expected the {listed} trees that the text lists, in their order; found {len(parts)}")
     columns: dict[str, list[Any]] = {name: [] for name in ("feature", "threshold", "left", "right", "leaf")}
@@ -160,13 +160,13 @@ def _read_tree(tree: Mapping[str, str], splits: int, inputs: int, columns: dict[
     sizes = {len(feature), len(left), len(right), len(threshold), len(kinds)}
     fits = sizes == {splits} and len(leaves) == splits + 1 and all(map(math.isfinite, (*leaves, *threshold)))
     down = all(
-        (place < child < splits) or (-splits - 1 <= child < 0)
+        (index < child < splits) or (-splits - 1 <= child < 0)
         for children in (left, right)
-        for place, child in enumerate(children)
+        for index, child in enumerate(children)
     )
     if not fits or not down or any(kind & CATEGORICAL for kind in kinds) or tree.get("is_linear", "0") != "0":
         raise DecodeError("expected numerical splits whose children come after them, found a tree with others")
-    if any(not 0 <= place < inputs for place in feature):
+    if any(not 0 <= index < inputs for index in feature):
         raise DecodeError(f"expected splits on {inputs} inputs, found one beyond them")
     for name, values in zip(("feature", "left", "right"), (feature, left, right), strict=True):
         columns[name] += values
@@ -213,8 +213,8 @@ class Predictor:
 
     def calibrated(self, rows: NDArray[np.floating[Any]]) -> Floats:
         """Give the trees' own calibrated probability, switched off or not."""
-        found: Floats = 1.0 / (1.0 + np.exp(-(self.offset + self.slope * self.trees.score(rows))))
-        return found
+        floats: Floats = 1.0 / (1.0 + np.exp(-(self.offset + self.slope * self.trees.score(rows))))
+        return floats
 
     def predict(self, rows: NDArray[np.floating[Any]]) -> Prediction:
         """Give all that is told at each row."""
@@ -272,12 +272,12 @@ class PredictorPolicy:
         state.seen[:] = ticks
         return self.predictor.predict(np.concatenate([rows, self.predicting.look(state.memory, rows, self.names)], 1))
 
-    def bets(self, rows: Rows, state: _PredictorMemory, told: Prediction) -> Chosen:
+    def bets(self, rows: Rows, state: _PredictorMemory, prediction: Prediction) -> Chosen:
         """Tell where a bet is worth more than it costs and none is open."""
-        worth = self.payout * told.probability - 1.0 > self.margin
+        worth = self.payout * prediction.probability - 1.0 > self.margin
         free = state.seen >= state.free
-        found: Chosen = worth & free & self.predicting.asked(rows, self.names)
-        return found & self.predicting.affords(rows, self.names)
+        chosen: Chosen = worth & free & self.predicting.asked(rows, self.names)
+        return chosen & self.predicting.affords(rows, self.names)
 
     def placed(self, state: _PredictorMemory, chosen: Chosen) -> None:
         """Note that bets were placed: the next may start when they end."""
@@ -301,8 +301,8 @@ class BetOnLabelPolicy:
 
     def act(self, obs: Rows, state: _PredictorMemory) -> Actions:
         """Bet or wait in every lane."""
-        told = self.foresight.look(obs, state)
-        bets = self.foresight.bets(obs, state, told)
+        payload = self.foresight.look(obs, state)
+        bets = self.foresight.bets(obs, state, payload)
         self.foresight.placed(state, bets)
         return np.where(bets[:, None], self.foresight.predicting.bet, self.wait).astype(np.int64)
 
@@ -326,36 +326,36 @@ class PredictorSingleEnv:
 
 def read_predictor(checkpoint: Checkpoint) -> Predictor:
     """Make the predictor of a checkpoint of kind `trees`."""
-    told = checkpoint.card.config["predictor"]
+    predictor = checkpoint.card.config["predictor"]
     trees = parse_trees(checkpoint.read("model.txt").decode())
-    if trees.names != tuple(told["inputs"]):
+    if trees.names != tuple(predictor["inputs"]):
         raise DecodeError(f"expected trees over the inputs that the card names, found others in {checkpoint.path}")
     return Predictor(
         trees,
-        float(told["slope"]),
-        float(told["offset"]),
-        float(told["constant"]),
-        int(told["horizon"]),
-        float(told["mean_life"]),
-        bool(told["skilled"]),
+        float(predictor["slope"]),
+        float(predictor["offset"]),
+        float(predictor["constant"]),
+        int(predictor["horizon"]),
+        float(predictor["mean_life"]),
+        bool(predictor["skilled"]),
     )
 
 
 def find_predicting(game: str) -> PredictionTask:
     """Give what a game tells predictors."""
-    found = load_game(game)
-    if found.predicting is None:
+    result = load_game(game)
+    if result.predicting is None:
         raise ContractError(f"expected game {game!r} to say what can be predicted, found nothing")
-    return resolve(found.predicting)
+    return resolve(result.predicting)
 
 
 def foresight_of(checkpoint: Checkpoint, margin: float | None = None) -> PredictorPolicy:
     """Make what follows lanes with a checkpoint's predictions."""
     card = checkpoint.card
     predicting = find_predicting(card.game)
-    told: Sequence[str] = card.config["predictor"]["rows"]
+    names: Sequence[str] = card.config["predictor"]["rows"]
     margin = card.config.get("margin", 0.05) if margin is None else margin
-    return PredictorPolicy(read_predictor(checkpoint), predicting, tuple(told), predicting.payout(card.world), margin)
+    return PredictorPolicy(read_predictor(checkpoint), predicting, tuple(names), predicting.payout(card.world), margin)
 
 
 def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Policy:

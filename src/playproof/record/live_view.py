@@ -140,8 +140,8 @@ class LiveView:
 
 
 def _press_line(event: Event) -> str:
-    told = event.columns
-    return f"{event.ts:%H:%M:%S.%f}"[:12] + f"  {told.get('button_id')}  at tick {told.get('tick')}"
+    payload = event.columns
+    return f"{event.ts:%H:%M:%S.%f}"[:12] + f"  {payload.get('button_id')}  at tick {payload.get('tick')}"
 
 
 @contextlib.contextmanager

@@ -48,10 +48,10 @@ class EventRule:
         return event.event_name == self.event and all(columns.get(name) == value for name, value in self.where.items())
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> EventRule:
+    def read(cls, payload: Mapping[str, Any]) -> EventRule:
         """Read a rule of a selector map: `event`, and columns with their values."""
-        where = {name: value for name, value in told.items() if name != "event"}
-        return cls(str(told["event"]), where)
+        where = {name: value for name, value in payload.items() if name != "event"}
+        return cls(str(payload["event"]), where)
 
 
 @dataclass(frozen=True)
@@ -94,21 +94,21 @@ class PressRules:
     bets: Bets | None = None
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> PressRules:
+    def read(cls, payload: Mapping[str, Any]) -> PressRules:
         """Read the table `reading` of a selector map."""
-        plain = {name: value for name, value in told.items() if isinstance(value, str)}
+        plain = {name: value for name, value in payload.items() if isinstance(value, str)}
         try:
-            return cls(**plain, trades=_read(Trades, told.get("trades")), bets=_read(Bets, told.get("bets")))
+            return cls(**plain, trades=_read(Trades, payload.get("trades")), bets=_read(Bets, payload.get("bets")))
         except (KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"expected a [reading] table as in docs/guides/recording.md, found: {error}") from None
 
 
-def _read(kind: Any, told: Mapping[str, Any] | None) -> Any:
+def _read(kind: Any, payload: Mapping[str, Any] | None) -> Any:
     """Read a table whose nested tables are rules."""
-    if told is None:
+    if payload is None:
         return None
     return kind(
-        **{name: EventRule.read(value) if isinstance(value, Mapping) else value for name, value in told.items()}
+        **{name: EventRule.read(value) if isinstance(value, Mapping) else value for name, value in payload.items()}
     )
 
 
@@ -166,20 +166,20 @@ _COPIED = ("tick", "price", "game_phase", "position_qty", "bet_amount", "ticks_s
 
 def read_press(event: Event, reading: PressRules) -> ButtonEvent | None:
     """Read a press from its event; None if it is none."""
-    told: Mapping[str, Any] = event.columns
-    if event.doc_type != "button_event" or event.event_name != reading.press or "sequence_id" not in told:
+    payload: Mapping[str, Any] = event.columns
+    if event.doc_type != "button_event" or event.event_name != reading.press or "sequence_id" not in payload:
         return None
     return ButtonEvent(
         ts=event.ts,
         server_ts=event.server_ts,
-        button_id=told.get("button_id", ""),
-        button_category=told.get("button_category", ""),
+        button_id=payload.get("button_id", ""),
+        button_category=payload.get("button_category", ""),
         game_id=event.window_id,
-        balance=told.get(reading.balance),
-        sequence_id=told["sequence_id"],
-        sequence_position=told.get("sequence_position", 0),
-        client_timestamp=told.get("client_timestamp"),
-        **{name: told.get(name) for name in _COPIED},
+        balance=payload.get(reading.balance),
+        sequence_id=payload["sequence_id"],
+        sequence_position=payload.get("sequence_position", 0),
+        client_timestamp=payload.get("client_timestamp"),
+        **{name: payload.get(name) for name in _COPIED},
     )
 
 
@@ -276,20 +276,20 @@ class Sequences:
 
     def _answer(self, event: Event) -> Iterator[ActionSequence]:
         """Fill in what the answer to an order tells of the sequence that led to it."""
-        told: Mapping[str, Any] = event.columns
-        found = self._known.get(told.get("sequence_id", -1))
-        if found is None:
+        payload: Mapping[str, Any] = event.columns
+        result = self._known.get(payload.get("sequence_id", -1))
+        if result is None:
             return
-        if not told.get("success"):
-            yield self._keep(replace(_executed(found, told), outcome="refused"))
+        if not payload.get("success"):
+            yield self._keep(replace(_executed(result, payload), outcome="refused"))
             return
-        self._keep(replace(_executed(found, told), outcome="pending"))
-        fill = self._fills.pop(str(told.get("trade_id")), None)
+        self._keep(replace(_executed(result, payload), outcome="pending"))
+        fill = self._fills.pop(str(payload.get("trade_id")), None)
         if fill is None:
-            self._unfilled.append(found.sequence_id)
-            yield self._known[found.sequence_id]
+            self._unfilled.append(result.sequence_id)
+            yield self._known[result.sequence_id]
         else:
-            yield from self._assign(found.sequence_id, fill)
+            yield from self._assign(result.sequence_id, fill)
 
     def _money(self, event: Event) -> Iterator[ActionSequence]:
         """Take a fill or a settlement of the player's own."""
@@ -306,13 +306,15 @@ class Sequences:
     def _opened(self, event: Event) -> Iterator[ActionSequence]:
         """Take a buy or a bet: it belongs to the answered order that waits for it, or to one still to be answered."""
         trades, bets = self._reading.trades, self._reading.bets
-        told: Mapping[str, Any] = event.columns
-        trade_id = told.get("trade_id")
+        payload: Mapping[str, Any] = event.columns
+        trade_id = payload.get("trade_id")
         if trades and trades.buy.holds(event):
-            qty = told.get(trades.qty) or 0
-            self._lots.append(_Lot(None, trade_id, qty, qty, told.get(trades.amount) or 0, told.get(trades.price) or 0))
+            qty = payload.get(trades.qty) or 0
+            self._lots.append(
+                _Lot(None, trade_id, qty, qty, payload.get(trades.amount) or 0, payload.get(trades.price) or 0)
+            )
         elif bets:
-            self._bet = _Bet(None, trade_id, told.get(bets.stake) or 0)
+            self._bet = _Bet(None, trade_id, payload.get(bets.stake) or 0)
         yield from self._match(event)
 
     def _match(self, event: Event) -> Iterator[ActionSequence]:
@@ -328,11 +330,11 @@ class Sequences:
 
     def _fits(self, number: int, event: Event) -> bool:
         """Tell whether a fill can be what an answered order asked for."""
-        found = self._known.get(number)
-        trade_id = found.presses[-1].trade_id if found else None
-        if found is None or (trade_id is not None and trade_id != event.columns.get("trade_id")):
+        result = self._known.get(number)
+        trade_id = result.presses[-1].trade_id if result else None
+        if result is None or (trade_id is not None and trade_id != event.columns.get("trade_id")):
             return False
-        return found.final_action == self._button_of(event)
+        return result.final_action == self._button_of(event)
 
     def _button_of(self, event: Event) -> str | None:
         """Name the action button that a fill follows."""
@@ -345,30 +347,34 @@ class Sequences:
 
     def _assign(self, number: int, fill: Event) -> Iterator[ActionSequence]:
         """Join a fill to its sequence."""
-        told: Mapping[str, Any] = fill.columns
-        trade_id, trades = told.get("trade_id"), self._reading.trades
-        found = self._known[number]
+        payload: Mapping[str, Any] = fill.columns
+        trade_id, trades = payload.get("trade_id"), self._reading.trades
+        executed = self._known[number]
         if trades and (trades.buy.holds(fill) or trades.sell.holds(fill)):
-            told = {**told, "execution_tick": told.get("tick"), "execution_price": told.get(trades.price)}
-            found = _executed(found, told)
+            payload = {**payload, "execution_tick": payload.get("tick"), "execution_price": payload.get(trades.price)}
+            executed = _executed(executed, payload)
         for lot in self._lots:
             if lot.trade_id == trade_id and lot.sequence is None:
                 lot.sequence = number
-                found = replace(found, entry_price=lot.price)
+                executed = replace(executed, entry_price=lot.price)
         if self._bet and self._bet.trade_id == trade_id:
             self._bet.sequence = number
-            found = replace(found, entry_price=found.presses[-1].execution_price)
+            executed = replace(executed, entry_price=executed.presses[-1].execution_price)
         if trades and trades.sell.holds(fill):
             pnl, entry = self._gains.get(str(trade_id), (0, None))
-            exit_price = told.get(trades.price)
-            found = replace(found, outcome=_result(pnl), entry_price=entry, exit_price=exit_price, pnl=pnl)
-        yield self._keep(found)
+            exit_price = payload.get(trades.price)
+            executed = replace(executed, outcome=_result(pnl), entry_price=entry, exit_price=exit_price, pnl=pnl)
+        yield self._keep(executed)
 
     def _sold(self, event: Event, trades: Trades) -> Iterator[ActionSequence]:
         """Close lots, the first in first, and tell what came of the presses that opened them."""
-        told: Mapping[str, Any] = event.columns
-        qty, amount, forced = told.get(trades.qty) or 0, told.get(trades.amount) or 0, bool(told.get(trades.forced))
-        price, cost_of_sale, bought_at, left = told.get(trades.price), 0, 0.0, qty
+        payload: Mapping[str, Any] = event.columns
+        qty, amount, forced = (
+            payload.get(trades.qty) or 0,
+            payload.get(trades.amount) or 0,
+            bool(payload.get(trades.forced)),
+        )
+        price, cost_of_sale, bought_at, left = payload.get(trades.price), 0, 0.0, qty
         for lot in list(self._lots):
             part = min(lot.left, left)
             cost_of_sale += lot.cost * lot.left // lot.qty - lot.cost * (lot.left - part) // lot.qty if lot.qty else 0
@@ -382,53 +388,53 @@ class Sequences:
             if left == 0:
                 break
         if not forced:
-            self._gains[str(told.get("trade_id"))] = (amount - cost_of_sale, bought_at / qty if qty else None)
+            self._gains[str(payload.get("trade_id"))] = (amount - cost_of_sale, bought_at / qty if qty else None)
             yield from self._match(event)
 
     def _lot_done(self, lot: _Lot) -> Iterator[ActionSequence]:
         """Tell what came of a buy that is sold whole."""
-        found = self._known.get(lot.sequence) if lot.sequence is not None else None
-        if found is not None:
+        result = self._known.get(lot.sequence) if lot.sequence is not None else None
+        if result is not None:
             pnl = lot.proceeds - lot.cost
             outcome: Outcome = "rugged" if lot.forced else _result(pnl)
             average = lot.sold_at / lot.qty if lot.qty else None
-            yield self._keep(replace(found, outcome=outcome, exit_price=average, pnl=pnl))
+            yield self._keep(replace(result, outcome=outcome, exit_price=average, pnl=pnl))
 
     def _settled(self, event: Event, bets: Bets) -> Iterator[ActionSequence]:
         bet, self._bet = self._bet, None
-        found = self._known.get(bet.sequence) if bet and bet.sequence is not None else None
-        if bet is not None and found is not None:
+        result = self._known.get(bet.sequence) if bet and bet.sequence is not None else None
+        if bet is not None and result is not None:
             paid: Any = event.columns.get(bets.paid) or 0
-            yield self._keep(replace(found, outcome="won" if paid > 0 else "lost", pnl=paid - bet.stake))
+            yield self._keep(replace(result, outcome="won" if paid > 0 else "lost", pnl=paid - bet.stake))
 
     def _finish_window(self, event: Event) -> Iterator[ActionSequence]:
         """Tell every action of a window where the window ended."""
         end: Any = event.columns.get(self._reading.end_tick)
-        for found in list(self._known.values()):
-            mine = found.presses[-1].game_id == event.window_id is not None
-            if mine and found.final_action != INCOMPLETE and found.rug_tick != end:
-                yield self._keep(replace(found, rug_tick=end))
+        for result in list(self._known.values()):
+            mine = result.presses[-1].game_id == event.window_id is not None
+            if mine and result.final_action != INCOMPLETE and result.rug_tick != end:
+                yield self._keep(replace(result, rug_tick=end))
 
 
 def _result(pnl: int) -> Outcome:
     return "profit" if pnl > 0 else "loss" if pnl < 0 else "break_even"
 
 
-def _executed(sequence: ActionSequence, told: Mapping[str, Any]) -> ActionSequence:
+def _executed(sequence: ActionSequence, payload: Mapping[str, Any]) -> ActionSequence:
     """Fill in the execution of a sequence's action; what is known already stays."""
     last = sequence.presses[-1]
     names = ("execution_tick", "execution_price", "trade_id", "latency_ms")
-    new = {name: told[name] for name in names if getattr(last, name) is None and told.get(name) is not None}
+    new = {name: payload[name] for name in names if getattr(last, name) is None and payload.get(name) is not None}
     return replace(sequence, presses=(*sequence.presses[:-1], replace(last, **new)))
 
 
 def action_sequences(events: Iterable[Event], reading: PressRules) -> tuple[ActionSequence, ...]:
     """Give the sequences of stored events of one session, each with all that became known of it."""
-    join, found = Sequences(reading), dict[int, ActionSequence]()
+    join, result = Sequences(reading), dict[int, ActionSequence]()
     for event in events:
-        found |= {sequence.sequence_id: sequence for sequence in join.take(event)}
-    found |= {sequence.sequence_id: sequence for sequence in join.end()}
-    return tuple(found.values())
+        result |= {sequence.sequence_id: sequence for sequence in join.take(event)}
+    result |= {sequence.sequence_id: sequence for sequence in join.end()}
+    return tuple(result.values())
 
 
 def button_events(events: Iterable[Event], reading: PressRules) -> tuple[ButtonEvent, ...]:

@@ -203,9 +203,9 @@ class Recorder:
         """Give the number of events whose commit was not seen yet."""
         return self._waiting_events
 
-    def start(self, told: Told) -> None:
+    def start(self, payload: Told) -> None:
         """Note the beginning of the recording."""
-        self._note(START, told)
+        self._note(START, payload)
 
     def take(self, frame: Frame) -> tuple[Event, ...]:
         """Record one frame; give its events, which `flush` makes sure of."""
@@ -231,9 +231,9 @@ class Recorder:
             if self._interrupted is None:
                 self._interrupted = {"reason": reason, "lost_at": self._clock(), "before": _told(self.last_tick)}
 
-    def mark(self, name: str, told: Told | None = None) -> None:
+    def mark(self, name: str, payload: Told | None = None) -> None:
         """Note what a person says of the current episode: MARK, REDO or DISCARD."""
-        self._note(name, told or {}, self.last_tick.window_id if self.last_tick else None)
+        self._note(name, payload or {}, self.last_tick.window_id if self.last_tick else None)
 
     def flush(self) -> None:
         """Wait until everything recorded so far is durable."""
@@ -241,7 +241,7 @@ class Recorder:
             while self._waiting:
                 self._await_oldest()
 
-    def close(self, told: Told | None = None) -> None:
+    def close(self, payload: Told | None = None) -> None:
         """End the recording: note the end, make all of it durable, let the listeners finish."""
         with self._lock:
             if self._closed:
@@ -251,7 +251,7 @@ class Recorder:
                 if self._interrupted:
                     self._end_gap(self._clock(), (), last=True)
                 self._append_sequences(self._sequences.end(), self._clock())
-                self._note(STOP, {**(told or {}), "frames": self.counts.received + self.counts.sent})
+                self._note(STOP, {**(payload or {}), "frames": self.counts.received + self.counts.sent})
                 self.flush()
             finally:
                 for listener in self._listeners:
@@ -273,12 +273,14 @@ class Recorder:
 
     def _refuse(self, frame: Frame) -> tuple[Event, ...]:
         self.counts.refused += 1
-        told = {"reason": "frame too large", "length": len(frame.payload), "most": MAX_FRAME}
-        return (self._note(REFUSED, told | {"direction": frame.direction}),)
+        fields = {"reason": "frame too large", "length": len(frame.payload), "most": MAX_FRAME}
+        return (self._note(REFUSED, fields | {"direction": frame.direction}),)
 
-    def _note(self, name: str, told: Told, window_id: str | None = None, doc_type: DocType = "system_event") -> Event:
+    def _note(
+        self, name: str, payload: Told, window_id: str | None = None, doc_type: DocType = "system_event"
+    ) -> Event:
         with self._lock:
-            event = self._session.tell(Fact(name, doc_type, window_id=window_id), self._clock(), write_json(told))
+            event = self._session.tell(Fact(name, doc_type, window_id=window_id), self._clock(), write_json(payload))
             self._store([event])
             return event
 
@@ -287,10 +289,10 @@ class Recorder:
         first = next((fact for fact in facts if fact.doc_type == "game_tick"), None)
         if first is None and not last:
             return
-        told = {**(self._interrupted or {}), "back_at": ts if first else None, "after": _told(first)}
+        payload = {**(self._interrupted or {}), "back_at": ts if first else None, "after": _told(first)}
         self._interrupted = None
         window = self.last_tick.window_id if self.last_tick else None
-        self._store([self._session.tell(Fact(GAP, "gap", window_id=window), ts, write_json(told))])
+        self._store([self._session.tell(Fact(GAP, "gap", window_id=window), ts, write_json(payload))])
 
     def _finish_sequences(self, events: Sequence[Event], ts: datetime) -> None:
         """Append what these events made known of sequences of presses."""
@@ -346,9 +348,9 @@ def own_names(facts: Iterable[Fact]) -> frozenset[str]:
     )
 
 
-def write_json(told: object) -> str:
+def write_json(value: object) -> str:
     """Write what the recorder tells as JSON."""
-    return orjson.dumps(told, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS).decode()
+    return orjson.dumps(value, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS).decode()
 
 
 def _told(tick: Event | Fact | None) -> dict[str, Any] | None:

@@ -37,9 +37,9 @@ tr.remark td { background: #fff8e6; }
 
 def to_json(report: AuditReport) -> dict[str, Any]:
     """Give an audit as plain data; the survival curve by its ages."""
-    told = asdict(report)
-    told["survival"] = {name: getattr(report.survival, name).tolist() for name in ("ages", "alive", "low", "high")}
-    return told
+    payload = asdict(report)
+    payload["survival"] = {name: getattr(report.survival, name).tolist() for name in ("ages", "alive", "low", "high")}
+    return payload
 
 
 def page(report: AuditReport, auditing: AuditRules, source: str) -> str:
@@ -52,12 +52,12 @@ def page(report: AuditReport, auditing: AuditRules, source: str) -> str:
         ("How long windows live", survival_plot(report, auditing), _hazard_table(report)),
         (f"Is the {auditing.end} due?", hazard_plot(report, auditing), ""),
         *((f"What a unit staked came to: {name}", wager_plot(report, name), _wager_table(report, auditing, name))
-          for name in dict.fromkeys(it.group for it in report.compared)),
+          for name in dict.fromkeys(item.group for item in report.compared)),
         ("What was once promised", None, _promise_table(report)),
     ]  # fmt: skip
     body = "".join(
-        f"<h2>{shown(title)}</h2>{_div(plot, place) if plot else ''}{table}"
-        for place, (title, plot, table) in enumerate(sections)
+        f"<h2>{shown(title)}</h2>{_div(plot, index) if plot else ''}{table}"
+        for index, (title, plot, table) in enumerate(sections)
     )
     kind = "answer perhaps" if report.exploitable else "answer"
     return (
@@ -72,14 +72,14 @@ def page(report: AuditReport, auditing: AuditRules, source: str) -> str:
     )
 
 
-def _div(plot: Mapping[str, Any], place: int) -> str:
+def _div(plot: Mapping[str, Any], index: int) -> str:
     """Draw a plot; what stands in it cannot end the script."""
     import orjson
 
     data, layout = (orjson.dumps(plot[part]).decode().replace("<", "\\u003c") for part in ("data", "layout"))
     options = '{"responsive": true, "displayModeBar": false}'
-    draw = f"Plotly.newPlot('plot{place}', {data}, {layout}, {options})"
-    return f"<div class=plot id=plot{place}></div><script>{draw}</script>"
+    draw = f"Plotly.newPlot('plot{index}', {data}, {layout}, {options})"
+    return f"<div class=plot id=plot{index}></div><script>{draw}</script>"
 
 
 def _layout(x: str, y: str, **more: Any) -> dict[str, Any]:
@@ -96,11 +96,11 @@ def _layout(x: str, y: str, **more: Any) -> dict[str, Any]:
 
 def survival_plot(report: AuditReport, auditing: AuditRules) -> dict[str, Any]:
     """Draw the share of windows that live, its band, the published line and what was promised."""
-    found = report.survival
-    ages = [0, *found.ages.tolist()]
-    line = [1.0, *found.alive.tolist()]
-    low, high = [1.0, *found.low.tolist()], [1.0, *found.high.tolist()]
-    promised = [(it.age, 1 - it.claimed) for it in auditing.promised if it.age is not None]
+    result = report.survival
+    ages = [0, *result.ages.tolist()]
+    line = [1.0, *result.alive.tolist()]
+    low, high = [1.0, *result.low.tolist()], [1.0, *result.high.tolist()]
+    promised = [(item.age, 1 - item.claimed) for item in auditing.promised if item.age is not None]
     steps = {"mode": "lines", "line": {"shape": "hv", "width": 0}, "hoverinfo": "skip", "showlegend": False}
     data = [
         {"x": ages, "y": high, **steps},
@@ -126,10 +126,10 @@ def survival_plot(report: AuditReport, auditing: AuditRules) -> dict[str, Any]:
 
 def hazard_plot(report: AuditReport, auditing: AuditRules) -> dict[str, Any]:
     """Draw the hazard by age with its intervals and the published line."""
-    names = [_ages(it) for it in report.bands]
-    values = [it.hazard.value for it in report.bands]
+    names = [_ages(band) for band in report.bands]
+    values = [band.hazard.value for band in report.bands]
     data = [
-        _bars(names, values, [it.hazard.interval for it in report.bands], "measured"),
+        _bars(names, values, [band.hazard.interval for band in report.bands], "measured"),
         _level(names, report.published_hazard, "published"),
     ]
     layout = _layout(f"age in {auditing.unit}s", f"chance of the {auditing.end} a {auditing.unit}")
@@ -139,19 +139,19 @@ def hazard_plot(report: AuditReport, auditing: AuditRules) -> dict[str, Any]:
 
 def wager_plot(report: AuditReport, group: str) -> dict[str, Any]:
     """Draw the mean profit of a group's wagers with their intervals, beside the published rules."""
-    own = [it for it in report.wagers if it.group == group and np.isfinite(it.interval).all()]
-    names = [it.name for it in own]
+    own = [wager for wager in report.wagers if wager.group == group and np.isfinite(wager.interval).all()]
+    names = [item.name for item in own]
     data = [
-        _bars(names, [it.profit for it in own], [it.interval for it in own], "measured"),
+        _bars(names, [item.profit for item in own], [item.interval for item in own], "measured"),
         _level(names, 0.0, "not playing"),
     ]
-    if any(it.theory is not None for it in own):
+    if any(item.theory is not None for item in own):
         theory = {"color": INK, "symbol": "line-ew-open", "size": 22, "line": {"width": 2}}
         data.append(
-            {"x": names, "y": [it.theory for it in own], "mode": "markers", "marker": theory, "name": "published"}
+            {"x": names, "y": [item.theory for item in own], "mode": "markers", "marker": theory, "name": "published"}
         )
     layout = _layout("", "mean profit of a unit")
-    bounds = [bound for it in own if it.enough for bound in it.interval]
+    bounds = [bound for item in own if item.enough for bound in item.interval]
     if bounds:
         room = 0.3 * (max(0.0, *bounds) - min(0.0, *bounds))
         layout["yaxis"]["range"] = [min(0.0, *bounds) - room, max(0.0, *bounds) + room]
@@ -185,8 +185,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], marked: Sequence[b
     """Write a table of texts; marked rows stand out."""
     cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     body = ""
-    for place, row in enumerate(rows):
-        kind = " class=remark" if place < len(marked) and marked[place] else ""
+    for index, row in enumerate(rows):
+        kind = " class=remark" if index < len(marked) and marked[index] else ""
         body += f"<tr{kind}>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>"
     return f"<div class=wide><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
 
@@ -202,8 +202,8 @@ def span(interval: tuple[float, float] | None, digits: int = 2, signed: bool = T
 def _hazard_table(report: AuditReport) -> str:
     bands = [(_ages(band), band.hazard) for band in report.bands]
     rows = [
-        [name, f"{it.value:.3%}", span(it.interval, 3, False), str(it.deaths), f"{it.exposure:,}"]
-        for name, it in [("all", report.hazard), *bands]
+        [name, f"{item.value:.3%}", span(item.interval, 3, False), str(item.deaths), f"{item.exposure:,}"]
+        for name, item in [("all", report.hazard), *bands]
     ]
     return table(["age", "hazard", "95 % interval", "ends", "at risk"], rows)
 
@@ -212,17 +212,17 @@ def _ages(band: Band) -> str:
     return f"{band.first} to {band.last}" if band.last else f"{band.first} on"
 
 
-def wager_row(found: WagerFigures) -> list[str]:
+def wager_row(wager_figures: WagerFigures) -> list[str]:
     """Give one wager as a row of texts."""
-    theory = f"{found.theory:+.2%}" if found.theory is not None else ""
+    theory = f"{wager_figures.theory:+.2%}" if wager_figures.theory is not None else ""
     return [
-        found.name,
-        f"{found.profit:+.2%}" if found.count else "never",
-        span(found.interval),
+        wager_figures.name,
+        f"{wager_figures.profit:+.2%}" if wager_figures.count else "never",
+        span(wager_figures.interval),
         theory,
-        f"{found.hit_rate:.1%}",
-        f"{found.count:,}",
-        str(found.windows),
+        f"{wager_figures.hit_rate:.1%}",
+        f"{wager_figures.count:,}",
+        str(wager_figures.windows),
     ]
 
 
@@ -230,13 +230,13 @@ WAGER_HEAD = ("place", "mean profit", "95 % interval", "published", "hits", "ent
 
 
 def _wager_table(report: AuditReport, auditing: AuditRules, group: str) -> str:
-    own = [it for it in report.wagers if it.group == group]
-    told = f"Intervals of places with fewer than {LEAST_WINDOWS} windows may reach beyond the plot."
+    own = [wager for wager in report.wagers if wager.group == group]
+    text = f"Intervals of places with fewer than {LEAST_WINDOWS} windows may reach beyond the plot."
     if group in auditing.hit_rates:
         rate, even = auditing.hit_rates[group], auditing.break_even[group]
-        told += f" By the published rules {rate:.2%} of these hit; {even:.2%} are needed to break even."
-    rows = table(WAGER_HEAD, [wager_row(it) for it in own], [it.remark is not None for it in own])
-    return f"{rows}<p class=note>{told}</p>"
+        text += f" By the published rules {rate:.2%} of these hit; {even:.2%} are needed to break even."
+    rows = table(WAGER_HEAD, [wager_row(item) for item in own], [item.remark is not None for item in own])
+    return f"{rows}<p class=note>{text}</p>"
 
 
 PROMISE_HEAD = ("promise", "claimed", "measured", "95 % interval", "published", "profit of it", "95 % interval")
@@ -246,15 +246,15 @@ def promise_rows(report: AuditReport) -> list[list[str]]:
     """Give the promises as rows of texts."""
     return [
         [
-            it.what,
-            f"{it.claimed:.1%}",
-            f"{it.measured:.1%}" if it.measured is not None else "not seen",
-            span(it.interval, 1, False),
-            f"{it.published:.1%}" if it.published is not None else "",
-            f"{it.profit:+.1%}" if it.profit is not None else "",
-            span(it.profit_interval, 1) if it.profit is not None else "",
+            promise.what,
+            f"{promise.claimed:.1%}",
+            f"{promise.measured:.1%}" if promise.measured is not None else "not seen",
+            span(promise.interval, 1, False),
+            f"{promise.published:.1%}" if promise.published is not None else "",
+            f"{promise.profit:+.1%}" if promise.profit is not None else "",
+            span(promise.profit_interval, 1) if promise.profit is not None else "",
         ]
-        for it in report.promises
+        for promise in report.promises
     ]
 
 

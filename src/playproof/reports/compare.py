@@ -65,29 +65,29 @@ footer { color: var(--dim); font-size: 13px; overflow-wrap: anywhere; }
 """
 
 
-def compare_page(found: Comparison) -> str:
+def compare_page(comparison: Comparison) -> str:
     """Write the page."""
-    first = found.rows[0].subject.name
+    first = comparison.rows[0].subject.name
     title = html.escape(f"Compared with {first}")
-    plan = found.plan
+    plan = comparison.plan
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>"
-        f'<p class="lead">{html.escape(found.sentence)}</p>'
-        f'<section class="card">{_chart(found)}<p class="dim">{html.escape(_caution(found))}</p></section>'
-        f'<section class="card"><h2>Profit over the windows</h2>{_lines(found.rows)}</section>'
-        f'<section class="card"><h2>In figures</h2>{_table(found)}</section>'
+        f'<p class="lead">{html.escape(comparison.sentence)}</p>'
+        f'<section class="card">{_chart(comparison)}<p class="dim">{html.escape(_caution(comparison))}</p></section>'
+        f'<section class="card"><h2>Profit over the windows</h2>{_lines(comparison.rows)}</section>'
+        f'<section class="card"><h2>In figures</h2>{_table(comparison)}</section>'
         f"<footer>{html.escape(plan.name)}, seed {plan.seed}; data {plan.data_hash[:16]}, commit {commit()}. Returns"
         " are per unit reserved before each window; windows are drawn whole. Each of these evaluations stands in the"
         " trial ledger.</footer></body></html>\n"
     )
 
 
-def _caution(found: Comparison) -> str:
-    count = len(found.rows) - 1
-    ceiling = found.plan.ceiling
+def _caution(comparison: Comparison) -> str:
+    count = len(comparison.rows) - 1
+    ceiling = comparison.plan.ceiling
     theory = "What theory allows at best is not known here." if ceiling is None else (
         f"The dashed line is the best that theory allows: {ceiling:+.2%}."
     )  # fmt: skip
@@ -98,9 +98,10 @@ def _caution(found: Comparison) -> str:
         " for all together; only the thin ones decide."
     )
     return (
-        f"{theory} {many} That no difference exists at all has p = {found.joint.p:.3g}; that none is better than"
-        f" {found.rows[0].subject.name}, p = {found.superior.p:.3g} (SPA). The trial ledger knows {found.looks:,}"
-        f" {'policy' if found.looks == 1 else 'policies'} on these windows."
+        f"{theory} {many} That no difference exists at all has p = {comparison.joint.p:.3g}; that none is better than"
+        f" {comparison.rows[0].subject.name}, p = {comparison.superior.p:.3g} (SPA). The trial ledger "
+        f"knows {comparison.looks:,}"
+        f" {'policy' if comparison.looks == 1 else 'policies'} on these windows."
     )
 
 
@@ -108,7 +109,7 @@ class _Scale:
     """Where values lie on a track, in percent of its width."""
 
     def __init__(self, values: Sequence[float]) -> None:
-        known = [it for it in values if math.isfinite(it)] or [0.0]
+        known = [value for value in values if math.isfinite(value)] or [0.0]
         low, high = min(0.0, *known), max(0.0, *known)
         room = 0.06 * ((high - low) or 1.0)
         self.low, self.high = low - room, high + room
@@ -125,23 +126,25 @@ class _Scale:
         return f'<span class="{kind}" style="left:{self.at(value)}%"></span>'
 
 
-def _chart(found: Comparison) -> str:
-    ceiling = found.plan.ceiling
-    profits = _Scale([*(it for row in found.rows for it in (row.metrics.roi, *row.metrics.interval)), ceiling or 0.0])
-    gaps = [row.difference for row in found.rows if row.difference is not None]
-    differences = _Scale([it for gap in gaps for it in (gap.mean, *gap.alone, *gap.together)])
-    first = html.escape(found.rows[0].subject.name)
+def _chart(comparison: Comparison) -> str:
+    ceiling = comparison.plan.ceiling
+    profits = _Scale(
+        [*(item for row in comparison.rows for item in (row.metrics.roi, *row.metrics.interval)), ceiling or 0.0]
+    )
+    gaps = [row.difference for row in comparison.rows if row.difference is not None]
+    differences = _Scale([item for gap in gaps for item in (gap.mean, *gap.alone, *gap.together)])
+    first = html.escape(comparison.rows[0].subject.name)
     heads = (
         '<div class="head first"></div><div class="head">ROI per reserved stake</div>'
         f'<div class="head">difference to {first}</div>'
     )
-    rows = (_row(found, place, profits, differences) for place in range(len(found.rows)))
+    rows = (_row(comparison, index, profits, differences) for index in range(len(comparison.rows)))
     return f'<div class="chart">{heads}{"".join(rows)}</div>'
 
 
-def _row(found: Comparison, place: int, profits: _Scale, differences: _Scale) -> str:
-    row, ceiling = found.rows[place], found.plan.ceiling
-    colour = f"--c:var({COLOURS[place % len(COLOURS)]})"
+def _row(comparison: Comparison, index: int, profits: _Scale, differences: _Scale) -> str:
+    row, ceiling = comparison.rows[index], comparison.plan.ceiling
+    colour = f"--c:var({COLOURS[index % len(COLOURS)]})"
     best = "" if ceiling is None else profits.dot("ceiling", ceiling)
     roi = (
         f'<div class="cell" style="{colour}"><small data-what="ROI" class="num"><b>{share(row.metrics.roi)}</b>'
@@ -149,7 +152,7 @@ def _row(found: Comparison, place: int, profits: _Scale, differences: _Scale) ->
         f"{best}{profits.bar('thick', row.metrics.interval)}{profits.dot('dot', row.metrics.roi)}</div></div>"
     )
     name = f'<div class="who" style="{colour}"><i></i>{html.escape(row.subject.name)}</div>'
-    return name + roi + _gap(row, colour, differences, html.escape(found.rows[0].subject.name))
+    return name + roi + _gap(row, colour, differences, html.escape(comparison.rows[0].subject.name))
 
 
 def _gap(row: PolicyComparison, colour: str, scale: _Scale, first: str) -> str:
@@ -172,7 +175,7 @@ def share(value: float) -> str:
 
 def span(interval: tuple[float, float]) -> str:
     """Write an interval of shares."""
-    if not all(math.isfinite(it) for it in interval):
+    if not all(math.isfinite(item) for item in interval):
         return "too few windows"
     return f"{share(interval[0])} to {share(interval[1])}"
 
@@ -180,26 +183,26 @@ def span(interval: tuple[float, float]) -> str:
 def _lines(rows: Sequence[PolicyComparison]) -> str:
     """Draw the running profit of everybody, in reserved stakes."""
     sums = [np.concatenate([[0.0], np.cumsum(row.returns)]) for row in rows]
-    low, high = min(float(it.min()) for it in sums), max(float(it.max()) for it in sums)
+    low, high = min(float(item.min()) for item in sums), max(float(item.max()) for item in sums)
     span = (high - low) or 1.0
     windows = len(sums[0]) - 1
-    places = np.unique(np.linspace(0, windows, min(POINTS, windows + 1)).astype(int))
+    indices = np.unique(np.linspace(0, windows, min(POINTS, windows + 1)).astype(int))
 
-    def line(values: Floats, place: int) -> str:
+    def line(values: Floats, index: int) -> str:
         points = " ".join(
-            f"{1000 * at / max(1, windows):.1f},{200 - 200 * (values[at] - low) / span:.1f}" for at in places.tolist()
+            f"{1000 * at / max(1, windows):.1f},{200 - 200 * (values[at] - low) / span:.1f}" for at in indices.tolist()
         )
         return (
-            f'<polyline points="{points}" fill="none" stroke="var({COLOURS[place % len(COLOURS)]})" stroke-width="2"'
+            f'<polyline points="{points}" fill="none" stroke="var({COLOURS[index % len(COLOURS)]})" stroke-width="2"'
             ' vector-effect="non-scaling-stroke"/>'
         )
 
     zero = 200 + 200 * low / span
-    drawn = "".join(line(values, place) for place, values in enumerate(sums))
+    drawn = "".join(line(values, index) for index, values in enumerate(sums))
     legend = "".join(
-        f'<span style="--c:var({COLOURS[place % len(COLOURS)]})"><i></i>{html.escape(row.subject.name)}'
+        f'<span style="--c:var({COLOURS[index % len(COLOURS)]})"><i></i>{html.escape(row.subject.name)}'
         f' <span class="num">{values[-1]:+.1f}</span></span>'
-        for place, (row, values) in enumerate(zip(rows, sums, strict=True))
+        for index, (row, values) in enumerate(zip(rows, sums, strict=True))
     )
     return (
         f'<svg viewBox="0 0 1000 200" preserveAspectRatio="none" role="img" aria-label="running profit">'
@@ -210,26 +213,26 @@ def _lines(rows: Sequence[PolicyComparison]) -> str:
     )
 
 
-def _table(found: Comparison) -> str:
+def _table(comparison: Comparison) -> str:
     heads = ("", "ROI", "e-value", "Sharpe", "drawdown", "CVaR 5 %", "positions", "better in", "worse in")
     rows: list[tuple[str, ...]] = []
-    for row in found.rows:
-        it, gap = row.metrics, row.difference
+    for row in comparison.rows:
+        item, gap = row.metrics, row.difference
         rows.append(
             (
                 html.escape(row.subject.name),
-                share(it.roi),
-                f"{it.e_value:.3g}",
-                f"{it.sharpe:+.4f}",
-                f"{it.max_drawdown:.2f}",
-                f"{it.cvar:+.1%}",
+                share(item.roi),
+                f"{item.e_value:.3g}",
+                f"{item.sharpe:+.4f}",
+                f"{item.max_drawdown:.2f}",
+                f"{item.cvar:+.1%}",
                 f"{int(row.played.opened.sum()):,}",
                 "" if gap is None else f"{gap.better:,}",
                 "" if gap is None else f"{gap.worse:,}",
             )
         )
-    if found.plan.ceiling is not None:
-        rows.append(("theory: the best possible", f"{found.plan.ceiling:+.2%}", *[""] * 7))
+    if comparison.plan.ceiling is not None:
+        rows.append(("theory: the best possible", f"{comparison.plan.ceiling:+.2%}", *[""] * 7))
     top = "".join(f"<th>{head}</th>" for head in heads)
-    body = "".join("<tr>" + "".join(f"<td>{it}</td>" for it in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td>{entry}</td>" for entry in row) + "</tr>" for row in rows)
     return f'<div class="scroll"><table class="num"><tr>{top}</tr>{body}</table></div>'

@@ -61,61 +61,63 @@ class DatasetCounts:
 
 def count(dataset: Dataset, game: Game) -> DatasetCounts:
     """Go through every session once."""
-    found = DatasetCounts(actions=[Counter() for _ in dataset.manifest["actions"]["heads"]])
+    dataset_counts = DatasetCounts(actions=[Counter() for _ in dataset.manifest["actions"]["heads"]])
     seen: set[str] = set()
     for session, tables in dataset.sessions.items():
         for episode in tables.episodes:
-            _count_window(found, episode, game.showing, seen)
-        _count_steps(found, dataset, tables, game.showing)
-        _count_episodes(found, session, tables)
-    return found
+            _count_window(dataset_counts, episode, game.showing, seen)
+        _count_steps(dataset_counts, dataset, tables, game.showing)
+        _count_episodes(dataset_counts, session, tables)
+    return dataset_counts
 
 
 def _count_window(
-    found: DatasetCounts, episode: Mapping[str, Any], showing: DisplayConfig | None, seen: set[str]
+    dataset_counts: DatasetCounts, episode: Mapping[str, Any], showing: DisplayConfig | None, seen: set[str]
 ) -> None:
     window, start = episode["window_id"], _EPOCH + timedelta(microseconds=episode["start_us"])
-    known = found.starts.get(window, (start, 0))
-    found.starts[window] = (min(start, known[0]), max(int(episode["steps"]), known[1]))
+    known = dataset_counts.starts.get(window, (start, 0))
+    dataset_counts.starts[window] = (min(start, known[0]), max(int(episode["steps"]), known[1]))
     length = (episode["outcome"] or {}).get(showing.length) if showing else None
     if isinstance(length, int) and window not in seen:
         seen.add(window)
-        found.lengths.append(length)
+        dataset_counts.lengths.append(length)
 
 
-def _count_steps(found: DatasetCounts, dataset: Dataset, tables: SessionTables, showing: DisplayConfig | None) -> None:
+def _count_steps(
+    dataset_counts: DatasetCounts, dataset: Dataset, tables: SessionTables, showing: DisplayConfig | None
+) -> None:
     """Count choices, phases and what was unknown at each step."""
     heads: Sequence[Sequence[str]] = dataset.manifest["actions"]["heads"]
     taken, rows = tables["actions"], tables["observations"].filter(~pl.col("final"))
-    found.steps += taken.height
-    for place, names in enumerate(heads):
-        numbers = taken[f"head_{place}"].value_counts()
-        chosen = {names[index]: int(times) for index, times in numbers.iter_rows() if index or not place}
-        found.actions[place].update(chosen)
+    dataset_counts.steps += taken.height
+    for position, names in enumerate(heads):
+        numbers = taken[f"head_{position}"].value_counts()
+        chosen = {names[index]: int(times) for index, times in numbers.iter_rows() if index or not position}
+        dataset_counts.actions[position].update(chosen)
     for name in dataset.manifest["stored_features"]:
-        found.missing[name] += int(rows[f"{name}__missing"].sum())
+        dataset_counts.missing[name] += int(rows[f"{name}__missing"].sum())
     if showing is not None and showing.phase in rows.columns:
         for names, codes in zip(_pressed(taken, heads), rows[showing.phase].to_list(), strict=True):
             for name in names:
-                found.phases.setdefault(showing.phases[int(codes)], Counter())[name] += 1
+                dataset_counts.phases.setdefault(showing.phases[int(codes)], Counter())[name] += 1
 
 
 def _pressed(taken: pl.DataFrame, heads: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
     """Name what was pressed at each step, by the first head or, for those that only adjust something, together."""
-    columns = [taken[f"head_{place}"].to_list() for place in range(len(heads))]
+    columns = [taken[f"head_{index}"].to_list() for index in range(len(heads))]
     for row in zip(*columns, strict=True):
-        yield tuple(ADJUSTED if place else heads[place][index] for place, index in enumerate(row) if index)
+        yield tuple(ADJUSTED if position else heads[position][index] for position, index in enumerate(row) if index)
 
 
-def _count_episodes(found: DatasetCounts, session: str, tables: SessionTables) -> None:
+def _count_episodes(dataset_counts: DatasetCounts, session: str, tables: SessionTables) -> None:
     paid, taken = tables["rewards"], tables["actions"]
     rewards = paid["reward"].to_numpy()
-    found.rewards.append(rewards[rewards != 0])
+    dataset_counts.rewards.append(rewards[rewards != 0])
     sums = paid.group_by("window_id", maintain_order=True).agg(pl.col("reward").sum())
-    found.returns += sums["reward"].to_list()
+    dataset_counts.returns += sums["reward"].to_list()
     pressed = pl.any_horizontal(pl.col("^head_.*$") != 0)
     for window, presses in taken.group_by("window_id", maintain_order=True).agg(pressed.sum()).iter_rows():
-        found.busy.append((int(presses), session, window))
+        dataset_counts.busy.append((int(presses), session, window))
 
 
 def survival_rows(lengths: Sequence[int], game: Game, world: str | None) -> list[dict[str, float]]:
@@ -137,15 +139,15 @@ def survival_rows(lengths: Sequence[int], game: Game, world: str | None) -> list
 def write_card(dataset: Dataset, path: Path) -> Path:
     """Write the card; give its path."""
     game = load_game(dataset.manifest["game"]["name"])
-    found = count(dataset, game)
+    result = count(dataset, game)
     sections = [
-        _section("How long windows last", *_lengths(found, game, dataset.manifest["world"])),
-        _section("What was done", _bars(_mix(found), "steps", log=True), _action_note(found)),
-        _section("Presses by phase", *_phases(found, game.showing, dataset.manifest["actions"]["heads"][0])),
-        _section("Example episodes", *_examples(dataset, found, game)),
-        _section("Rewards", *_rewards(found, dataset.manifest["reward"])),
-        _section("What is unknown", _bars(_missing(found), "share of steps"), _MISSING_NOTE),
-        _section("Splits in time", _timeline(found, dataset.manifest["split"]), _SPLIT_NOTE),
+        _section("How long windows last", *_lengths(result, game, dataset.manifest["world"])),
+        _section("What was done", _bars(_mix(result), "steps", log=True), _action_note(result)),
+        _section("Presses by phase", *_phases(result, game.showing, dataset.manifest["actions"]["heads"][0])),
+        _section("Example episodes", *_examples(dataset, result, game)),
+        _section("Rewards", *_rewards(result, dataset.manifest["reward"])),
+        _section("What is unknown", _bars(_missing(result), "share of steps"), _MISSING_NOTE),
+        _section("Splits in time", _timeline(result, dataset.manifest["split"]), _SPLIT_NOTE),
         _section("Left out", *_left_out(dataset.manifest["left_out"])),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,19 +155,19 @@ def write_card(dataset: Dataset, path: Path) -> Path:
     return path
 
 
-def _lengths(found: DatasetCounts, game: Game, world: str | None) -> Iterator[Figure | str]:
+def _lengths(dataset_counts: DatasetCounts, game: Game, world: str | None) -> Iterator[Figure | str]:
     """Draw the share of windows that lasted longer than so many ticks, beside the theory and twice its noise."""
-    if not found.lengths or game.showing is None:
+    if not dataset_counts.lengths or game.showing is None:
         yield "This game does not say how long its windows last."
         return
-    longest = max(found.lengths)
+    longest = max(dataset_counts.lengths)
     ticks = np.unique(np.linspace(0, longest, min(POINTS, longest + 1)).astype(int))
-    lasting = [float(np.mean(np.array(found.lengths) > tick)) for tick in ticks]
+    lasting = [float(np.mean(np.array(dataset_counts.lengths) > tick)) for tick in ticks]
     lines = [_line(ticks.tolist(), lasting, "measured", _COLOURS[0], shape="hv")]
     if game.showing.survival is not None:
         chance, name = resolve(game.showing.survival), world or first(game.worlds)
         theory = np.array([chance(name, int(tick)) for tick in ticks])
-        noise = 2 * np.sqrt(theory * (1 - theory) / len(found.lengths))
+        noise = 2 * np.sqrt(theory * (1 - theory) / len(dataset_counts.lengths))
         above, below = np.minimum(theory + noise, 1.0), np.maximum(theory - noise, 0.0)
         band = [*above.tolist(), *below[::-1].tolist()]
         lines = [
@@ -183,7 +185,7 @@ def _lengths(found: DatasetCounts, game: Game, world: str | None) -> Iterator[Fi
             *lines,
         ]
     yield _figure(lines, x=f"{game.showing.clock}s", y="share that lasts longer", rangemode="tozero")
-    rows = survival_rows(found.lengths, game, world)
+    rows = survival_rows(dataset_counts.lengths, game, world)
     if rows:
         worst = max(abs(row["z"]) for row in rows)
         yield _table(
@@ -200,21 +202,22 @@ def _lengths(found: DatasetCounts, game: Game, world: str | None) -> Iterator[Fi
             ],
         )
         yield (
-            f"{len(found.lengths)} whole windows; the largest difference from theory is {worst:.1f} standard errors"
+            f"{len(dataset_counts.lengths)} whole windows; the largest difference from theory is {worst:.1f} "
+            f"standard errors"
             " (below 3 is noise)."
         )
 
 
-def _mix(found: DatasetCounts) -> dict[str, float]:
+def _mix(dataset_counts: DatasetCounts) -> dict[str, float]:
     """Give every choice that was made, of all heads."""
     names: Counter[str] = Counter()
-    for head in found.actions:
+    for head in dataset_counts.actions:
         names.update(head)
     return {name: float(times) for name, times in names.most_common()}
 
 
-def _action_note(found: DatasetCounts) -> str:
-    waits, total = found.actions[0][WAIT], sum(found.actions[0].values())
+def _action_note(dataset_counts: DatasetCounts) -> str:
+    waits, total = dataset_counts.actions[0][WAIT], sum(dataset_counts.actions[0].values())
     acted = total - waits
     return (
         f"{total} steps: {waits} say {WAIT}, adjustments among them, {acted} are orders. Every tick in which one could"
@@ -227,21 +230,23 @@ def _colour(name: str, head: Sequence[str]) -> str:
     return _COLOURS[(head.index(name) if name in head else 0) % len(_COLOURS)]
 
 
-def _phases(found: DatasetCounts, showing: DisplayConfig | None, heads: Sequence[str]) -> Iterator[Figure | str]:
+def _phases(
+    dataset_counts: DatasetCounts, showing: DisplayConfig | None, heads: Sequence[str]
+) -> Iterator[Figure | str]:
     if showing is None or showing.phase is None:
         yield "This game has no phases."
         return
-    if not found.phases:
+    if not dataset_counts.phases:
         yield "Nobody pressed anything in these recordings."
         return
-    names = list(dict.fromkeys(name for phase in showing.phases for name in found.phases.get(phase, ())))
-    phases = [phase for phase in showing.phases if phase in found.phases]
+    names = list(dict.fromkeys(name for phase in showing.phases for name in dataset_counts.phases.get(phase, ())))
+    phases = [phase for phase in showing.phases if phase in dataset_counts.phases]
     bars = [
         {
             "type": "bar",
             "name": name,
             "x": phases,
-            "y": [found.phases[phase][name] for phase in phases],
+            "y": [dataset_counts.phases[phase][name] for phase in phases],
             "marker": {"color": _colour(name, heads)},
         }
         for name in names
@@ -249,12 +254,14 @@ def _phases(found: DatasetCounts, showing: DisplayConfig | None, heads: Sequence
     yield _figure(bars, y="presses", barmode="stack")
 
 
-def _examples(dataset: Dataset, found: DatasetCounts, game: Game) -> Iterator[Figure | str]:
+def _examples(dataset: Dataset, dataset_counts: DatasetCounts, game: Game) -> Iterator[Figure | str]:
     """Draw the episodes with most presses, or without any the middle ones."""
     if game.showing is None:
         yield "This game does not say what to draw."
         return
-    chosen = [it for it in sorted(found.busy, reverse=True) if it[0]] or found.busy[len(found.busy) // 2 :]
+    chosen = [item for item in sorted(dataset_counts.busy, reverse=True) if item[0]] or dataset_counts.busy[
+        len(dataset_counts.busy) // 2 :
+    ]
     for presses, session, window in chosen[:EXAMPLES]:
         yield f"<h3>{escape(window)}</h3><p>session {escape(session)}, {presses} presses</p>"
         yield _example(dataset, session, window, game.showing)
@@ -267,25 +274,28 @@ def _example(dataset: Dataset, session: str, window: str, showing: DisplayConfig
     ticks, prices = rows[showing.clock].to_list(), rows[showing.price].to_list()
     lines = [_line(ticks, prices, showing.price, _GREY)]
     marks: dict[str, tuple[list[float], list[float]]] = {}
-    for place, names in enumerate(_pressed(taken, heads)):
+    for index, names in enumerate(_pressed(taken, heads)):
         for name in names:
             x, y = marks.setdefault(name, ([], []))
-            x.append(ticks[place])
-            y.append(prices[place])
-    for name, (x, y) in sorted(marks.items(), key=lambda each: each[0] != ADJUSTED):
+            x.append(ticks[index])
+            y.append(prices[index])
+    for name, (x, y) in sorted(marks.items(), key=lambda item: item[0] != ADJUSTED):
         size = 6 if name == ADJUSTED else 9
         mark = {"size": size, "color": _colour(name, heads[0]), "line": {"width": 1, "color": "white"}}
         lines.append({"x": x, "y": y, "mode": "markers", "name": name, "marker": mark})
     return _figure(lines, x=showing.clock, y=showing.price)
 
 
-def _rewards(found: DatasetCounts, reward: Mapping[str, Any]) -> Iterator[Figure | str]:
-    paid = np.concatenate(found.rewards) if found.rewards else np.zeros(0)
+def _rewards(dataset_counts: DatasetCounts, reward: Mapping[str, Any]) -> Iterator[Figure | str]:
+    paid = np.concatenate(dataset_counts.rewards) if dataset_counts.rewards else np.zeros(0)
     name, version = escape(reward["name"]), escape(str(reward["version"]))
-    yield f"Reward <b>{name}</b>, version {version}: {found.steps - len(paid)} of {found.steps} steps pay 0."
+    yield (
+        f"Reward <b>{name}</b>, version {version}: {dataset_counts.steps - len(paid)} of "
+        f"{dataset_counts.steps} steps pay 0."
+    )
     if len(paid):
         yield _histogram(paid, "reward of a step that pays anything")
-        yield _histogram(np.array(found.returns), "reward of a whole episode")
+        yield _histogram(np.array(dataset_counts.returns), "reward of a whole episode")
 
 
 def _histogram(values: Any, x: str) -> Figure:
@@ -297,23 +307,23 @@ def _histogram(values: Any, x: str) -> Figure:
     )
 
 
-def _missing(found: DatasetCounts) -> dict[str, float]:
-    return {name: times / max(found.steps, 1) for name, times in found.missing.most_common() if times}
+def _missing(dataset_counts: DatasetCounts) -> dict[str, float]:
+    return {name: times / max(dataset_counts.steps, 1) for name, times in dataset_counts.missing.most_common() if times}
 
 
 _MISSING_NOTE = "Where a feature is unknown its row holds the declared fill value; the others are known at every step."
 _SPLIT_NOTE = "One point a window: when it began, and how many steps it has. Splits are consecutive and keep a gap."
 
 
-def _timeline(found: DatasetCounts, split: Mapping[str, str]) -> Figure:
+def _timeline(dataset_counts: DatasetCounts, split: Mapping[str, str]) -> Figure:
     points = []
-    for place, name in enumerate(dict.fromkeys(split.values())):
-        windows = [window for window, its in split.items() if its == name and window in found.starts]
-        mark = {"size": 6, "color": _GREY if name == GAP else _COLOURS[place % len(_COLOURS)]}
+    for index, name in enumerate(dict.fromkeys(split.values())):
+        windows = [window for window, its in split.items() if its == name and window in dataset_counts.starts]
+        mark = {"size": 6, "color": _GREY if name == GAP else _COLOURS[index % len(_COLOURS)]}
         points.append(
             {
-                "x": [found.starts[window][0].isoformat() for window in windows],
-                "y": [found.starts[window][1] for window in windows],
+                "x": [dataset_counts.starts[window][0].isoformat() for window in windows],
+                "y": [dataset_counts.starts[window][1] for window in windows],
                 "text": windows,
                 "mode": "markers",
                 "name": f"{name} ({len(windows)})",
@@ -327,9 +337,9 @@ def _left_out(left: Sequence[Mapping[str, str]]) -> Iterator[Figure | str]:
     if not left:
         yield "No window was left out."
         return
-    reasons = Counter(each["reason"] for each in left)
+    reasons = Counter(item["reason"] for item in left)
     yield _table(("reason", "windows"), [(reason, times) for reason, times in reasons.most_common()])
-    rows = [(each["window_id"], each["session_id"], each["reason"]) for each in left]
+    rows = [(item["window_id"], item["session_id"], item["reason"]) for item in left]
     yield f"<details><summary>all {len(left)}</summary>{_table(('window', 'session', 'reason'), rows)}</details>"
 
 
@@ -397,15 +407,15 @@ def _paragraph(text: str) -> str:
 
 
 def _place(figure: Figure) -> str:
-    told = json.dumps(figure, allow_nan=False).replace("<", "\\u003c")
+    payload = json.dumps(figure, allow_nan=False).replace("<", "\\u003c")
     height = figure["layout"]["height"]
-    return f'<div class="figure" style="height:{height}px"><script type="application/json">{told}</script></div>'
+    return f'<div class="figure" style="height:{height}px"><script type="application/json">{payload}</script></div>'
 
 
 def _tiles(dataset: Dataset) -> str:
     manifest = dataset.manifest
     splits = Counter(manifest["split"].values())
-    told = {
+    payload = {
         "windows": len(manifest["split"]),
         "episodes": manifest["episodes"],
         "steps": manifest["steps"],
@@ -415,7 +425,7 @@ def _tiles(dataset: Dataset) -> str:
         **{f"{name} windows": times for name, times in splits.items()},
     }
     return "".join(
-        f'<div class="tile"><b>{value:,}</b><span>{escape(name)}</span></div>' for name, value in told.items()
+        f'<div class="tile"><b>{value:,}</b><span>{escape(name)}</span></div>' for name, value in payload.items()
     )
 
 

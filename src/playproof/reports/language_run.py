@@ -22,14 +22,14 @@ ITERATION = "iteration"
 def language_figures(notes: Sequence[Note]) -> list[tuple[str, Figure]]:
     """Give the plots that the notes allow, each with its width."""
     held, learned, taught = ([note for note in notes if note["kind"] == kind] for kind in ("holdout", "grpo", "sft"))
-    found: list[tuple[str, Figure]] = []
+    results: list[tuple[str, Figure]] = []
     if held:
-        found += [("wide", money_figure(held)), ("", answers_figure(held))]
+        results += [("wide", money_figure(held)), ("", answers_figure(held))]
     if learned:
-        found += [("", scores_figure(learned)), ("wide" if held else "", moved_figure(learned))]
+        results += [("", scores_figure(learned)), ("wide" if held else "", moved_figure(learned))]
     if taught:
-        found.append(("wide", loss_figure(taught)))
-    return found
+        results.append(("wide", loss_figure(taught)))
+    return results
 
 
 def money_figure(notes: Sequence[Note]) -> Figure:
@@ -108,20 +108,20 @@ def holdout_table(result: Mapping[str, Any]) -> str:
     before, after = result.get("before"), result.get("after")
     if not before or not after:
         return ""
-    told = [("before", before), *([(f"after {after['step']} iterations", after)] if after["step"] else [])]
+    payload = [("before", before), *([(f"after {after['step']} iterations", after)] if after["step"] else [])]
     lines = [
-        f"<tr><th>{name}</th><td>{_money(it, 'holdout_pnl')}</td><td>{it['holdout_valid']:.0%}</td>"
-        f"<td>{it['holdout_refused']:.0%}</td><td>{it['holdout_trades']:.2f}</td></tr>"
-        for name, it in told
+        f"<tr><th>{name}</th><td>{_money(item, 'holdout_pnl')}</td><td>{item['holdout_valid']:.0%}</td>"
+        f"<td>{item['holdout_refused']:.0%}</td><td>{item['holdout_trades']:.2f}</td></tr>"
+        for name, item in payload
     ]
     gain = f"<p>Gain, paired window by window: {_money(after, 'gain')}.</p>" if "gain" in after else ""
-    titles = "".join(f"<th>{it}</th>" for it in ("", "money a window", "valid", "refused", "trades a window"))
+    titles = "".join(f"<th>{item}</th>" for item in ("", "money a window", "valid", "refused", "trades a window"))
     return (
         f"<h2>On {before['holdout_windows']} held-out windows</h2>{gain}"
         f'<div class="scroll"><table class="numbers"><tr>{titles}</tr>{"".join(lines)}</table></div>'
     )
 
 
-def _money(told: Mapping[str, Any], name: str) -> str:
-    value, low, high = (told[it] / UNIT for it in (name, f"{name}_low", f"{name}_high"))
+def _money(payload: Mapping[str, Any], name: str) -> str:
+    value, low, high = (payload[item] / UNIT for item in (name, f"{name}_low", f"{name}_high"))
     return html.escape(f"{value:+.2f} (95 % {low:+.2f} to {high:+.2f})")

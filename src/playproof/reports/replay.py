@@ -30,7 +30,7 @@ Column = list[Any] | dict[str, Any]
 
 def replay_page(replay: Replay) -> str:
     """Write the page."""
-    told = json.dumps(page_data(replay), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    payload = json.dumps(page_data(replay), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     title = html.escape(f"Replay: {replay.title}")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -40,7 +40,7 @@ def replay_page(replay: Replay) -> str:
         f"<h1>{html.escape(replay.title)}</h1>"
         f'<p class="lead">{html.escape(_lead(replay))}<br><span id="which" aria-live="polite"></span></p>'
         f"{_BODY}"
-        f'<script type="application/json" id="data">{told.replace("<", chr(92) + "u003c")}</script>'
+        f'<script type="application/json" id="data">{payload.replace("<", chr(92) + "u003c")}</script>'
         f"<script>{_read('replay.js')}</script></body></html>\n"
     )
 
@@ -72,7 +72,7 @@ previous episode</p></main>
 
 
 def _read(name: str) -> str:
-    return (files("playproof.validate") / name).read_text(encoding="utf-8")
+    return (files("playproof.reports") / name).read_text(encoding="utf-8")
 
 
 def _lead(replay: Replay) -> str:
@@ -89,16 +89,16 @@ def page_data(replay: Replay) -> dict[str, Any]:
         "game": replay.game,
         "money": replay.money,
         "whole": UNIT,
-        "reward": "profit of the step" if any(it.said for it in replay.episodes) else "reward",
+        "reward": "profit of the step" if any(episode.said for episode in replay.episodes) else "reward",
         "worst": replay.worst,
         "best": replay.best,
         "units": {name: unit for name, unit in replay.units.items() if name in used},
-        "episodes": [_episode(it) for it in replay.episodes],
+        "episodes": [_episode(episode) for episode in replay.episodes],
     }
 
 
 def _episode(episode: ReplayedEpisode) -> dict[str, Any]:
-    words = {word: place for place, word in enumerate(dict.fromkeys(episode.actions))}
+    words = {word: index for index, word in enumerate(dict.fromkeys(episode.actions))}
     return {
         "window": episode.window,
         "player": episode.player,
@@ -118,18 +118,18 @@ def _episode(episode: ReplayedEpisode) -> dict[str, Any]:
         "thoughts": [
             {
                 "choices": list(names),
-                "p": [shorten([round(it, DIGITS) for it in column.tolist()]) for column in chances.T],
+                "p": [shorten([round(item, DIGITS) for item in column.tolist()]) for column in chances.T],
             }
             for names, chances in episode.thoughts
         ],
         "predictions": {name: shorten(list(of)) for name, of in episode.predictions.items()},
-        "said": [[{"kind": it.kind, "who": it.who, "text": it.text} for it in of] for of in episode.said],
+        "said": [[{"kind": item.kind, "who": item.who, "text": item.text} for item in of] for of in episode.said],
     }
 
 
 def _line(line: Line, episode: ReplayedEpisode) -> dict[str, Any]:
-    told = {name: getattr(line, name) for name in ("name", "panel", "unit", "whole", "stepped", "drawn")}
-    return told | {"v": shorten([_safe(value) for value in episode.values[line.name]])}
+    payload = {name: getattr(line, name) for name in ("name", "panel", "unit", "whole", "stepped", "drawn")}
+    return payload | {"v": shorten([_safe(value) for value in episode.values[line.name]])}
 
 
 def _missing(episode: ReplayedEpisode) -> list[Column] | None:
@@ -150,10 +150,10 @@ def _decimals(column: NDArray[np.floating[Any]]) -> list[float]:
 
 def shorten(column: Sequence[Any]) -> Column:
     """Give a column as it is, or as its changes where these are fewer: where each begins, and its value."""
-    starts = [place for place, value in enumerate(column) if place == 0 or value != column[place - 1]]
+    starts = [index for index, value in enumerate(column) if index == 0 or value != column[index - 1]]
     if 2 * len(starts) >= len(column):
         return list(column)
-    return {"n": len(column), "at": starts, "v": [column[place] for place in starts]}
+    return {"n": len(column), "at": starts, "v": [column[start] for start in starts]}
 
 
 def expand(column: Column) -> list[Any]:
@@ -161,7 +161,7 @@ def expand(column: Column) -> list[Any]:
     if isinstance(column, list):
         return column
     ends = [*column["at"][1:], column["n"]]
-    found: list[Any] = []
+    values: list[Any] = []
     for start, end, value in zip(column["at"], ends, column["v"], strict=True):
-        found += [value] * (end - start)
-    return found
+        values += [value] * (end - start)
+    return values

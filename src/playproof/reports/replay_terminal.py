@@ -107,7 +107,7 @@ def frame(replay: Replay, cursor: Cursor, width: int = 100) -> RenderableType:
     parts.append(_marks(episode, cursor.point, width))
     parts.append(Columns([_values(episode, cursor.point), _thoughts(episode, cursor.point)], padding=(0, 4)))
     if episode.said and cursor.point < len(episode):
-        parts += [_speech(it.kind, it.who, it.text) for it in episode.said[cursor.point] if it.kind != "told"]
+        parts += [_speech(item.kind, item.who, item.text) for item in episode.said[cursor.point] if item.kind != "told"]
     if len(episode.rows):
         parts.append(_seen(replay, episode, cursor.point, width))
     state = f"playing {SPEEDS[cursor.speed]}/s" if cursor.playing else f"speed {SPEEDS[cursor.speed]}/s"
@@ -159,10 +159,10 @@ def _spark(line: Line, episode: ReplayedEpisode, point: int, width: int) -> Text
 
     room = max(10, width - 34)
     values = episode.values[line.name]
-    places = _places(len(values), room)
+    indices = _places(len(values), room)
     text = Text(f"{line.name[:12]:<12} {written(line, episode, point)[:18]:>18} ")
-    here = max(column for column, place in enumerate(places) if place <= point)
-    for column, bar in enumerate(bars([values[place] for place in places])):
+    here = max(column for column, index in enumerate(indices) if index <= point)
+    for column, bar in enumerate(bars([values[index] for index in indices])):
         text.append(bar, style="reverse" if column == here else "blue")
     return text
 
@@ -175,20 +175,22 @@ def _places(points: int, room: int) -> list[int]:
 
 def bars(values: Sequence[Number]) -> str:
     """Draw values as blocks from the lowest to the highest; a blank is unknown."""
-    known = [float(it) for it in values if it is not None]
+    known = [float(value) for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     span = (high - low) or 1.0
-    return "".join(" " if it is None else BLOCKS[round((float(it) - low) / span * (len(BLOCKS) - 1))] for it in values)
+    return "".join(
+        " " if value is None else BLOCKS[round((float(value) - low) / span * (len(BLOCKS) - 1))] for value in values
+    )
 
 
 def _marks(episode: ReplayedEpisode, point: int, width: int) -> Text:
     from rich.text import Text
 
     room = max(10, width - 34)
-    places = _places(len(episode) + 1, room)
-    row: list[tuple[str, str]] = [(" ", "")] * len(places)
+    indices = _places(len(episode) + 1, room)
+    row: list[tuple[str, str]] = [(" ", "")] * len(indices)
     for mark in episode.marks:
-        row[max(column for column, place in enumerate(places) if place <= mark.point)] = SIGNS[mark.kind]
+        row[max(column for column, index in enumerate(indices) if index <= mark.point)] = SIGNS[mark.kind]
     happened = [mark.text for mark in episode.marks if mark.point == point]
     text = Text(f"{(happened[0] if happened else '')[:31]:<31} ")
     for sign, style in row:
@@ -215,8 +217,8 @@ def _thoughts(episode: ReplayedEpisode, point: int) -> Table:
             for name, chance in zip(names, chances[point].tolist(), strict=True):
                 if chance >= 0.005:
                     table.add_row(name, "█" * round(20 * chance), f"{chance:.1%}")
-        for name, told in episode.predictions.items():
-            chance = told[point]
+        for name, prediction in episode.predictions.items():
+            chance = prediction[point]
             if chance is not None:
                 table.add_row(name.replace("_", " "), "█" * round(20 * chance), f"{chance:.1%}")
     return table
@@ -235,9 +237,9 @@ def _seen(replay: Replay, episode: ReplayedEpisode, point: int, width: int) -> T
     columns = max(1, width // 46)
     table = Table(box=None, show_header=False, padding=(0, 1), title="what it saw", title_justify="left")
     cells = []
-    for place, name in enumerate(episode.features):
-        unknown = episode.missing is not None and bool(episode.missing[point, place])
-        value = "[dim italic]unknown[/]" if unknown else f"{episode.rows[point, place]}"
+    for index, name in enumerate(episode.features):
+        unknown = episode.missing is not None and bool(episode.missing[point, index])
+        value = "[dim italic]unknown[/]" if unknown else f"{episode.rows[point, index]}"
         cells.append((name, value, f"[dim]{replay.units.get(name, '')[:12]}[/]"))
     for start in range(0, len(cells), columns):
         table.add_row(*(word for cell in cells[start : start + columns] for word in cell))
@@ -248,7 +250,7 @@ def frames(replay: Replay) -> Iterator[Cursor]:
     """Give cursors at which something happened, some of each episode, its start and its end among them."""
     for number, episode in enumerate(replay.episodes):
         points = sorted({0, len(episode), *(mark.point for mark in episode.marks)})
-        yield from (Cursor(number, points[place]) for place in _places(len(points), PRINTED))
+        yield from (Cursor(number, points[index]) for index in _places(len(points), PRINTED))
 
 
 def run(replay: Replay, console: Console) -> None:
@@ -287,5 +289,5 @@ def _listen(replay: Replay, console: Console) -> None:
 
 def keys(typed: str) -> Iterator[str]:
     """Cut what a terminal sent into keys; a sequence that has no name here comes as it is, and means nothing."""
-    for found in SEQUENCE.findall(typed):
-        yield KEYS.get(found, found)
+    for result in SEQUENCE.findall(typed):
+        yield KEYS.get(result, result)

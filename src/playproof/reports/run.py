@@ -131,21 +131,21 @@ def figures(notes: Sequence[Note]) -> list[tuple[str, Figure]]:
 
     evaluations = [note for note in notes if note["kind"] == "evaluation"]
     updates = [note for note in notes if note["kind"] == "train"]
-    found: list[tuple[str, Figure]] = []
+    results: list[tuple[str, Figure]] = []
     if evaluations:
-        found.append(("wide", money_figure(evaluations)))
+        results.append(("wide", money_figure(evaluations)))
         if evaluations[0].get("mix"):
-            found.append(("", mix_figure(evaluations)))
+            results.append(("", mix_figure(evaluations)))
         if "reward" in evaluations[0]:
-            found.append(("", divergence_figure(evaluations)))
+            results.append(("", divergence_figure(evaluations)))
         if evaluations[-1].get("components"):
-            found.append(("wide", components_figure(evaluations)))
+            results.append(("wide", components_figure(evaluations)))
     if updates:
-        found.append(("", learning_figure(updates, ("loss", "policy_loss", "value_loss", "anchor"), "Losses")))
+        results.append(("", learning_figure(updates, ("loss", "policy_loss", "value_loss", "anchor"), "Losses")))
         moves = ("entropy", "approx_kl", "clip_fraction")
         if any(name in update for update in updates for name in moves):
-            found.append(("", learning_figure(updates, moves, "How the policy moves")))
-    return found + lesson_figures(notes) + language_figures(notes)
+            results.append(("", learning_figure(updates, moves, "How the policy moves")))
+    return results + lesson_figures(notes) + language_figures(notes)
 
 
 def page(path: Path) -> str:
@@ -153,15 +153,15 @@ def page(path: Path) -> str:
     from playproof.reports.language_run import holdout_table
     from playproof.train.run import read_config, read_log, read_result
 
-    told, result, notes = read_config(path), read_result(path), read_log(path)
+    payload, result, notes = read_config(path), read_result(path), read_log(path)
     parts = []
-    for place, (kind, figure) in enumerate(figures(notes)):
-        body = figure.to_html(full_html=False, include_plotlyjs=place == 0, div_id=f"plot-{place}",
+    for index, (kind, figure) in enumerate(figures(notes)):
+        body = figure.to_html(full_html=False, include_plotlyjs=index == 0, div_id=f"plot-{index}",
                               config={"displaylogo": False, "responsive": True})  # fmt: skip
         parts.append(f'<section class="{kind}"><h3>{html.escape(figure.layout.meta["title"])}</h3>{body}</section>')
-    shown = {**_flat(told["config"]), **{f"result: {name}": value for name, value in _flat(result).items()}}
+    shown = {**_flat(payload["config"]), **{f"result: {name}": value for name, value in _flat(result).items()}}
     rows = _rows([name, _short(value)] for name, value in sorted(shown.items()) if value not in (None, "", {}, []))
-    title = html.escape(f"{told['method']} run {path.name}")
+    title = html.escape(f"{payload['method']} run {path.name}")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -169,7 +169,7 @@ def page(path: Path) -> str:
         f'<p class="lead">{_lead(path, notes)}</p>'
         f'<div class="plots">{"".join(parts)}</div>{likeness_tables(result)}{holdout_table(result)}'
         f'<h2>Configuration and result</h2><div class="scroll"><table>{rows}</table></div>'
-        f"<footer>Commit {html.escape(told['commit'])}. "
+        f"<footer>Commit {html.escape(payload['commit'])}. "
         "Plots in whole coins or USD; money in the last table in the smallest unit.</footer>"
         f"<script>{RESIZE}</script></body></html>"
     )
@@ -179,15 +179,15 @@ def _lead(path: Path, notes: Sequence[Note]) -> str:
     """Say what the plots show, and what they do not."""
     from playproof.train.ppo.restarts import begun
 
-    told = "This is how it learned, not a proof of an edge: that is what validate gives."
+    text = "This is how it learned, not a proof of an edge: that is what validate gives."
     if any(note["kind"] == "holdout" for note in notes):
-        told = f"Money on held-out windows, the same ones every time. {told}"
+        text = f"Money on held-out windows, the same ones every time. {text}"
     if any(note["kind"] == "evaluation" for note in notes):
-        told = f"Money on validation windows, the same ones at every evaluation. {told}"
+        text = f"Money on validation windows, the same ones at every evaluation. {text}"
     if len(tried := begun(path)) > 1:
-        profits = ", ".join(f"{it.profit / UNIT:+.5f}" for it in tried)
-        told += f" Begun {len(tried)} times; the best went on (coins per window: {profits})."
-    return told
+        profits = ", ".join(f"{item.profit / UNIT:+.5f}" for item in tried)
+        text += f" Begun {len(tried)} times; the best went on (coins per window: {profits})."
+    return text
 
 
 def likeness_tables(result: Mapping[str, Any]) -> str:
@@ -239,14 +239,14 @@ def _rows(lines: Iterable[Sequence[str]]) -> str:
     )
 
 
-def _flat(told: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Lay nested settings side by side; what has a table of its own is left out."""
-    found: dict[str, Any] = {}
-    for name, value in told.items():
+    result: dict[str, Any] = {}
+    for name, value in payload.items():
         if name in ("heads", "mix", "before", "after"):
             continue
-        found |= {f"{name}: {k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {name: value}
-    return found
+        result |= {f"{name}: {k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {name: value}
+    return result
 
 
 def _share(value: float | None) -> str:

@@ -18,12 +18,12 @@ MONEY, BESIDE, GREY = "#4cc38a", "#f5a524", "#9fb0c0"
 def lesson_figures(notes: Sequence[Note]) -> list[tuple[str, Figure]]:
     """Give the plots that the notes allow, each with its width."""
     kinds = {"rounds": rounds_figure, "trial": trials_figure, "player": players_figure, "bin": bins_figure}
-    found = []
+    results = []
     for kind, draw in kinds.items():
         own = [note for note in notes if note["kind"] == kind]
         if own:
-            found.append(("wide", draw(own)))
-    return found
+            results.append(("wide", draw(own)))
+    return results
 
 
 def error_bars(middle: Sequence[float], low: Sequence[float], high: Sequence[float]) -> dict[str, Any]:
@@ -51,10 +51,10 @@ def trials_figure(notes: Sequence[Note]) -> Figure:
 
     drawn = empty_figure("Trials: return on validation windows", "return on the stake", xaxis_title="trial")
     ended = sorted((note for note in notes if note.get("worth") is not None), key=lambda note: note["step"])
-    places, worth = [note["step"] for note in ended], [note["worth"] for note in ended]
-    drawn.add_scatter(x=places, y=worth, mode="markers", marker={"color": GREY, "size": 9}, name="finished trials")
-    best = [max(worth[: place + 1]) for place in range(len(worth))]
-    drawn.add_scatter(x=places, y=best, name="best so far", line={"color": MONEY, "shape": "hv", "width": 3})
+    steps, worth = [note["step"] for note in ended], [note["worth"] for note in ended]
+    drawn.add_scatter(x=steps, y=worth, mode="markers", marker={"color": GREY, "size": 9}, name="finished trials")
+    best = [max(worth[: index + 1]) for index in range(len(worth))]
+    drawn.add_scatter(x=steps, y=best, name="best so far", line={"color": MONEY, "shape": "hv", "width": 3})
     return drawn
 
 

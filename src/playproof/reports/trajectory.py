@@ -46,37 +46,39 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _MONEY = ("balance", "equity", "pnl")
 
 
-def trajectory_page(found: StoredTrajectory) -> str:
+def trajectory_page(trajectory: StoredTrajectory) -> str:
     """Give the page of a trajectory."""
-    title = f"{found.agent_id} in {found.window_id}"
-    steps = "".join(_step(found, step) for step in found.steps)
-    before = "".join(_call(call) for call in found.calls if call.step is None)
+    title = f"{trajectory.agent_id} in {trajectory.window_id}"
+    steps = "".join(_step(trajectory, step) for step in trajectory.steps)
+    before = "".join(_call(call) for call in trajectory.calls if call.step is None)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width, initial-scale=1"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main><h1>{escape(title)}</h1>"
-        f'<p class="facts">{_facts(found)}</p>{before}{steps}</main></body></html>\n'
+        f'<p class="facts">{_facts(trajectory)}</p>{before}{steps}</main></body></html>\n'
     )
 
 
-def _facts(found: StoredTrajectory) -> str:
-    told = [
-        found.archetype,
-        found.final_status,
-        f"{len(found.steps)} steps",
-        f"{len(found.calls)} model calls",
-        None if found.trades_executed is None else f"{found.trades_executed} trades",
-        None if found.final_balance is None else f"cash {_money(found.final_balance)}",
+def _facts(trajectory: StoredTrajectory) -> str:
+    lines = [
+        trajectory.archetype,
+        trajectory.final_status,
+        f"{len(trajectory.steps)} steps",
+        f"{len(trajectory.calls)} model calls",
+        None if trajectory.trades_executed is None else f"{trajectory.trades_executed} trades",
+        None if trajectory.final_balance is None else f"cash {_money(trajectory.final_balance)}",
     ]
-    words = " · ".join(escape(each) for each in told if each)
-    if found.final_pnl is not None:
-        words += f' · <span class="{_sign(found.final_pnl)}">P&amp;L {_money(found.final_pnl, signed=True)}</span>'
-    return f"{words}<br>{escape(found.trajectory_id)}"
+    words = " · ".join(escape(item) for item in lines if item)
+    if trajectory.final_pnl is not None:
+        words += (
+            f' · <span class="{_sign(trajectory.final_pnl)}">P&amp;L {_money(trajectory.final_pnl, signed=True)}</span>'
+        )
+    return f"{words}<br>{escape(trajectory.trajectory_id)}"
 
 
-def _step(found: StoredTrajectory, step: StoredStep) -> str:
+def _step(trajectory: StoredTrajectory, step: StoredStep) -> str:
     saw = "".join(_access(access) for access in step.accesses)
-    said = "".join(_call(call) for call in found.calls_of(step.number))
+    said = "".join(_call(call) for call in trajectory.calls_of(step.number))
     return (
         f'<section class="step"><div class="side"><b>Step {step.number}</b>{step.time:%Y-%m-%d %H:%M:%S}Z'
         f"{_state(step.state)}</div><div>{saw}{said}{_action(step)}</div></section>"
@@ -99,14 +101,14 @@ def _access(access: dict[str, Any]) -> str:
 
 
 def _call(call: StoredCall) -> str:
-    told = "".join(_message(str(each.get("role", "?")), each.get("content")) for each in call.prompt)
+    payload = "".join(_message(str(item.get("role", "?")), item.get("content")) for item in call.prompt)
     tokens = "" if not call.trainable else f", {len(call.token_ids or ())} tokens with log-probabilities"
     latency = "" if call.latency_ms is None else f", {call.latency_ms:.0f} ms"
     who = f"{call.model} ({call.purpose}{latency}{tokens})"
     thought = _fold("thought", call.reasoning) if call.reasoning else ""
     answer = "" if call.response is None else _bubble("assistant", who, call.response)
     failed = "" if call.error is None else _bubble("assistant", f"{who}: error", call.error)
-    return told + thought + answer + failed
+    return payload + thought + answer + failed
 
 
 def _message(role: str, content: object) -> str:
@@ -128,7 +130,7 @@ def _action(step: StoredStep) -> str:
     if step.action_type is None:
         return '<div class="did">No action was recorded: the step is open.</div>'
     refused = step.action_success is False
-    told: Iterable[tuple[str, object]] = (
+    payload: Iterable[tuple[str, object]] = (
         ("why", step.action_reasoning),
         ("with", step.action_parameters),
         ("result", step.action_result),
@@ -136,9 +138,9 @@ def _action(step: StoredStep) -> str:
         ("reported reward", step.reported_reward),
     )
     rows = "".join(
-        f'<br><span class="who">{name}</span>{escape(each if isinstance(each, str) else _json(each))}'
-        for name, each in told
-        if each is not None
+        f'<br><span class="who">{name}</span>{escape(item if isinstance(item, str) else _json(item))}'
+        for name, item in payload
+        if item is not None
     )
     return f'<div class="did{" refused" if refused else ""}"><b>{escape(step.action_type)}</b>{rows}</div>'
 

@@ -58,10 +58,10 @@ POINTS = 400
 """Points of a line that is drawn; more cannot be seen."""
 
 
-def to_json(found: Examination) -> dict[str, Any]:
+def to_json(examination: Examination) -> dict[str, Any]:
     """Give everything but the windows one by one, with the report's own hash."""
-    verdict, plan, subject = found.verdict, found.plan, found.subject
-    told: dict[str, Any] = {
+    verdict, plan, subject = examination.verdict, examination.plan, examination.subject
+    payload: dict[str, Any] = {
         "verdict": verdict.name,
         "sentence": verdict.sentence,
         "policy": {"name": subject.name, "hash": subject.policy_hash, "family": subject.family, "stake": subject.stake},
@@ -72,23 +72,25 @@ def to_json(found: Examination) -> dict[str, Any]:
         "e_value": verdict.e_value,
         "ceiling": verdict.ceiling,
         "windows_needed": verdict.windows_needed,
-        "power": found.needed.power,
-        "gates": [{"gate": it.gate, "status": it.status, "found": it.found, "rule": it.rule} for it in verdict.gates],
+        "power": examination.needed.power,
+        "gates": [
+            {"gate": item.gate, "status": item.status, "found": item.found, "rule": item.rule} for item in verdict.gates
+        ],
         "failed": list(verdict.failed),
-        "metrics": {name: asdict(it) for name, it in found.metrics.items()},
-        "hindsight_roi": _roi(found.hindsight, subject.stake),
-        "played": found.played.summary(),
-        "targets": [asdict(it) for it in found.targets],
-        "stressed": {name: it.summary() for name, it in found.stressed.items()},
+        "metrics": {name: asdict(metric) for name, metric in examination.metrics.items()},
+        "hindsight_roi": _roi(examination.hindsight, subject.stake),
+        "played": examination.played.summary(),
+        "targets": [asdict(target) for target in examination.targets],
+        "stressed": {name: item.summary() for name, item in examination.stressed.items()},
         "selection": {
-            "spa_p": found.selection.superior.p,
-            "deflated_sharpe": found.selection.deflated.probability,
-            "pbo": found.selection.overfit.probability if found.selection.overfit else None,
-            "looks": dict(found.selection.looks),
+            "spa_p": examination.selection.superior.p,
+            "deflated_sharpe": examination.selection.deflated.probability,
+            "pbo": examination.selection.overfit.probability if examination.selection.overfit else None,
+            "looks": dict(examination.selection.looks),
         },
         "commit": commit(),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(told, default=_plain))
+    plain: dict[str, Any] = json.loads(json.dumps(payload, default=_plain))
     text = json.dumps(plain, sort_keys=True)
     return plain | {"report_hash": hashlib.sha256(text.encode()).hexdigest()}
 
@@ -105,13 +107,13 @@ def _roi(pnl: NDArray[np.int64] | None, stake: int) -> float | None:
     return None if pnl is None else float(pnl.mean() / stake)
 
 
-def write_report(found: Examination, folder: Path) -> tuple[Path, dict[str, Any]]:
+def write_report(examination: Examination, folder: Path) -> tuple[Path, dict[str, Any]]:
     """Write report.html and report.json into a folder; give the page's path and what the JSON says."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = to_json(found)
-    write_durably(folder / "report.json", (json.dumps(told, indent=1) + "\n").encode())
-    write_durably(folder / "report.html", page(found, told).encode())
-    return folder / "report.html", told
+    payload = to_json(examination)
+    write_durably(folder / "report.json", (json.dumps(payload, indent=1) + "\n").encode())
+    write_durably(folder / "report.html", page(examination, payload).encode())
+    return folder / "report.html", payload
 
 
 def _figure(title: str, x: str, y: str, **layout: Any) -> Figure:
@@ -135,32 +137,32 @@ def _figure(title: str, x: str, y: str, **layout: Any) -> Figure:
 
 def _thin(values: Floats) -> tuple[list[int], list[float]]:
     """Give the points of a line that are drawn: first, last, and evenly between."""
-    places = np.unique(np.linspace(0, len(values) - 1, min(POINTS, len(values))).astype(int))
-    return (places + 1).tolist(), values[places].tolist()
+    indices = np.unique(np.linspace(0, len(values) - 1, min(POINTS, len(values))).astype(int))
+    return (indices + 1).tolist(), values[indices].tolist()
 
 
-def equity_figure(found: Examination) -> Figure:
+def equity_figure(examination: Examination) -> Figure:
     """Draw the running profit of the policy, what luck would make of its windows, and its rivals."""
     figure = _figure("Profit over windows", "windows", "profit, in reserved stakes")
-    returns = found.returns
-    rng = np.random.default_rng(found.plan.seed)
+    returns = examination.returns
+    rng = np.random.default_rng(examination.plan.seed)
     centred = returns - returns.mean()
     drawn = np.cumsum(centred[rng.integers(len(returns), size=(200, len(returns)))], axis=1)
     for share, name in ((0.975, "luck alone, 95 %"), (0.025, None)):
         x, y = _thin(np.quantile(drawn, share, axis=0))
         figure.add_scatter(x=x, y=y, name=name, showlegend=name is not None, line={"color": LINE, "width": 1},
                            fill="tonexty" if share < 0.5 else None, fillcolor="rgba(110,168,254,0.10)")  # fmt: skip
-    for place, (name, (_, rival)) in enumerate(found.rivals.items()):
+    for index, (name, (_, rival)) in enumerate(examination.rivals.items()):
         x, y = _thin(np.cumsum(rival.score().returns))
-        figure.add_scatter(x=x, y=y, name=name, line={"color": COLOURS[1 + place % 7], "width": 1, "dash": "dot"})
+        figure.add_scatter(x=x, y=y, name=name, line={"color": COLOURS[1 + index % 7], "width": 1, "dash": "dot"})
     x, y = _thin(np.cumsum(returns))
-    figure.add_scatter(x=x, y=y, name=found.subject.name, line={"color": GOOD, "width": 3})
+    figure.add_scatter(x=x, y=y, name=examination.subject.name, line={"color": GOOD, "width": 3})
     return figure
 
 
-def evidence_figure(found: Examination) -> Figure:
+def evidence_figure(examination: Examination) -> Figure:
     """Draw the bankroll of the bettor on the claim, with the line that an edge must pass."""
-    x, y = _thin(np.clip(found.e_logs, -40, 60) / math.log(10))
+    x, y = _thin(np.clip(examination.e_logs, -40, 60) / math.log(10))
     span = [min(-1.0, *y) - 0.2, max(math.log10(REJECT), *y) + 0.4]
     figure = _figure("Evidence", "windows", "e-value", yaxis_type="log", yaxis_range=span)
     figure.add_scatter(x=x, y=[10**value for value in y], name="e-value", line={"color": BLUE, "width": 3})
@@ -169,25 +171,27 @@ def evidence_figure(found: Examination) -> Figure:
     return figure
 
 
-def rivals_figure(found: Examination) -> Figure:
+def rivals_figure(examination: Examination) -> Figure:
     """Draw each ROI with its interval, theory beside them."""
     figure = _figure("ROI on the same windows", "", "profit per unit reserved", yaxis_tickformat=".1%")
-    names = list(found.metrics)
-    shown = [found.metrics[name] for name in names]
+    names = list(examination.metrics)
+    shown = [examination.metrics[name] for name in names]
     figure.add_scatter(
         x=names,
-        y=[it.roi for it in shown],
+        y=[item.roi for item in shown],
         mode="markers",
         marker={"size": 11, "color": [GOOD, *[BLUE] * (len(names) - 1)]},
         error_y={
-            "array": [_finite(it.interval[1] - it.roi) for it in shown],
-            "arrayminus": [_finite(it.roi - it.interval[0]) for it in shown],
+            "array": [_finite(item.interval[1] - item.roi) for item in shown],
+            "arrayminus": [_finite(item.roi - item.interval[0]) for item in shown],
             "color": DIM,
         },
         showlegend=False,
     )
-    if found.verdict.ceiling is not None:
-        figure.add_hline(y=found.verdict.ceiling, line={"color": WARN, "dash": "dash"}, annotation_text="best possible")
+    if examination.verdict.ceiling is not None:
+        figure.add_hline(
+            y=examination.verdict.ceiling, line={"color": WARN, "dash": "dash"}, annotation_text="best possible"
+        )
     return figure
 
 
@@ -195,13 +199,13 @@ def _finite(value: float) -> float:
     return value if math.isfinite(value) else 0.0
 
 
-def folds_figure(found: Examination, folds: int = 5) -> Figure:
+def folds_figure(examination: Examination, folds: int = 5) -> Figure:
     """Draw the ROI of each stretch of time with its standard error."""
     figure = _figure("ROI by stretch of time", "stretch", "ROI", yaxis_tickformat=".1%")
-    parts = [part for part in np.array_split(found.returns, folds) if len(part) > 1]
+    parts = [part for part in np.array_split(examination.returns, folds) if len(part) > 1]
     errors = [float(part.std(ddof=1) / math.sqrt(len(part))) for part in parts]
     figure.add_bar(
-        x=[str(place + 1) for place in range(len(parts))],
+        x=[str(index + 1) for index in range(len(parts))],
         y=[float(part.mean()) for part in parts],
         error_y={"array": errors},
         marker_color=BLUE,
@@ -209,24 +213,27 @@ def folds_figure(found: Examination, folds: int = 5) -> Figure:
     return figure
 
 
-def mix_figure(found: Examination) -> Figure:
+def mix_figure(examination: Examination) -> Figure:
     """Draw how often each action was taken, WAIT left out, beside the rivals."""
     figure = _figure("Actions, without WAIT", "", "share of all steps", yaxis_tickformat=".1%", barmode="group")
-    played = {found.subject.name: found.played, **{name: it for name, (_, it) in found.rivals.items()}}
-    for place, name in enumerate(name for name in found.played.choices if name != "WAIT"):
-        figure.add_bar(x=list(played), y=[it.mix[name] for it in played.values()], name=name,
-                       marker_color=COLOURS[place % 8])  # fmt: skip
+    played = {
+        examination.subject.name: examination.played,
+        **{name: rival for name, (_, rival) in examination.rivals.items()},
+    }
+    for index, name in enumerate(name for name in examination.played.choices if name != "WAIT"):
+        figure.add_bar(x=list(played), y=[item.mix[name] for item in played.values()], name=name,
+                       marker_color=COLOURS[index % 8])  # fmt: skip
     return figure
 
 
-def figures(found: Examination) -> list[tuple[str, Figure]]:
+def figures(examination: Examination) -> list[tuple[str, Figure]]:
     """Give the plots, each with its width."""
     return [
-        ("wide", equity_figure(found)),
-        ("", evidence_figure(found)),
-        ("", rivals_figure(found)),
-        ("", folds_figure(found)),
-        ("", mix_figure(found)),
+        ("wide", equity_figure(examination)),
+        ("", evidence_figure(examination)),
+        ("", rivals_figure(examination)),
+        ("", folds_figure(examination)),
+        ("", mix_figure(examination)),
     ]
 
 
@@ -236,7 +243,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td class="{"n" if place >= len(row) - numbers else ""}">{cell}</td>' for place, cell in enumerate(row)
+            f'<td class="{"n" if index >= len(row) - numbers else ""}">{cell}</td>' for index, cell in enumerate(row)
         )
         + "</tr>"
         for row in rows
@@ -244,37 +251,37 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0
     return f'<div class="scroll"><table><tr>{top}</tr>{body}</table></div>'
 
 
-def _gates(found: Examination) -> str:
+def _gates(examination: Examination) -> str:
     rows = [
         (
-            html.escape(it.gate),
-            f'<span class="{it.status}">{it.status}</span>',
-            html.escape(it.found),
-            f'<span class="dim">{html.escape(it.rule)}</span>',
+            html.escape(item.gate),
+            f'<span class="{item.status}">{item.status}</span>',
+            html.escape(item.found),
+            f'<span class="dim">{html.escape(item.rule)}</span>',
         )
-        for it in found.verdict.gates
+        for item in examination.verdict.gates
     ]
     return f'<div class="rules">{_table(("gate", "", "found", "rule"), rows)}</div>'
 
 
-def _rivals(found: Examination) -> str:
-    docs = {found.subject.name: "the policy", **{name: doc for name, (doc, _) in found.rivals.items()}}
+def _rivals(examination: Examination) -> str:
+    docs = {examination.subject.name: "the policy", **{name: doc for name, (doc, _) in examination.rivals.items()}}
     rows = [
         [
             html.escape(name),
             html.escape(docs.get(name, "")),
-            f"{it.roi:+.2%}",
-            _span(it.interval),
-            f"{it.e_value:.3g}",
-            "-" if it.profit_factor is None else f"{it.profit_factor:.2f}",
-            f"{it.sharpe:.4f}",
-            f"{it.max_drawdown:.2f}",
-            f"{it.cvar:+.1%}",
-            f"{it.ruin:.1%}",
+            f"{metric.roi:+.2%}",
+            _span(metric.interval),
+            f"{metric.e_value:.3g}",
+            "-" if metric.profit_factor is None else f"{metric.profit_factor:.2f}",
+            f"{metric.sharpe:.4f}",
+            f"{metric.max_drawdown:.2f}",
+            f"{metric.cvar:+.1%}",
+            f"{metric.ruin:.1%}",
         ]
-        for name, it in found.metrics.items()
+        for name, metric in examination.metrics.items()
     ]
-    ceiling, hindsight = found.verdict.ceiling, _roi(found.hindsight, found.subject.stake)
+    ceiling, hindsight = examination.verdict.ceiling, _roi(examination.hindsight, examination.subject.stake)
     rest = [""] * 5
     if ceiling is not None:
         rows.append(["theory", "the best expected result", f"{ceiling:+.2%}", "", "", *rest])
@@ -295,12 +302,18 @@ def _rivals(found: Examination) -> str:
     return _table(heads, rows, 8)
 
 
-def _targets(found: Examination) -> str:
-    if not found.targets:
+def _targets(examination: Examination) -> str:
+    if not examination.targets:
         return ""
     rows = [
-        [html.escape(it.name), html.escape(it.wanted), _share(it.policy), html.escape(it.dummy), _share(it.dummy_score)]
-        for it in found.targets
+        [
+            html.escape(target.name),
+            html.escape(target.wanted),
+            _share(target.policy),
+            html.escape(target.dummy),
+            _share(target.dummy_score),
+        ]
+        for target in examination.targets
     ]
     heads = ("target of the old plan", "wanted", "policy", "a dummy", "its score")
     return (
@@ -318,8 +331,8 @@ def _span(interval: tuple[float, float]) -> str:
     return f"{interval[0]:+.2%} to {interval[1]:+.2%}"
 
 
-def _facts(found: Examination) -> str:
-    verdict = found.verdict
+def _facts(examination: Examination) -> str:
+    verdict = examination.verdict
     needed = "no number would do" if verdict.windows_needed is None else f"{verdict.windows_needed:,}"
     ceiling = "unknown" if verdict.ceiling is None else f"{verdict.ceiling:+.2%}"
     shown = {
@@ -334,25 +347,27 @@ def _facts(found: Examination) -> str:
     return f'<div class="facts">{"".join(cells)}</div>'
 
 
-def page(found: Examination, told: dict[str, Any]) -> str:
+def page(examination: Examination, payload: dict[str, Any]) -> str:
     """Write the page."""
     parts = []
-    for place, (kind, figure) in enumerate(figures(found)):
-        body = figure.to_html(full_html=False, include_plotlyjs=place == 0, div_id=f"plot-{place}",
+    for index, (kind, figure) in enumerate(figures(examination)):
+        body = figure.to_html(full_html=False, include_plotlyjs=index == 0, div_id=f"plot-{index}",
                               config={"displaylogo": False, "responsive": True})  # fmt: skip
         parts.append(f'<section class="{kind}"><h3>{html.escape(figure.layout.meta["title"])}</h3>{body}</section>')
-    verdict, plan = found.verdict, found.plan
+    verdict, plan = examination.verdict, examination.plan
     colour = VERDICT_COLOURS.get(verdict.name, WARN)
-    title = html.escape(f"{verdict.name}: {found.subject.name}")
+    title = html.escape(f"{verdict.name}: {examination.subject.name}")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{STYLE}</style></head><body>"
         f'<h1 style="color:{colour}">{verdict.name}</h1><p class="lead">{html.escape(verdict.sentence)}</p>'
-        f"{_facts(found)}"
+        f"{_facts(examination)}"
         f'<div class="plots">{"".join(parts)}</div>'
-        f"<h2>Gates</h2>{_gates(found)}<h2>Everybody on the same windows</h2>{_rivals(found)}{_targets(found)}"
-        f"<footer>{html.escape(plan.name)}, seed {plan.seed}. Policy {found.subject.policy_hash[:16]}, data "
-        f"{plan.data_hash[:16]}, commit {told['commit']}, report {told['report_hash'][:16]}. Returns are per unit "
+        f"<h2>Gates</h2>{_gates(examination)}<h2>Everybody on the same "
+        f"windows</h2>{_rivals(examination)}{_targets(examination)}"
+        f"<footer>{html.escape(plan.name)}, seed {plan.seed}. Policy {examination.subject.policy_hash[:16]}, data "
+        f"{plan.data_hash[:16]}, commit {payload['commit']}, report {payload['report_hash'][:16]}. "
+        f"Returns are per unit "
         f"reserved before each window.</footer><script>{RESIZE}</script></body></html>"
     )

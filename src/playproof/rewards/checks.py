@@ -53,7 +53,7 @@ class RewardCase:
     @cached_property
     def ordinary(self) -> list[ScoredPlay]:
         """Give all plays of ordinary windows."""
-        return [it.score(self.reward) for it in (*self.plays.anything, *self.plays.idle, *self.plays.spam)]
+        return [item.score(self.reward) for item in (*self.plays.anything, *self.plays.idle, *self.plays.spam)]
 
 
 Breach = str
@@ -80,7 +80,7 @@ def check_no_position(case: RewardCase) -> Iterator[Breach]:
 
 def check_waiting(case: RewardCase) -> Iterator[Breach]:
     """R2: add an idle episode up, with and without the discount."""
-    for scored in (it.score(case.reward) for it in case.plays.idle):
+    for scored in (item.score(case.reward) for item in case.plays.idle):
         for gamma in (1.0, case.gamma):
             earned = discounted(scored.rewards, gamma)
             if not _near(earned):
@@ -91,14 +91,14 @@ def check_waiting(case: RewardCase) -> Iterator[Breach]:
 def check_ladders(case: RewardCase) -> Iterator[Breach]:
     """R3: go up each ladder of exit prices."""
     for ladder in case.plays.ladders:
-        rungs = [it.score(case.reward) for it in ladder]
+        rungs = [item.score(case.reward) for item in ladder]
         earned = [discounted(rung.rewards, case.gamma) for rung in rungs]
-        for place in range(1, len(rungs)):
-            lower, higher = earned[place - 1], earned[place]
+        for index in range(1, len(rungs)):
+            lower, higher = earned[index - 1], earned[index]
             if higher < lower - TOLERANCE * max(1.0, abs(lower)):
                 yield (
-                    f"{ladder[place - 1].play.name} earns {lower:+.6g}, {ladder[place].play.name} only {higher:+.6g} "
-                    f"(money {rungs[place - 1].pnl:+d} and {rungs[place].pnl:+d})"
+                    f"{ladder[index - 1].play.name} earns {lower:+.6g}, {ladder[index].play.name} only {higher:+.6g} "
+                    f"(money {rungs[index - 1].pnl:+d} and {rungs[index].pnl:+d})"
                 )
                 break
 
@@ -135,8 +135,8 @@ def _weighs(case: RewardCase, name: str) -> bool:
 
 def _money_terms(plays: list[ScoredPlay], names: list[str]) -> Iterator[Breach]:
     """Tell where what is declared as money is not the profit times one weight."""
-    paid = np.array([sum(float(it.parts[name].sum()) for name in names) for it in plays])
-    pnl = np.array([it.pnl for it in plays], np.float64)
+    paid = np.array([sum(float(play.parts[name].sum()) for name in names) for play in plays])
+    pnl = np.array([play.pnl for play in plays], np.float64)
     if not pnl.any():
         return
     largest = int(np.abs(pnl).argmax())
@@ -277,6 +277,6 @@ def check_reward(
         gamma,
         tuple(findings),
         reward.warnings if isinstance(reward, ComposedReward) else (),
-        sum(int(np.count_nonzero(it.parts.get(CLIP, 0.0))) for it in case.ordinary),
-        sum(len(it.steps) for it in case.ordinary),
+        sum(int(np.count_nonzero(item.parts.get(CLIP, 0.0))) for item in case.ordinary),
+        sum(len(item.steps) for item in case.ordinary),
     )

@@ -50,19 +50,22 @@ def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows:
         if not left:
             break
         tried = ground.try_rules(left, max(16, windows // share), 2, number)
-    for it in tried if left else ():
-        if it.discounted > max(SIGMAS * it.discounted_se, 1e-12):
+    for item in tried if left else ():
+        if item.discounted > max(SIGMAS * item.discounted_se, 1e-12):
             return RewardFinding(
                 "R8",
                 RULE,
                 "failed",
-                f"{it.name} earns {it.discounted:+.4g} (± {1.96 * it.discounted_se:.2g}) a window at discount {gamma} "
-                f"in world {world}, where its money is {it.pnl:+.3g} a window (ROI {it.roi:+.1%})",
+                f"{item.name} earns {item.discounted:+.4g} (± {1.96 * item.discounted_se:.2g}) a window at "
+                f"discount {gamma} "
+                f"in world {world}, where its money is {item.pnl:+.3g} a window (ROI {item.roi:+.1%})",
             )
     return RewardFinding("R8", RULE, "passed", f"{len(zoo)} policies in world {world}")
 
 
 def _best(rules: Sequence[ThresholdRule], tried: Sequence[Exploit], count: int, luck: float) -> list[ThresholdRule]:
     """Give the rules that earned most for sure, of those that earned anything to speak of."""
-    surest = sorted(zip(tried, rules, strict=True), key=lambda it: -it[0].discounted / (it[0].discounted_se or 1e-300))
-    return [rule for it, rule in surest if it.discounted > max(1e-12, luck * it.discounted_se)][:count]
+    surest = sorted(
+        zip(tried, rules, strict=True), key=lambda item: -item[0].discounted / (item[0].discounted_se or 1e-300)
+    )
+    return [rule for item, rule in surest if item.discounted > max(1e-12, luck * item.discounted_se)][:count]

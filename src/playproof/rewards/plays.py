@@ -192,10 +192,10 @@ def spams(actions: ActionSet) -> list[tuple[str, Action]]:
     ends = tuple(len(head) - 1 for head in actions.heads[1:])
     rests = dict.fromkeys((wait[1:], ends))
     return [
-        (f"nothing but {name}", (place, *rest))
-        for place, name in enumerate(actions.heads[0])
+        (f"nothing but {name}", (index, *rest))
+        for index, name in enumerate(actions.heads[0])
         for rest in rests
-        if place != wait[0]
+        if index != wait[0]
     ]
 
 
@@ -224,6 +224,6 @@ def kinds(reward: Reward) -> dict[str, Kind]:
 
 def money_weight(scored: Sequence[ScoredPlay]) -> float:
     """Estimate what one of the smallest unit is worth in reward: the median over steps in which money changed."""
-    rewards, money = (np.concatenate([getattr(it, name) for it in scored]) for name in ("rewards", "money"))
+    rewards, money = (np.concatenate([getattr(item, name) for item in scored]) for name in ("rewards", "money"))
     changed = money != 0.0
     return float(np.median(rewards[changed] / money[changed])) if changed.any() else 0.0

@@ -123,7 +123,7 @@ class ExploitReport:
 
     def to_json(self) -> dict[str, Any]:
         """Give everything, with the stories."""
-        told = asdict(self)
-        told["exploits"] = [asdict(it) | {"story": it.story} for it in self.exploits]
-        told["best"] = [asdict(it) | {"story": it.story} for it in self.best]
-        return told | {"passed": self.passed}
+        payload = asdict(self)
+        payload["exploits"] = [asdict(exploit) | {"story": exploit.story} for exploit in self.exploits]
+        payload["best"] = [asdict(item) | {"story": item.story} for item in self.best]
+        return payload | {"passed": self.passed}

@@ -80,9 +80,9 @@ def choice_name(actions: ActionSet, action: tuple[int, ...]) -> str:
     """Name an action: its first head, and the others where they are not at rest."""
     assert isinstance(actions.wait, tuple)
     rest = [
-        head[place]
-        for head, place, at_rest in zip(actions.heads[1:], action[1:], actions.wait[1:], strict=True)
-        if place != at_rest
+        head[index]
+        for head, index, at_rest in zip(actions.heads[1:], action[1:], actions.wait[1:], strict=True)
+        if index != at_rest
     ]
     return " + ".join([actions.heads[0][action[0]], *rest])
 
@@ -91,13 +91,13 @@ def rules(actions: ActionSet, features: Sequence[str], rows: Rows, rng: np.rando
     """Make the zoo of an action set; `rows` (n, features) are rows that occur, from which cuts are drawn."""
     wait = actions.wait
     assert isinstance(wait, tuple)
-    mains = [(place, *wait[1:]) for place in range(len(actions.heads[0]))]
+    mains = [(index, *wait[1:]) for index in range(len(actions.heads[0]))]
     pairs = [
-        (*main[:head], place, *main[head + 1 :])
+        (*main[:head], index, *main[head + 1 :])
         for head in range(1, len(wait))
         for main in mains
-        for place in range(len(actions.heads[head]))
-        if place != wait[head]
+        for index in range(len(actions.heads[head]))
+        if index != wait[head]
     ]
     rng.shuffle(pairs)
     made = [_constant(actions, action, wait) for action in (mains + pairs)[:MOST_CONSTANTS]]
@@ -141,7 +141,7 @@ def _thresholds(
     for _ in range(THRESHOLDS if len(varied) else 0):
         feature = int(rng.choice(varied))
         cut = float(np.quantile(rows[:, feature], rng.choice([0.0, 0.25, 0.5, 0.75, 0.9])))
-        one, other = (mains[int(place)] for place in rng.choice(len(mains), size=2, replace=False))
+        one, other = (mains[int(index)] for index in rng.choice(len(mains), size=2, replace=False))
         high, low = choice_name(actions, one), choice_name(actions, other)
         name = f"{high} if {features[feature]} > {cut:.4g}, else {low}"
         made.append(ThresholdRule(name, f"does {name}", one, other, feature, cut))
@@ -209,14 +209,14 @@ def to_exploits(
     tally: ZooTally, named: Sequence[tuple[str, str]], origin: str, heads: Sequence[str], weight: float
 ) -> list[Exploit]:
     """Sum each policy's lanes up; `weight` is what a unit of money is worth in reward."""
-    each = len(tally.done) // len(named)
-    told = []
-    for place, (name, does) in enumerate(named):
-        lanes = slice(place * each, (place + 1) * each)
+    item = len(tally.done) // len(named)
+    lines = []
+    for index, (name, does) in enumerate(named):
+        lanes = slice(index * item, (index + 1) * item)
         of = {key: values[lanes].ravel() for key, values in tally.of.items()}
         mix = tally.choices[lanes].sum(axis=0)
-        told.append(_exploit(of, dict(zip(heads, mix.tolist(), strict=True)), (name, does, origin), weight))
-    return told
+        lines.append(_exploit(of, dict(zip(heads, mix.tolist(), strict=True)), (name, does, origin), weight))
+    return lines
 
 
 def _exploit(of: dict[str, Values], counts: dict[str, int], named: tuple[str, str, str], weight: float) -> Exploit:

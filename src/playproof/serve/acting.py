@@ -67,8 +67,8 @@ class Actor:
             if self.remembers:
                 raise InputError("expected a session for a policy that remembers, found none; send session and begin")
             if hasattr(self.policy, "act_batch"):
-                return [tuple(int(it) for it in row) for row in self.policy.act_batch(rows)]
-            return [tuple(int(it) for it in self.policy.act(row)) for row in rows]
+                return [tuple(int(item) for item in row) for row in self.policy.act_batch(rows)]
+            return [tuple(int(item) for item in self.policy.act(row)) for row in rows]
 
     def _seated(self, session: str, begin: bool, rows: np.ndarray[Any, Any]) -> list[tuple[int, ...]]:
         seat = self._seats.get(session)
@@ -83,18 +83,18 @@ class Actor:
         chosen: list[tuple[int, ...]] = []
         for row in rows:
             action: Any = seat.act(row)
-            chosen.append(tuple(int(it) for it in action))
+            chosen.append(tuple(int(item) for item in action))
         return chosen
 
-    def _rows(self, told: list[list[Value]]) -> np.ndarray[Any, Any]:
+    def _rows(self, payload: list[list[Value]]) -> np.ndarray[Any, Any]:
         """Read rows; what is unknown becomes the fill value that the game declares."""
         features = self.checkpoint.card.features
-        for number, row in enumerate(told):
+        for number, row in enumerate(payload):
             if len(row) != len(features):
                 raise InputError(f"expected {len(features)} numbers in row {number}, found {len(row)}; see /card")
-            if any(it is not None and not math.isfinite(it) for it in row):
+            if any(item is not None and not math.isfinite(item) for item in row):
                 raise InputError(f"expected finite numbers or null in row {number}, found another")
-        rows = np.array([[math.nan if it is None else it for it in row] for row in told], np.float32)
+        rows = np.array([[math.nan if item is None else item for item in row] for row in payload], np.float32)
         unknown = np.isnan(rows)
         if unknown.any():
             if self._fills is None:
@@ -106,7 +106,7 @@ class Actor:
         """Give an action in the game's words."""
         if self._heads is None:
             return None
-        return [head[place] for head, place in zip(self._heads, action, strict=True)]
+        return [head[index] for head, index in zip(self._heads, action, strict=True)]
 
 
 def create_app(path: Path) -> FastAPI:
@@ -147,8 +147,8 @@ def create_app(path: Path) -> FastAPI:
         actions = actor.act(asked)
         return {
             "policy": actor.checkpoint.hash,
-            "actions": [list(it) for it in actions],
-            "names": [actor.names(it) for it in actions],
+            "actions": [list(action) for action in actions],
+            "names": [actor.names(action) for action in actions],
         }
 
     return app

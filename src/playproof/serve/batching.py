@@ -137,7 +137,7 @@ class Worker:
         with self._news:
             while not (self._waiting or self._running or self._closed):
                 self._news.wait()
-            for ticket in [it for it in self._running if it.cancelled]:
+            for ticket in [item for item in self._running if item.cancelled]:
                 self._running.remove(ticket)
                 self.model.leave(ticket.chat)
                 self.cancelled += 1
@@ -164,7 +164,7 @@ class Worker:
             for piece in ticket.chat.pieces[ticket.told :]:
                 ticket.tell(piece)
             ticket.told = len(ticket.chat.pieces)
-        ended = [it for it in self._running if it.chat.over]
+        ended = [item for item in self._running if item.chat.over]
         self.served += len(ended)
         for ticket in ended:
             self._running.remove(ticket)

@@ -93,13 +93,13 @@ class ChatRequest(BaseModel):
             raise ConfigError(f"expected an answer of at most {most} tokens, found max_tokens {wanted}")
         seed = None if self.seed is None else self.seed + number
         limit = wanted or min(Sampling.max_tokens, most)
-        return Sampling(limit, self.temperature, self.top_p, seed, tuple(it for it in stop if it))
+        return Sampling(limit, self.temperature, self.top_p, seed, tuple(item for item in stop if item))
 
 
 def problem(status: int, message: str, kind: str, code: str | None = None) -> JSONResponse:
     """Write an error in OpenAI's form."""
-    told = {"message": message, "type": kind, "param": None, "code": code}
-    return JSONResponse({"error": told}, status, {"Retry-After": "1"} if status in (429, 503) else None)
+    payload = {"message": message, "type": kind, "param": None, "code": code}
+    return JSONResponse({"error": payload}, status, {"Retry-After": "1"} if status in (429, 503) else None)
 
 
 def create_app(worker: Worker) -> FastAPI:
@@ -125,11 +125,11 @@ def create_app(worker: Worker) -> FastAPI:
         if asked.model not in (model.name, *ANY_NAME):
             return _unknown(model, asked.model)
         tickets = _submit(worker, asked)
-        told = _ResponseParts(model, asked, tickets)
+        response_parts = _ResponseParts(model, asked, tickets)
         if asked.stream:
-            return StreamingResponse(_stream(worker, told), media_type="text/event-stream")
-        await _whole(worker, told, request)
-        return JSONResponse(told.completion())
+            return StreamingResponse(_stream(worker, response_parts), media_type="text/event-stream")
+        await _whole(worker, response_parts, request)
+        return JSONResponse(response_parts.completion())
 
     return app
 
@@ -138,8 +138,8 @@ def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def unreadable(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        place = ".".join(str(it) for it in first["loc"][1:])
-        return problem(400, f"{place}: {first['msg']}", "invalid_request_error")
+        index = ".".join(str(item) for item in first["loc"][1:])
+        return problem(400, f"{index}: {first['msg']}", "invalid_request_error")
 
     @app.exception_handler(HTTPException)
     def refused(_: Request, error: HTTPException) -> JSONResponse:
@@ -165,7 +165,7 @@ def _unknown(model: BatchedModel, name: str) -> JSONResponse:
 
 def _submit(worker: Worker, asked: ChatRequest) -> list[Ticket]:
     """Let every answer of a request wait for its place; all of them or none."""
-    messages = [it.plain() for it in asked.messages]
+    messages = [message.plain() for message in asked.messages]
     tops = (asked.top_logprobs or 0) if asked.logprobs else 0
     most = worker.limits.max_tokens
     chats = [worker.model.open(messages, asked.sampling(most, at), tops) for at in range(asked.n)]
@@ -181,9 +181,9 @@ def _submit(worker: Worker, asked: ChatRequest) -> list[Ticket]:
     return tickets
 
 
-async def _whole(worker: Worker, told: _ResponseParts, request: Request) -> None:
+async def _whole(worker: Worker, response_parts: _ResponseParts, request: Request) -> None:
     """Wait for whole answers; give them up if the client goes away or it takes too long."""
-    waiting = asyncio.gather(*(_drain(ticket) for ticket in told.tickets))
+    waiting = asyncio.gather(*(_drain(ticket) for ticket in response_parts.tickets))
     end = time.monotonic() + worker.limits.seconds
     try:
         while not waiting.done():
@@ -195,7 +195,7 @@ async def _whole(worker: Worker, told: _ResponseParts, request: Request) -> None
         await waiting
     finally:
         waiting.cancel()
-        for ticket in told.tickets:
+        for ticket in response_parts.tickets:
             worker.cancel(ticket)
 
 
@@ -204,20 +204,22 @@ async def _drain(ticket: Ticket) -> None:
         pass
 
 
-async def _stream(worker: Worker, told: _ResponseParts) -> AsyncIterator[bytes]:
+async def _stream(worker: Worker, response_parts: _ResponseParts) -> AsyncIterator[bytes]:
     """Write the pieces of all answers as they come; a client that goes away ends them."""
     try:
-        for number in range(len(told.tickets)):
-            yield _event(told.chunk(number, {"role": "assistant", "content": ""}))
-        async for number, piece in _merged(told.tickets, worker.limits.seconds):
-            yield _event(told.next_chunk(number, piece))
-        if told.asked.stream_options is not None and told.asked.stream_options.include_usage:
-            yield _event(told.head("chat.completion.chunk") | {"choices": [], "usage": told.usage()})
+        for number in range(len(response_parts.tickets)):
+            yield _event(response_parts.chunk(number, {"role": "assistant", "content": ""}))
+        async for number, piece in _merged(response_parts.tickets, worker.limits.seconds):
+            yield _event(response_parts.next_chunk(number, piece))
+        if response_parts.asked.stream_options is not None and response_parts.asked.stream_options.include_usage:
+            yield _event(
+                response_parts.head("chat.completion.chunk") | {"choices": [], "usage": response_parts.usage()}
+            )
         yield b"data: [DONE]\n\n"
     except ModelFailed as error:
         yield _event({"error": {"message": str(error), "type": "server_error", "param": None, "code": "model_failed"}})
     finally:
-        for ticket in told.tickets:
+        for ticket in response_parts.tickets:
             worker.cancel(ticket)
 
 
@@ -234,8 +236,8 @@ async def _merged(tickets: list[Ticket], seconds: float) -> AsyncIterator[tuple[
                     yield number, piece
 
 
-def _event(told: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
+def _event(payload: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
 
 
 class _ResponseParts:
@@ -254,18 +256,18 @@ class _ResponseParts:
     def usage(self) -> dict[str, int]:
         """Count the tokens."""
         prompt = len(self.tickets[0].chat.prompt)
-        answers = sum(len(it.chat.pieces) for it in self.tickets)
+        answers = sum(len(ticket.chat.pieces) for ticket in self.tickets)
         return {"prompt_tokens": prompt, "completion_tokens": answers, "total_tokens": prompt + answers}
 
     def completion(self) -> dict[str, Any]:
         """Give whole answers."""
-        told = self.head("chat.completion") | {
-            "choices": [self._choice(at, it.chat) for at, it in enumerate(self.tickets)],
+        payload = self.head("chat.completion") | {
+            "choices": [self._choice(at, ticket.chat) for at, ticket in enumerate(self.tickets)],
             "usage": self.usage(),
         }
         if self.asked.return_token_ids:
-            told["prompt_token_ids"] = list(self.tickets[0].chat.prompt)
-        return told
+            payload["prompt_token_ids"] = list(self.tickets[0].chat.prompt)
+        return payload
 
     def _choice(self, number: int, chat: Chat) -> dict[str, Any]:
         choice: dict[str, Any] = {
@@ -304,13 +306,13 @@ class _ResponseParts:
         text = self._showable(number, pieces, piece.finish is not None)
         delta = {"content": text[self._shown[number] :]}
         self._shown[number] = max(self._shown[number], len(text))
-        told = self.chunk(number, delta, piece.finish)
-        told["choices"][0]["logprobs"] = self._logprobs([piece])
+        payload = self.chunk(number, delta, piece.finish)
+        payload["choices"][0]["logprobs"] = self._logprobs([piece])
         if self.asked.return_token_ids:
-            told["choices"][0]["token_ids"] = [piece.token_id]
+            payload["choices"][0]["token_ids"] = [piece.token_id]
             if self._sent[number] == 1:
-                told["prompt_token_ids"] = list(self.tickets[number].chat.prompt)
-        return told
+                payload["prompt_token_ids"] = list(self.tickets[number].chat.prompt)
+        return payload
 
     def _showable(self, number: int, pieces: list[TokenPiece], last: bool) -> str:
         """Give the text that will not change any more: no half characters, no beginning of a stop text."""

@@ -61,8 +61,8 @@ def create_app(model: ChatModel) -> FastAPI:
 
     @app.exception_handler(ConfigError)
     def refuse(_: Request, error: Exception) -> JSONResponse:
-        told = {"message": str(error), "type": "invalid_request_error"}
-        return JSONResponse({"error": told}, status_code=400)
+        payload = {"message": str(error), "type": "invalid_request_error"}
+        return JSONResponse({"error": payload}, status_code=400)
 
     @app.get("/v1/models")
     def models() -> dict[str, Any]:
@@ -75,7 +75,7 @@ def create_app(model: ChatModel) -> FastAPI:
     @app.post("/v1/chat/completions")
     def complete(asked: LocalChatRequest) -> dict[str, Any]:
         with one_at_a_time:
-            answer = model.answer([it.model_dump() for it in asked.messages], asked.sampling())
+            answer = model.answer([message.model_dump() for message in asked.messages], asked.sampling())
         return _completion(model.name, asked, answer)
 
     return app
@@ -89,7 +89,7 @@ def _completion(name: str, asked: LocalChatRequest, answer: Answer) -> dict[str,
         "finish_reason": answer.finish,
         "logprobs": {"content": _logprobs(answer)} if asked.logprobs else None,
     }
-    told: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "id": f"chatcmpl-{uuid.uuid4().hex}",
         "object": "chat.completion",
         "created": int(time.time()),
@@ -103,8 +103,8 @@ def _completion(name: str, asked: LocalChatRequest, answer: Answer) -> dict[str,
     }
     if asked.return_token_ids:
         choice["token_ids"] = list(answer.token_ids)
-        told["prompt_token_ids"] = list(answer.prompt_ids)
-    return told
+        payload["prompt_token_ids"] = list(answer.prompt_ids)
+    return payload
 
 
 def _logprobs(answer: Answer) -> list[dict[str, Any]]:

@@ -57,9 +57,9 @@ def _chats(checkpoint: str, limits: ServeLimits, name: str) -> ServedApp:
     from playproof.serve.chat import create_app
     from playproof.train.language.model import load_language_model
 
-    found = load_language_model(checkpoint)
-    named = name or (found.version if found.card is not None else Path(found.name).name)
-    worker = Worker(BatchedModel(named, found.model, found.tokenizer, found.ends), limits)
+    language_model = load_language_model(checkpoint)
+    named = name or (language_model.version if language_model.card is not None else Path(language_model.name).name)
+    worker = Worker(BatchedModel(named, language_model.model, language_model.tokenizer, language_model.ends), limits)
     return ServedApp(named, "chat", create_app(worker), worker.close)
 
 

@@ -72,7 +72,7 @@ def calibrate(
     _check(predicted, happened, windows)
     errors = np.column_stack([(predicted - happened) ** 2, (constant - happened) ** 2])
     sums = cluster_sums(errors, windows)  # (windows, 2)
-    above, below = (float(it) for it in sums.sum(axis=0))
+    above, below = (float(item) for item in sums.sum(axis=0))
     low, high = ratio_interval(sums[:, 0], sums[:, 1], rng, draws=draws)
     rows = max(len(predicted), 1)
     skill = 1 - above / below if below > 0 else 0.0
@@ -90,8 +90,8 @@ def calibration_error(predicted: Floats, happened: NDArray[np.bool_], bins: int 
     """Give the mean distance of observed share and mean probability over bins of about equal size."""
     if not len(predicted):
         return 0.0
-    place = _places(predicted, bins)
-    gap = np.bincount(place, predicted - happened)
+    index = _places(predicted, bins)
+    gap = np.bincount(index, predicted - happened)
     return float(np.abs(gap).sum()) / len(predicted)
 
 
@@ -107,13 +107,13 @@ def reliability(
     _check(predicted, happened, windows)
     if not len(predicted):
         return ()
-    place, names = _places(predicted, bins), np.asarray(windows)
-    found = []
-    for own in (place == number for number in np.unique(place)):
+    index, names = _places(predicted, bins), np.asarray(windows)
+    results = []
+    for own in (index == number for number in np.unique(index)):
         sums = cluster_sums(np.column_stack([happened[own].astype(np.float64), np.ones(own.sum())]), names[own])
         interval = ratio_interval(sums[:, 0], sums[:, 1], rng, draws=draws)
-        found.append(Bin(float(predicted[own].mean()), float(happened[own].mean()), interval, int(own.sum())))
-    return tuple(found)
+        results.append(Bin(float(predicted[own].mean()), float(happened[own].mean()), interval, int(own.sum())))
+    return tuple(results)
 
 
 @dataclass(frozen=True)

@@ -71,11 +71,11 @@ def _bet_logs(returns: Floats) -> Floats:
 
 def cluster_sums(values: Floats, clusters: Sequence[str] | NDArray[np.generic]) -> Floats:
     """Sum rows by cluster, clusters in sorted order; (rows,) gives (clusters,), (rows, k) gives (clusters, k)."""
-    names, place = np.unique(np.asarray(clusters), return_inverse=True)
+    names, index = np.unique(np.asarray(clusters), return_inverse=True)
     columns = values[:, None] if values.ndim == 1 else values
-    if len(columns) != len(place):
-        raise InputError(f"expected a cluster for each of {len(columns)} rows, found {len(place)}")
-    sums: Floats = np.stack([np.bincount(place, column, len(names)).astype(np.float64) for column in columns.T], axis=1)
+    if len(columns) != len(index):
+        raise InputError(f"expected a cluster for each of {len(columns)} rows, found {len(index)}")
+    sums: Floats = np.stack([np.bincount(index, column, len(names)).astype(np.float64) for column in columns.T], axis=1)
     return sums[:, 0] if values.ndim == 1 else sums
 
 
@@ -158,8 +158,8 @@ def paired_intervals(
     if any(len(other) != len(returns) for other in others.values()):
         raise InputError(f"expected {len(returns)} windows of every player, found other numbers")
     differences = returns[:, None] - np.column_stack(list(others.values()))
-    found = ratio_intervals(differences, np.ones_like(differences), rng, level, method=method)
-    return {name: (float(low), float(high)) for name, (low, high) in zip(others, found, strict=True)}
+    result = ratio_intervals(differences, np.ones_like(differences), rng, level, method=method)
+    return {name: (float(low), float(high)) for name, (low, high) in zip(others, result, strict=True)}
 
 
 def _percentile(above: Floats, below: Floats, rng: np.random.Generator, draws: int, tail: float) -> Floats:
@@ -179,10 +179,10 @@ def _bca(above: Floats, below: Floats, rng: np.random.Generator, draws: int, tai
     estimate = totals / under
     with np.errstate(divide="ignore", invalid="ignore"):
         left = (totals - above) / (under - below)  # jackknife (clusters, k)
-    found = np.empty((above.shape[1], 2))
-    for place, (draw, value, knife) in enumerate(zip(ratios.T, estimate, left.T, strict=True)):
-        found[place] = _bca_one(draw[np.isfinite(draw)], float(value), knife[np.isfinite(knife)], tail)
-    return found
+    result = np.empty((above.shape[1], 2))
+    for index, (draw, value, knife) in enumerate(zip(ratios.T, estimate, left.T, strict=True)):
+        result[index] = _bca_one(draw[np.isfinite(draw)], float(value), knife[np.isfinite(knife)], tail)
+    return result
 
 
 def _bca_one(draws: Floats, estimate: float, knife: Floats, tail: float) -> tuple[float, float]:
@@ -202,15 +202,15 @@ def _bca_one(draws: Floats, estimate: float, knife: Floats, tail: float) -> tupl
 
 def _studentised(above: Floats, below: Floats, rng: np.random.Generator, draws: int, tail: float) -> Floats:
     estimate, error = ratio_errors(above, below)
-    found = np.empty((len(estimate), 2))
-    for place, column in enumerate(_distances(above, below, rng, draws).T):
-        if error[place] == 0:  # every cluster has the same ratio
-            found[place] = estimate[place]
+    result = np.empty((len(estimate), 2))
+    for index, column in enumerate(_distances(above, below, rng, draws).T):
+        if error[index] == 0:  # every cluster has the same ratio
+            result[index] = estimate[index]
             continue
         usable = column[np.isfinite(column)]
         high, low = np.quantile(usable, [tail, 1 - tail]) if len(usable) else (-np.inf, np.inf)
-        found[place] = estimate[place] - error[place] * low, estimate[place] - error[place] * high
-    return found
+        result[index] = estimate[index] - error[index] * low, estimate[index] - error[index] * high
+    return result
 
 
 def _distances(above: Floats, below: Floats, rng: np.random.Generator, draws: int) -> Floats:
@@ -218,7 +218,7 @@ def _distances(above: Floats, below: Floats, rng: np.random.Generator, draws: in
     k = above.shape[1]
     estimate, error = ratio_errors(above, below)
     sums = resample_sums(np.hstack([above, below, above**2, above * below, below**2]), rng, draws)
-    top, base, squares, products, bases = (sums[:, place * k : (place + 1) * k] for place in range(5))
+    top, base, squares, products, bases = (sums[:, index * k : (index + 1) * k] for index in range(5))
     with np.errstate(divide="ignore", invalid="ignore"):
         drawn = top / base
         errors = np.sqrt(np.maximum(squares - 2 * drawn * products + drawn**2 * bases, 0)) / np.abs(base)
@@ -321,20 +321,20 @@ def sample_needed(
 
     if (most := passing(limit))["all"] < power:
         return RequiredWindows(None, most["all"], _parts_of(most))
-    low, high, found = 1, _guess(claim.returns, limit), most
+    low, high, result = 1, _guess(claim.returns, limit), most
     while (at := passing(high))["all"] < power:
         low, high = high, min(limit, 2 * high)
-    found = at
+    result = at
     while low == 1 and high > 32 and (at := passing(high // 2))["all"] >= power:
-        high, found = high // 2, at
+        high, result = high // 2, at
     low = max(low, high // 2)
     while high > 1.03 * low:
         middle = math.isqrt(low * high)
         if middle in (low, high):
             break
         at = passing(middle)
-        low, high, found = (low, middle, at) if at["all"] >= power else (middle, high, found)
-    return RequiredWindows(high, found["all"], _parts_of(found))
+        low, high, result = (low, middle, at) if at["all"] >= power else (middle, high, result)
+    return RequiredWindows(high, result["all"], _parts_of(result))
 
 
 def _guess(returns: Floats, limit: int) -> int:
@@ -350,8 +350,8 @@ def _without_best(sorted_returns: Floats, counts: Floats, windows: int, share: f
     return sums
 
 
-def _parts_of(found: Mapping[str, float]) -> dict[str, float]:
-    return {name: share for name, share in found.items() if name != "all"}
+def _parts_of(result: Mapping[str, float]) -> dict[str, float]:
+    return {name: share for name, share in result.items() if name != "all"}
 
 
 def _columns(claim: Claim) -> tuple[Floats, list[str]]:
@@ -370,11 +370,11 @@ def _checks(claim: Claim, sums: Floats, windows: int, rng: np.random.Generator) 
     bets, used = len(BETS), len(BETS) + 4
     logs = np.logaddexp.reduce(sums[:, :bets], axis=1) - math.log(bets)
     checks = {"e-value": logs >= math.log(REJECT), "interval": _bound(sums[:, bets], sums[:, bets + 1], windows) > 0}
-    for place, name in enumerate(claim.baselines):
-        at = used + 2 * place
+    for index, name in enumerate(claim.baselines):
+        at = used + 2 * index
         checks[f"against {name}"] = _bound(sums[:, at], sums[:, at + 1], windows) > 0
     used += 2 * len(claim.baselines)
-    checks |= {name: sums[:, used + place] > 0 for place, name in enumerate(claim.stressed)}
+    checks |= {name: sums[:, used + position] > 0 for position, name in enumerate(claim.stressed)}
     if claim.sharpe_bar is not None:
         checks["deflated Sharpe"] = _clears(sums[:, bets : bets + 4] / windows, claim.sharpe_bar, windows)
     mean, spread = sums[:, bets] / windows, np.sqrt(np.maximum(sums[:, bets + 1] / windows, 1e-30))

@@ -54,9 +54,9 @@ def superior_ability(
         raise MissingExtra("arch", "train") from error
     test = SPA(-base, -different, block_size=block, reps=draws, bootstrap="stationary", seed=seed)
     test.compute()
-    found = test.pvalues
+    result = test.pvalues
     return SuperiorityTest(
-        float(found["consistent"]), float(found["lower"]), float(found["upper"]), returns.shape[1], windows
+        float(result["consistent"]), float(result["lower"]), float(result["upper"]), returns.shape[1], windows
     )
 
 
@@ -153,5 +153,7 @@ def _sharpes(sums: Floats) -> Floats:
     count, total, squares = sums
     mean = total / count
     spread = np.sqrt(np.maximum(squares / count - mean**2, 0) * count / np.maximum(count - 1, 1))
-    found: Floats = np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 1e-12 * np.abs(mean).max(initial=1))
-    return found
+    floats: Floats = np.divide(
+        mean, spread, out=np.zeros_like(mean), where=spread > 1e-12 * np.abs(mean).max(initial=1)
+    )
+    return floats

@@ -70,9 +70,9 @@ class Hazard:
     exposure: int
 
 
-def constant_hazard(found: Lifetimes, level: float = 0.95) -> Hazard:
+def constant_hazard(lifetimes: Lifetimes, level: float = 0.95) -> Hazard:
     """Estimate one hazard for all ages, with the interval of the likelihood ratio."""
-    return hazard_of(found.deaths, found.exposure, level)
+    return hazard_of(lifetimes.deaths, lifetimes.exposure, level)
 
 
 def hazard_of(deaths: int, exposure: int, level: float = 0.95) -> Hazard:
@@ -119,24 +119,24 @@ class HazardTest:
     """Weibull: the shape, 1 if constant; piecewise: the hazard of each band."""
 
 
-def weibull_test(found: Lifetimes) -> HazardTest:
+def weibull_test(lifetimes: Lifetimes) -> HazardTest:
     """Test a constant hazard against S(t) = exp(-rate t^shape), by likelihood ratio."""
-    constant = _binomial(found.deaths / max(found.exposure, 1), found.deaths, found.exposure)
-    if found.deaths < 2:
+    constant = _binomial(lifetimes.deaths / max(lifetimes.exposure, 1), lifetimes.deaths, lifetimes.exposure)
+    if lifetimes.deaths < 2:
         return HazardTest("weibull", 0.0, 1, 1.0, (1.0,))
-    shape = _highest(lambda log_shape: _weibull(found, math.exp(log_shape)), math.log(0.1), math.log(10.0))
-    statistic = max(0.0, 2 * (_weibull(found, math.exp(shape)) - constant))
+    shape = _highest(lambda log_shape: _weibull(lifetimes, math.exp(log_shape)), math.log(0.1), math.log(10.0))
+    statistic = max(0.0, 2 * (_weibull(lifetimes, math.exp(shape)) - constant))
     return HazardTest("weibull", statistic, 1, survival_chi2(statistic, 1), (math.exp(shape),))
 
 
-def _weibull(found: Lifetimes, shape: float) -> float:
+def _weibull(lifetimes: Lifetimes, shape: float) -> float:
     """Give the log likelihood of a shape at its best rate, found by Newton's method; it is concave in the log rate."""
-    entered, end, died = found.entered.astype(np.float64), found.end.astype(np.float64), found.ended
+    entered, end, died = lifetimes.entered.astype(np.float64), lifetimes.end.astype(np.float64), lifetimes.ended
     lasted = np.where(died, end - 1, end) ** shape - entered**shape
     width = (end[died] ** shape) - (end[died] - 1) ** shape
     total = float(lasted.sum())
 
-    log_rate = math.log(found.deaths / max(float((end**shape - entered**shape).sum()), 1e-300))
+    log_rate = math.log(lifetimes.deaths / max(float((end**shape - entered**shape).sum()), 1e-300))
     for _ in range(_NEWTON):
         lived = math.exp(log_rate) * width
         share = lived / np.expm1(lived)
@@ -167,31 +167,31 @@ def _highest(value: Callable[[float], float], low: float, high: float) -> float:
     return (low + high) / 2
 
 
-def piecewise_test(found: Lifetimes, edges: Sequence[int]) -> HazardTest:
+def piecewise_test(lifetimes: Lifetimes, edges: Sequence[int]) -> HazardTest:
     """Test a constant hazard against one of its own in each band of ages, by likelihood ratio.
 
     Edges are inner ones: (50, 100) makes the bands 1 to 50, 51 to 100 and above.
     """
-    bands = hazard_bands(found, edges)
+    bands = hazard_bands(lifetimes, edges)
     used = [band for band in bands if band.exposure]
-    constant = _binomial(found.deaths / max(found.exposure, 1), found.deaths, found.exposure)
+    constant = _binomial(lifetimes.deaths / max(lifetimes.exposure, 1), lifetimes.deaths, lifetimes.exposure)
     split = sum(_binomial(band.value, band.deaths, band.exposure) for band in used)
     statistic, freedom = max(0.0, 2 * (split - constant)), max(len(used) - 1, 0)
     p = survival_chi2(statistic, freedom) if freedom else 1.0
     return HazardTest("piecewise", statistic, freedom, p, tuple(band.value for band in bands))
 
 
-def hazard_bands(found: Lifetimes, edges: Sequence[int], level: float = 0.95) -> tuple[Hazard, ...]:
+def hazard_bands(lifetimes: Lifetimes, edges: Sequence[int], level: float = 0.95) -> tuple[Hazard, ...]:
     """Estimate the hazard in each band of ages."""
     limits = [0, *edges, math.inf]
     if any(high <= low for low, high in pairwise(limits)):
         raise InputError(f"expected rising edges above 0, found {list(edges)}")
-    return tuple(hazard_of(*found.between(int(low), high), level) for low, high in pairwise(limits))
+    return tuple(hazard_of(*lifetimes.between(int(low), high), level) for low, high in pairwise(limits))
 
 
-def quantile_bands(found: Lifetimes, bands: int = 6) -> tuple[int, ...]:
+def quantile_bands(lifetimes: Lifetimes, bands: int = 6) -> tuple[int, ...]:
     """Give inner edges that cut the deaths into bands of about equal number."""
-    ends = np.sort(found.end[found.ended])
+    ends = np.sort(lifetimes.end[lifetimes.ended])
     if not len(ends):
         return ()
     edges = np.unique(np.quantile(ends, np.arange(1, bands) / bands).astype(int))
@@ -209,19 +209,19 @@ class Survival:
 
     def at(self, age: int) -> tuple[float, float, float]:
         """Give the share alive after an age, and its interval."""
-        place = int(np.searchsorted(self.ages, age, side="right")) - 1
-        if place < 0:
+        index = int(np.searchsorted(self.ages, age, side="right")) - 1
+        if index < 0:
             return 1.0, 1.0, 1.0
-        return float(self.alive[place]), float(self.low[place]), float(self.high[place])
+        return float(self.alive[index]), float(self.low[index]), float(self.high[index])
 
 
-def kaplan_meier(found: Lifetimes, level: float = 0.95) -> Survival:
+def kaplan_meier(lifetimes: Lifetimes, level: float = 0.95) -> Survival:
     """Estimate the share that lives longer than an age; intervals on the log-minus-log scale (Greenwood)."""
     from statistics import NormalDist
 
-    ages, deaths = np.unique(found.end[found.ended], return_counts=True)
-    at_risk = np.searchsorted(np.sort(found.entered), ages, side="left") - np.searchsorted(
-        np.sort(found.end), ages, side="left"
+    ages, deaths = np.unique(lifetimes.end[lifetimes.ended], return_counts=True)
+    at_risk = np.searchsorted(np.sort(lifetimes.entered), ages, side="left") - np.searchsorted(
+        np.sort(lifetimes.end), ages, side="left"
     )
     alive = np.cumprod(1 - deaths / at_risk)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -242,11 +242,11 @@ def survival_chi2(statistic: float, freedom: int) -> float:
     half = statistic / 2
     if half <= 0:
         return 1.0
-    found, place = (math.erfc(math.sqrt(half)), 1) if freedom % 2 else (math.exp(-half), 2)
-    while place < freedom:
-        found += math.exp(place / 2 * math.log(half) - half - math.lgamma(place / 2 + 1))
-        place += 2
-    return min(found, 1.0)
+    result, index = (math.erfc(math.sqrt(half)), 1) if freedom % 2 else (math.exp(-half), 2)
+    while index < freedom:
+        result += math.exp(index / 2 * math.log(half) - half - math.lgamma(index / 2 + 1))
+        index += 2
+    return min(result, 1.0)
 
 
 def quantile_chi2(level: float, freedom: int) -> float:

@@ -41,9 +41,9 @@ def walk_forward(
     if start <= purge or min(end - begin for begin, end in pairwise(edges)) < 1:
         raise ConfigError(f"expected windows enough for {folds} folds and a purge of {purge}, found {len(windows)}")
     banned: set[int] = set()
-    found = []
+    results = []
     for begin, end in pairwise(edges):
-        train = tuple(windows[place] for place in range(begin - purge) if place not in banned)
-        found.append(WalkForwardFold(train, tuple(windows[begin:end])))
+        train = tuple(windows[index] for index in range(begin - purge) if index not in banned)
+        results.append(WalkForwardFold(train, tuple(windows[begin:end])))
         banned |= set(range(end, min(end + embargo, len(windows))))
-    return tuple(found)
+    return tuple(results)

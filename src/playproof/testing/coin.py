@@ -107,9 +107,9 @@ def parse_window(text: str) -> Window:
 def decode(frame: Frame) -> tuple[Fact, ...]:
     """Read one frame; it needs no memory."""
     try:
-        told = json.loads(frame.payload)
-        event, window = told["event"], parse_window(told["window"]).window_id
-        columns = {name: _column(name, told[name]) for name in _SHAPES[event]}
+        fields = json.loads(frame.payload)
+        event, window = fields["event"], parse_window(fields["window"]).window_id
+        columns = {name: _column(name, fields[name]) for name in _SHAPES[event]}
     except (ValueError, TypeError, KeyError, RecursionError, DecodeError):
         return ()
     own = event in _OWN
@@ -145,17 +145,17 @@ class CoinState:
 
 def apply(known: CoinState, event: Event) -> None:
     """Take one event into what is known."""
-    told: Mapping[str, Any] = event.columns
+    payload: Mapping[str, Any] = event.columns
     if event.event_name == "open":
         known.hint = known.last = None
         known.run, known.left = 0, FLIPS
     elif event.event_name == "hint":
-        known.hint, known.left = told["side"], FLIPS - told["flip"]
+        known.hint, known.left = payload["side"], FLIPS - payload["flip"]
     elif event.event_name == "flip":
-        known.run = known.run + 1 if told["side"] == known.last else 1
-        known.last, known.hint, known.left = told["side"], None, FLIPS - 1 - told["flip"]
-    elif "cash" in told:
-        known.cash = told["cash"]
+        known.run = known.run + 1 if payload["side"] == known.last else 1
+        known.last, known.hint, known.left = payload["side"], None, FLIPS - 1 - payload["flip"]
+    elif "cash" in payload:
+        known.cash = payload["cash"]
 
 
 def observe(known: CoinState, out: NDArray[np.float32]) -> None:
@@ -221,8 +221,8 @@ class CoinLedger:
         self._pay(STAKE)
         self.bet = SIDES.index(choice)
         self.opened += 1
-        told: dict[str, Value] = {"choice": choice, "stake": STAKE, "cash": self.cash}
-        return (Fact("placed", "player_action", told, self.open_window),)
+        payload: dict[str, Value] = {"choice": choice, "stake": STAKE, "cash": self.cash}
+        return (Fact("placed", "player_action", payload, self.open_window),)
 
     def _pay(self, amount: int) -> None:
         """Move money from the player to the house, or back if negative."""
@@ -244,10 +244,10 @@ def read_outcome(events: Sequence[Event]) -> Outcome | None:
     world = [event for event in events if event.player_id is None]
     names = [event.event_name for event in world]
     flips = [event.columns for event in world if event.event_name == "flip"]
-    whole = names[:1] == ["open"] and names[-1:] == ["close"] and [it["flip"] for it in flips] == list(range(FLIPS))
+    whole = names[:1] == ["open"] and names[-1:] == ["close"] and [flip["flip"] for flip in flips] == list(range(FLIPS))
     if not whole:
         return None
-    sides = "".join("H" if it["side"] else "T" for it in flips)
+    sides = "".join("H" if flip["side"] else "T" for flip in flips)
     return Outcome(world[0].window_id or "", {"sides": sides, "heads": sides.count("H")})
 
 
@@ -295,10 +295,10 @@ class CoinTable:
             yield from self._say(window, {"event": "flip", "flip": flip, "side": sides[-1]})
         yield from self._say(window, {"event": "close", "sides": "".join("TH"[side] for side in sides)})
 
-    def _say(self, window: str, told: dict[str, Value]) -> Iterator[Said]:
+    def _say(self, window: str, payload: dict[str, Value]) -> Iterator[Said]:
         """Say what the world does, and to the player what it means for him."""
-        frame = Frame(START, json.dumps(told | {"window": window}))
-        yield told | {"window": window}, "received"
+        frame = Frame(START, json.dumps(payload | {"window": window}))
+        yield payload | {"window": window}, "received"
         for fact in decode(frame):
             yield from map(_told, self.ledger.see(fact.event(START, "table", 0)))
 
@@ -319,7 +319,7 @@ def deal(world: str, seed: int, windows: int, choose: Chooser, start: datetime =
     table = CoinTable(world, choose)
     for number in range(windows):
         said = list(table.window(f"coin-{number:06d}", np.random.default_rng([STREAM, seed, number])))
-        yield tuple(Frame(start + BEAT * place, json.dumps(it), way) for place, (it, way) in enumerate(said))
+        yield tuple(Frame(start + BEAT * index, json.dumps(item), way) for index, (item, way) in enumerate(said))
         start += BEAT * len(said)
 
 

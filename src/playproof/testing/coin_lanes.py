@@ -86,10 +86,10 @@ class CoinVectorGame:
         self._run[1] = np.where(fell == self._run[0], self._run[1] + 1, 1)
         self._run[0] = fell
         ended = np.flatnonzero(self._flip >= FLIPS)
-        told = self._ended(ended)
+        payload = self._ended(ended)
         self._open(ended)
         rewards = gained / UNIT
-        return StepResult(self._rows(), rewards, np.zeros(self.count, np.bool_), told, {"profit": rewards})
+        return StepResult(self._rows(), rewards, np.zeros(self.count, np.bool_), payload, {"profit": rewards})
 
     def _ended(self, lanes: NDArray[np.int64]) -> FinishedEpisodes:
         opened, staked, refused = self._counts[:, lanes]

@@ -104,8 +104,8 @@ def evaluate(
 def _keep(home: Path, policy: TablePolicy, verdict: Verdict) -> None:
     """Write the policy's file and the verdict."""
     (folder("runs", home) / "policy.json").write_text(policy.to_json(), encoding="utf-8")
-    told = asdict(verdict) | {"policy_hash": policy.policy_hash, "data_hash": policy.data_hash}
-    (folder("reports", home) / "verdict.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    payload = asdict(verdict) | {"policy_hash": policy.policy_hash, "data_hash": policy.data_hash}
+    (folder("reports", home) / "verdict.json").write_text(json.dumps(payload, indent=1) + "\n", encoding="utf-8")
 
 
 def main(seed: int = 1) -> int:

@@ -36,17 +36,17 @@ def learn(dataset: Dataset, config: TableConfig, wait: tuple[int, ...]) -> Table
     for name in config.features:
         if name not in names:
             raise UnknownName("feature", name, names)
-    places = tuple(names.index(name) for name in config.features)
+    indexes = tuple(names.index(name) for name in config.features)
     steps = dataset.transitions("train")
     earned: dict[tuple[float, ...], dict[tuple[int, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row, action, reward in zip(steps.observations[:, places], steps.actions, steps.rewards, strict=True):
+    for row, action, reward in zip(steps.observations[:, indexes], steps.actions, steps.rewards, strict=True):
         earned[tuple(map(float, row))][tuple(map(int, action))].append(float(reward))
     table = {situation: _best(of, wait, config.least) for situation, of in earned.items()}
     return TablePolicy(
         observation=dataset.manifest["observation"],
         actions=dataset.manifest["actions"]["name"],
         features=config.features,
-        places=places,
+        places=indexes,
         wait=wait,
         stake=config.stake,
         table={situation: action for situation, action in table.items() if action != wait},

@@ -105,8 +105,8 @@ class Pieces:
         """Give standardised pieces of scaled rows, (n, pieces)."""
         values = scaled[:, self.plus] - np.where(self.minus < 0, np.float32(0), scaled[:, self.minus])
         pieces = np.clip((values - self.low) / self.width, 0.0, 1.0)
-        found: Floats = ((pieces - self.mean) / self.spread).astype(np.float32)
-        return found
+        floats: Floats = ((pieces - self.mean) / self.spread).astype(np.float32)
+        return floats
 
     def fold(self, width: int, weight: Floats, bias: Floats) -> Weights:
         """Give the two dense layers that stand for the encoding and the layer (out, pieces) after it.
@@ -115,11 +115,11 @@ class Pieces:
         """
         count = len(self.plus)
         units = np.zeros((2 * count, width), np.float32)
-        places = np.arange(count)
+        indices = np.arange(count)
         for half in (0, count):
-            units[places + half, self.plus] += 1.0
+            units[indices + half, self.plus] += 1.0
             taken = self.minus >= 0
-            units[places[taken] + half, self.minus[taken]] -= 1.0
+            units[indices[taken] + half, self.minus[taken]] -= 1.0
         slope = weight.astype(np.float64) / self.spread / self.width
         moved = bias - weight.astype(np.float64) @ (self.mean / self.spread)
         return {
@@ -148,10 +148,10 @@ def lay_knots(values: NDArray[np.floating[Any]], knots: int) -> list[float]:
 def lay_pieces(scaled: Floats, features: int, config: BcConfig, used: Sequence[int], watched: Sequence[int]) -> Pieces:
     """Cut the used features of the newest row, and the watched changes between rows, into pieces."""
     newest = (config.frames - 1) * features
-    inputs = [(newest + place, -1, config.knots) for place in used]
+    inputs = [(newest + index, -1, config.knots) for index in used]
     for back in range(config.frames - 1):
         at = newest - back * features
-        inputs += [(at + place, at - features + place, max(2, config.knots // 2)) for place in watched]
+        inputs += [(at + index, at - features + index, max(2, config.knots // 2)) for index in watched]
     rows: list[tuple[int, int, float, float]] = []
     for plus, minus, knots in inputs:
         values = scaled[:, plus] - (scaled[:, minus] if minus >= 0 else 0.0)
@@ -178,14 +178,14 @@ def telling(steps: Transitions, rng: np.random.Generator, draws: int = SCREENS) 
     combined = steps.actions.astype(np.int64) @ np.cumprod([1, *(steps.actions.max(axis=0)[:-1] + 1)])
     codes = np.unique(combined, return_inverse=True)[1]
     kept = np.flatnonzero(~still).tolist()
-    for place in np.flatnonzero(still).tolist():
-        edges = np.unique(np.quantile(first[:, place], [0.25, 0.5, 0.75]))
-        bins = np.searchsorted(edges, first[:, place], side="right")
+    for index in np.flatnonzero(still).tolist():
+        edges = np.unique(np.quantile(first[:, index], [0.25, 0.5, 0.75]))
+        bins = np.searchsorted(edges, first[:, index], side="right")
         real = _information(bins[owner], codes)
         if len(np.unique(bins)) > 1 and all(
             real > _information(rng.permutation(bins)[owner], codes) for _ in range(draws)
         ):
-            kept.append(place)
+            kept.append(index)
     return sorted(kept)
 
 
@@ -235,16 +235,16 @@ class CloningLearner:
         one_cycle(self.optimizers[0], self.config.learning_rate, share)
         rows, chosen = self.inputs[batch], self.actions[batch]
         total = torch.zeros(())
-        told: dict[str, float] = {}
+        payload: dict[str, float] = {}
         for member in self.module:
             for head, logits in enumerate(member(rows)):
                 loss = self._loss(logits, chosen[:, head], head, batch)
                 total = total + loss
-                told[f"head_{head}"] = told.get(f"head_{head}", 0.0) + float(loss.detach()) / len(self.module)
+                payload[f"head_{head}"] = payload.get(f"head_{head}", 0.0) + float(loss.detach()) / len(self.module)
         self.optimizers[0].zero_grad()
         total.backward()  # type: ignore[no-untyped-call]
         self.optimizers[0].step()
-        return {"loss": sum(told.values()), **told}
+        return {"loss": sum(payload.values()), **payload}
 
     def _loss(self, logits: Tensor, chosen: Tensor, head: int, batch: Tensor) -> Tensor:
         if self.masks is not None:
@@ -256,44 +256,44 @@ class CloningLearner:
 
 def class_weights(actions: NDArray[np.int16], heads: Sequence[int]) -> list[Floats]:
     """Give each choice's weight: 1 over how often it was demonstrated, 1 on average over steps; 1 if it never was."""
-    found = []
+    results = []
     for prior in prior_of(actions, heads):
         shown = prior > 0
-        found.append(np.where(shown, 1.0 / np.maximum(prior, 1e-12) / shown.sum(), 1.0).astype(np.float32))
-    return found
+        results.append(np.where(shown, 1.0 / np.maximum(prior, 1e-12) / shown.sum(), 1.0).astype(np.float32))
+    return results
 
 
 def merge(members: nn.ModuleList, pieces: Pieces | None, width: int) -> Weights:
     """Write the average of the members' logits as one network, its layers block by block."""
     depth, count = len(members[0].trunk), len(members)  # type: ignore[arg-type]
 
-    def arrays(name: str, place: int) -> tuple[list[Floats], list[Floats]]:
-        layers: list[Any] = [getattr(member, name)[place] for member in members]
-        return [it.weight.detach().numpy() for it in layers], [it.bias.detach().numpy() for it in layers]
+    def arrays(name: str, index: int) -> tuple[list[Floats], list[Floats]]:
+        layers: list[Any] = [getattr(member, name)[index] for member in members]
+        return [layer.weight.detach().numpy() for layer in layers], [layer.bias.detach().numpy() for layer in layers]
 
-    first, bias = (np.concatenate(it) for it in arrays("trunk", 0))
-    found: Weights = {"trunk.0.weight": first, "trunk.0.bias": bias}
+    first, bias = (np.concatenate(array) for array in arrays("trunk", 0))
+    result: Weights = {"trunk.0.weight": first, "trunk.0.bias": bias}
     if pieces is not None:
-        found = pieces.fold(width, first, bias)
+        result = pieces.fold(width, first, bias)
     ahead = 1 if pieces is not None else 0
-    for place in range(1, depth):
-        weights, biases = arrays("trunk", place)
-        found[f"trunk.{place + ahead}.weight"] = _block_diagonal(weights)
-        found[f"trunk.{place + ahead}.bias"] = np.concatenate(biases)
+    for position in range(1, depth):
+        weights, biases = arrays("trunk", position)
+        result[f"trunk.{position + ahead}.weight"] = _block_diagonal(weights)
+        result[f"trunk.{position + ahead}.bias"] = np.concatenate(biases)
     for head in range(len(members[0].heads)):  # type: ignore[arg-type]
         weights, biases = arrays("heads", head)
-        found[f"head.{head}.weight"] = np.concatenate(weights, axis=1) / np.float32(count)
-        found[f"head.{head}.bias"] = np.mean(biases, axis=0, dtype=np.float32)
-    return {name: np.ascontiguousarray(value, np.float32) for name, value in found.items()}
+        result[f"head.{head}.weight"] = np.concatenate(weights, axis=1) / np.float32(count)
+        result[f"head.{head}.bias"] = np.mean(biases, axis=0, dtype=np.float32)
+    return {name: np.ascontiguousarray(value, np.float32) for name, value in result.items()}
 
 
 def _block_diagonal(blocks: Sequence[Floats]) -> Floats:
-    rows, columns = sum(it.shape[0] for it in blocks), sum(it.shape[1] for it in blocks)
-    found, row, column = np.zeros((rows, columns), np.float32), 0, 0
+    rows, columns = sum(item.shape[0] for item in blocks), sum(item.shape[1] for item in blocks)
+    result, row, column = np.zeros((rows, columns), np.float32), 0, 0
     for block in blocks:
-        found[row : row + block.shape[0], column : column + block.shape[1]] = block
+        result[row : row + block.shape[0], column : column + block.shape[1]] = block
         row, column = row + block.shape[0], column + block.shape[1]
-    return found
+    return result
 
 
 @dataclass(frozen=True)
@@ -361,12 +361,12 @@ def clone(
         offsets(steps, sizes, config),
         config.exclusive,
     )
-    return Clone(policy, weights, config, tuple(curve), tuple(names[place] for place in used))
+    return Clone(policy, weights, config, tuple(curve), tuple(names[index] for index in used))
 
 
 def _features(game: Game, observation: str) -> tuple[str, ...]:
-    found: tuple[str, ...] = describe(game, observation)["features"]
-    return found
+    names: tuple[str, ...] = describe(game, observation)["features"]
+    return names
 
 
 def _pieces(scaled: Floats, scaling: Scaling, config: BcConfig, used: Sequence[int]) -> Pieces | None:
@@ -385,8 +385,8 @@ def _only(scaled: Floats, used: Sequence[int], frames: int, features: int) -> Fl
         return scaled
     kept = np.zeros(features, np.float32)
     kept[list(used)] = 1.0
-    found: Floats = scaled * np.tile(kept, frames)
-    return found
+    floats: Floats = scaled * np.tile(kept, frames)
+    return floats
 
 
 def offsets(steps: Transitions, sizes: Sequence[int], config: BcConfig) -> tuple[float, ...]:
@@ -455,15 +455,15 @@ def learning_curve(
 ) -> dict[int, Likenesses]:
     """Clone from the first 25, 50, ... windows and score each clone on the same unseen ones."""
     names = lookup(game.actions, actions or next(iter(game.actions)), "action set").heads
-    found: dict[int, Likenesses] = {}
+    likenesseses: dict[int, Likenesses] = {}
     total = len(starts(steps))
     for count in sorted({min(count, total) for count in counts}):
         part = first_windows(steps, count)
         made = clone(game, part, config, observation=observation, actions=actions)
-        found[count] = made.likeness(unseen, steps, names)
+        likenesseses[count] = made.likeness(unseen, steps, names)
         if notify is not None:
-            notify(count, found[count])
-    return found
+            notify(count, likenesseses[count])
+    return likenesseses
 
 
 __all__ = [

@@ -147,13 +147,13 @@ def clone_habits(
 
 def _unseen(steps: Transitions, fold: Ints, policies: Sequence[CloneTreePolicy]) -> list[NDArray[np.float64]]:
     """Give the chances of every step by the policy that was grown without its fold, one array a head."""
-    found: list[NDArray[np.float64]] = [np.empty((len(fold), size)) for size in policies[0].heads]
+    result: list[NDArray[np.float64]] = [np.empty((len(fold), size)) for size in policies[0].heads]
     for number, policy in enumerate(policies):
         out = fold == number
-        told = with_rates(policy, take(steps, ~out))
-        for whole, part in zip(found, told.probabilities(stacked(take(steps, out), told.frames)), strict=True):
+        rates = with_rates(policy, take(steps, ~out))
+        for whole, part in zip(result, rates.probabilities(stacked(take(steps, out), rates.frames)), strict=True):
             whole[out] = part
-    return found
+    return result
 
 
 def _policy(
@@ -172,10 +172,10 @@ def find_seldom(actions: NDArray[np.int16], heads: tuple[int, ...], config: Tree
     return np.flatnonzero((shown >= config.enough) & (shown < config.rare * of_head)).tolist()
 
 
-def by_head(places: Sequence[int], heads: tuple[int, ...]) -> list[list[int]]:
+def by_head(indices: Sequence[int], heads: tuple[int, ...]) -> list[list[int]]:
     """Give for each head which of its choices stand at some places among all that can be done."""
     begins = np.r_[0, (np.array(heads) - 1).cumsum()].tolist()
-    return [[place - low + 1 for place in places if low <= place < high] for low, high in pairwise(begins)]
+    return [[index - low + 1 for index in indices if low <= index < high] for low, high in pairwise(begins)]
 
 
 def with_rates(policy: CloneTreePolicy, steps: Transitions) -> CloneTreePolicy:
@@ -214,8 +214,8 @@ def _lessons(
         TreeSamples(seen, does.astype(np.float64), every, 1, view.names, config.acts),
         TreeSamples(close[does], (chosen[does] - 1).astype(np.float64), does, classes, closer.names, config.does),
         *(
-            TreeSamples(close, (chosen == place + 1).astype(np.float64), every, 1, closer.names, config.seldom)
-            for place in seldom
+            TreeSamples(close, (chosen == index + 1).astype(np.float64), every, 1, closer.names, config.seldom)
+            for index in seldom
         ),
     ]
 
@@ -240,12 +240,12 @@ def moving(steps: Transitions) -> list[int]:
 
 def to_choices(actions: NDArray[np.int16], heads: Sequence[int]) -> Ints:
     """Number what was done: 0 nothing, else the choice of the first head that does something, heads side by side."""
-    found, start = np.zeros(len(actions), np.int64), 1
+    result, start = np.zeros(len(actions), np.int64), 1
     for head, size in enumerate(heads):
-        own = (found == 0) & (actions[:, head] > 0)
-        found[own] = start + actions[own, head] - 1
+        own = (result == 0) & (actions[:, head] > 0)
+        result[own] = start + actions[own, head] - 1
         start += size - 1
-    return found
+    return result
 
 
 def _table(lessons: TreeSamples, rows: NDArray[np.bool_] | slice = slice(None)) -> Any:
@@ -317,13 +317,13 @@ def save_habits(
 ) -> Card:
     """Write a clone's checkpoint."""
     view = made.policy.view
-    told = {
-        "used": [view.scaling.names[place] for place in view.used],
-        "watched": [view.scaling.names[place] for place in view.watched],
+    payload = {
+        "used": [view.scaling.names[index] for index in view.used],
+        "watched": [view.scaling.names[index] for index in view.watched],
         "frames": view.frames,
         "close_frames": made.policy.closer.frames,
         "members": made.config.members,
-        "seldom": [place for place, _ in made.policy.seldom],
+        "seldom": [index for index, _ in made.policy.seldom],
         "tilts": [asdict(tilt) for tilt in made.tilts],
         "rates": list(made.policy.rates),
     }
@@ -339,7 +339,7 @@ def save_habits(
         world=world,
         commit=commit,
         seed=made.config.seed,
-        config={**asdict(made.config), "habits": told},
+        config={**asdict(made.config), "habits": payload},
         metrics=metrics,
         **describe(game, observation),
     )

@@ -51,8 +51,8 @@ class OfflineSetup:
         of = self.game.actions[self.actions].possible
         if of is None:
             return np.ones((len(rows), sum(self.heads)), np.bool_)
-        found: NDArray[np.bool_] = resolve(of)(rows, tuple(self.scaling.names))
-        return found
+        values: NDArray[np.bool_] = resolve(of)(rows, tuple(self.scaling.names))
+        return values
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,8 @@ class Noisy:
         """Choose for every lane."""
         own, rng = state
         drawn = np.stack([rng.integers(size, size=len(obs)) for size in self.heads], axis=1)
-        found: Actions = np.where(rng.random((len(obs), 1)) < self.share, drawn, self.player.act(obs, own))
-        return found
+        actions: Actions = np.where(rng.random((len(obs), 1)) < self.share, drawn, self.player.act(obs, own))
+        return actions
 
 
 @dataclass
@@ -164,11 +164,11 @@ def _laid_out(columns: Sequence[NDArray[Any]], name: str) -> Transitions:
 
 def take(steps: Transitions, chosen: NDArray[Any]) -> Transitions:
     """Give some steps, by places or by marks."""
-    places = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+    indices = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
     arrays: dict[str, Any] = {
-        name: getattr(steps, name)[places] for name in Transitions.__dataclass_fields__ if name != "windows"
+        name: getattr(steps, name)[indices] for name in Transitions.__dataclass_fields__ if name != "windows"
     }
-    return Transitions(**arrays, windows=tuple(steps.windows[place] for place in places.tolist()))
+    return Transitions(**arrays, windows=tuple(steps.windows[index] for index in indices.tolist()))
 
 
 def starts(steps: Transitions) -> NDArray[np.int64]:
@@ -200,19 +200,19 @@ def on_press_clock(steps: Transitions) -> Transitions:
     return _with_waits(kept, np.flatnonzero(closes), pressed)
 
 
-def _with_waits(steps: Transitions, places: NDArray[np.int64], pressed: NDArray[np.bool_]) -> Transitions:
+def _with_waits(steps: Transitions, indices: NDArray[np.int64], pressed: NDArray[np.bool_]) -> Transitions:
     """Add a wait after each of these steps; what follows them then follows the wait."""
-    order = np.sort(np.r_[np.arange(len(steps.windows)), places], kind="stable")
+    order = np.sort(np.r_[np.arange(len(steps.windows)), indices], kind="stable")
     added = np.r_[False, order[1:] == order[:-1]]
-    found = take(steps, order)
+    result = take(steps, order)
     before = np.flatnonzero(added) - 1
-    rows = found.observations[before].copy()
-    rows[:, pressed] = found.next_observations[before][:, pressed]
-    found.observations[added], found.actions[added] = rows, 0
-    found.next_observations[before], found.rewards[before] = rows, 0.0
-    found.terminated[before] = found.truncated[before] = False
-    found.substep[added] += 1
-    return found
+    rows = result.observations[before].copy()
+    rows[:, pressed] = result.next_observations[before][:, pressed]
+    result.observations[added], result.actions[added] = rows, 0
+    result.next_observations[before], result.rewards[before] = rows, 0.0
+    result.terminated[before] = result.truncated[before] = False
+    result.substep[added] += 1
+    return result
 
 
 def first_windows(steps: Transitions, count: int) -> Transitions:
@@ -230,7 +230,7 @@ def stacked(steps: Transitions, frames: int) -> NDArray[np.float32]:
         return steps.observations
     begins = starts(steps)
     first = np.repeat(begins, np.diff(np.r_[begins, len(steps.windows)]))
-    places = np.arange(len(first))
+    indices = np.arange(len(first))
     return np.concatenate(
-        [steps.observations[np.maximum(places - back, first)] for back in range(frames - 1, -1, -1)], axis=1
+        [steps.observations[np.maximum(indices - back, first)] for back in range(frames - 1, -1, -1)], axis=1
     )

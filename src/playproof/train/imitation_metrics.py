@@ -85,11 +85,11 @@ def balanced_choice(chances: Floats, prior: Floats, allowed: NDArray[np.bool_], 
     """Name the choice whose chance is largest beside its prior, among those allowed."""
     adjusted = np.where(allowed, chances / np.maximum(prior, FLOOR), -np.inf)
     adjusted[:, 0] *= tilt.wait
-    for place in tilt.seldom:
-        if allowed[place]:
-            adjusted[:, place] **= tilt.stretch
-    found: Ints = adjusted.argmax(axis=1)
-    return found
+    for index in tilt.seldom:
+        if allowed[index]:
+            adjusted[:, index] **= tilt.stretch
+    ints: Ints = adjusted.argmax(axis=1)
+    return ints
 
 
 def head_likeness(
@@ -120,7 +120,7 @@ def head_likeness(
         log_loss=float(-np.log(picked).mean()),
         mix_loss=float(-np.log(np.maximum(prior[chosen], FLOOR)).mean()),
         balanced=float(np.mean(right[scored] / met[scored])) if len(scored) else 0.0,
-        scored=tuple(choices[place] for place in scored.tolist()),
+        scored=tuple(choices[index] for index in scored.tolist()),
         precision=tuple(_share(a, b) for a, b in zip(right.tolist(), guessed.tolist(), strict=True)),
         recall=tuple(_share(a, b) for a, b in zip(right.tolist(), met.tolist(), strict=True)),
         confusion=tuple(tuple(row) for row in confusion.tolist()),
@@ -142,8 +142,8 @@ def likeness(
     """Score every head on unseen steps (n, heads)."""
     tilts = tilts or (EVEN,) * len(heads)
     return tuple(
-        head_likeness(chances[place], actions[:, place], demonstrated[:, place], names, least, tilts[place])
-        for place, names in enumerate(heads)
+        head_likeness(chances[index], actions[:, index], demonstrated[:, index], names, least, tilts[index])
+        for index, names in enumerate(heads)
     )
 
 
@@ -151,19 +151,21 @@ def find_tilts(
     chances: Sequence[Floats], actions: Ints, demonstrated: Ints, seldom: Sequence[Sequence[int]]
 ) -> list[PriorCorrection]:
     """Give for each head the tilt with the best balanced accuracy on held-out steps; `seldom` names choices by head."""
-    found = []
+    results = []
     for head, (of, few) in enumerate(zip(chances, seldom, strict=True)):
-        names = [str(place) for place in range(of.shape[1])]
+        names = [str(index) for index in range(of.shape[1])]
         tried = [PriorCorrection(wait, by, tuple(few)) for by, wait in product(STRETCHES if few else (1.0,), WAITS)]
-        scores = [head_likeness(of, actions[:, head], demonstrated[:, head], names, tilt=it).balanced for it in tried]
-        found.append(tried[int(np.argmax(scores))])
-    return found
+        scores = [
+            head_likeness(of, actions[:, head], demonstrated[:, head], names, tilt=item).balanced for item in tried
+        ]
+        results.append(tried[int(np.argmax(scores))])
+    return results
 
 
 def action_mix(actions: Ints, heads: Sequence[Sequence[str]]) -> dict[str, float]:
     """Give the share of steps with each choice of each head that does something."""
-    found: dict[str, float] = {}
-    for place, names in enumerate(heads):
-        shares = np.bincount(actions[:, place], minlength=len(names)) / max(len(actions), 1)
-        found |= {name: float(shares[number]) for number, name in enumerate(names) if number}
-    return found
+    result: dict[str, float] = {}
+    for index, names in enumerate(heads):
+        shares = np.bincount(actions[:, index], minlength=len(names)) / max(len(actions), 1)
+        result |= {name: float(shares[number]) for number, name in enumerate(names) if number}
+    return result

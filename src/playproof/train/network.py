@@ -73,9 +73,9 @@ class Scale(nn.Module):
         return ((x - self.centers) / self.spreads).clamp(-LIMIT, LIMIT)
 
 
-def _marked(width: int, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _marked(width: int, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
     marks = np.zeros(width, np.bool_)
-    marks[places] = True
+    marks[indices] = True
     return marks
 
 

@@ -138,18 +138,18 @@ def _gather(learner: OfflineMethod, curve: Sequence[Losses]) -> tuple[Arrays, di
     """Give all that training goes on from."""
     arrays: Arrays = {f"module.{name}": value.detach().numpy() for name, value in learner.module.state_dict().items()}
     for number, optimizer in enumerate(learner.optimizers):
-        for place, moments in optimizer.state_dict()["state"].items():
-            arrays |= {f"optimizer.{number}.{place}.{name}": np.asarray(value) for name, value in moments.items()}
+        for index, moments in optimizer.state_dict()["state"].items():
+            arrays |= {f"optimizer.{number}.{index}.{name}": np.asarray(value) for name, value in moments.items()}
     arrays["generator"] = torch.get_rng_state().numpy()
     return arrays, {"curve": [dict(losses) for losses in curve]}
 
 
 def _resumed(learner: OfflineMethod, run: Run | None, curve: list[Losses]) -> int:
     """Put the learner where the run's last resume point was; give the epochs done."""
-    found = run.load_state() if run is not None else None
-    if found is None:
+    result = run.load_state() if run is not None else None
+    if result is None:
         return 0
-    step, saved, facts = found
+    step, saved, facts = result
     state = learner.module.state_dict()
     learner.module.load_state_dict({name: _tensor(saved, f"module.{name}", like) for name, like in state.items()})
     for number, optimizer in enumerate(learner.optimizers):
@@ -162,12 +162,12 @@ def _resumed(learner: OfflineMethod, run: Run | None, curve: list[Losses]) -> in
 def _bring_back(optimizer: Optimizer, saved: Mapping[str, bytes], prefix: str) -> None:
     """Put Adam's moments back, in the order of its parameters."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for place, parameter in enumerate(parameters):
-        if f"{prefix}.{place}.step" in saved:
+    for index, parameter in enumerate(parameters):
+        if f"{prefix}.{index}.step" in saved:
             step = torch.zeros((), dtype=torch.float32)
             optimizer.state[parameter] = {
-                "step": _tensor(saved, f"{prefix}.{place}.step", step),
-                **{name: _tensor(saved, f"{prefix}.{place}.{name}", parameter) for name in ("exp_avg", "exp_avg_sq")},
+                "step": _tensor(saved, f"{prefix}.{index}.step", step),
+                **{name: _tensor(saved, f"{prefix}.{index}.{name}", parameter) for name in ("exp_avg", "exp_avg_sq")},
             }
 
 

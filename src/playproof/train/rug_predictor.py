@@ -129,13 +129,13 @@ def follow(
     order = np.argsort(-lengths, kind="stable")
     begins, lengths = begins[order], lengths[order]
     memory = predicting.start(len(begins))
-    found = np.zeros((len(rows), len(predicting.inputs)), np.float32)
+    result = np.zeros((len(rows), len(predicting.inputs)), np.float32)
     for step in range(int(lengths[0]) if len(lengths) else 0):
         live = int((lengths > step).sum())
         memory = predicting.keep(memory, live)
-        places = begins[:live] + step
-        found[places] = predicting.look(memory, rows[places], names)
-    return found
+        indices = begins[:live] + step
+        result[indices] = predicting.look(memory, rows[indices], names)
+    return result
 
 
 def cut(windows: int, shares: tuple[float, float, float] = SHARES, gap: int = GAP) -> tuple[tuple[int, int], ...]:
@@ -215,8 +215,8 @@ def _boost(
 
     rng = np.random.default_rng([STREAM, config.seed, 1])
     first = rng.integers(config.stride, size=len(grown_on.ends) + grown_on.windows[0])
-    place = np.arange(len(grown_on.windows)) + first[grown_on.windows]
-    kept = place % config.stride == 0
+    index = np.arange(len(grown_on.windows)) + first[grown_on.windows]
+    kept = index % config.stride == 0
     settings = {
         "objective": "binary",
         "num_leaves": config.leaves,
@@ -237,7 +237,7 @@ def _boost(
     gain = booster.feature_importance("gain")
     shares = dict(zip(inputs, (gain / max(gain.sum(), 1e-300)).tolist(), strict=True))
     best = max(1, booster.best_iteration)
-    return booster.model_to_string(num_iteration=best), {name: it for name, it in shares.items() if it > 0}
+    return booster.model_to_string(num_iteration=best), {name: share for name, share in shares.items() if share > 0}
 
 
 def platt(scores: Floats, happened: NDArray[np.bool_], steps: int = 50) -> tuple[float, float]:
@@ -296,7 +296,7 @@ def save_predictor(
 ) -> Card:
     """Write a predictor's checkpoint: LightGBM's text, and the card with its calibration."""
     predicting, predictor = find_predicting(game), made.predictor
-    told = {
+    payload = {
         "inputs": list(made.inputs),
         "rows": list(made.rows),
         "label": predicting.label,
@@ -319,7 +319,7 @@ def save_predictor(
         world=world,
         commit=commit,
         seed=made.config.seed,
-        config={**asdict(made.config), "predictor": told},
+        config={**asdict(made.config), "predictor": payload},
         metrics=to_metrics(made),
         **describe(game, observation),
     )

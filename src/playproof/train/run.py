@@ -74,27 +74,27 @@ class Run:
         if (path / CONFIG).exists():
             raise ConfigError(f"expected a new run at {path}, found one; use --resume to go on, or another name")
         path.mkdir(parents=True, exist_ok=True)
-        told = {"method": method, "config": config, "commit": commit()}
-        write_durably(path / CONFIG, (json.dumps(told, indent=1, sort_keys=True) + "\n").encode())
+        payload = {"method": method, "config": config, "commit": commit()}
+        write_durably(path / CONFIG, (json.dumps(payload, indent=1, sort_keys=True) + "\n").encode())
         return cls(path, method, config, tracking)
 
     @classmethod
     def resume(cls, path: Path, method: str, tracking: Tracking = Tracking()) -> Run:  # noqa: B008
         """Go on with a run; notes after its resume point are dropped. How it ended stands until it has gone on."""
-        told = read_config(path)
-        if told["method"] != method:
-            raise ConfigError(f"expected a run of {method} at {path}, found one of {told['method']}")
+        config = read_config(path)
+        if config["method"] != method:
+            raise ConfigError(f"expected a run of {method} at {path}, found one of {config['method']}")
         state = _read_state(path)
         kept = [line for line in read_log(path) if state is not None and line["step"] <= state["step"]]
         write_durably(path / LOG, "".join(json.dumps(line) + "\n" for line in kept).encode())
-        return cls(path, method, told["config"], tracking)
+        return cls(path, method, config["config"], tracking)
 
-    def note(self, kind: str, step: int, told: Mapping[str, Any]) -> None:
+    def note(self, kind: str, step: int, payload: Mapping[str, Any]) -> None:
         """Write a line into the log, and its numbers to the trackers; a run that notes has not ended."""
         (self.path / RESULT).unlink(missing_ok=True)
-        self._log.write(json.dumps({"kind": kind, "step": step, **told}, default=_plain) + "\n")
+        self._log.write(json.dumps({"kind": kind, "step": step, **payload}, default=_plain) + "\n")
         self._log.flush()
-        numbers = {f"{kind}/{name}": float(value) for name, value in told.items() if _is_number(value)}
+        numbers = {f"{kind}/{name}": float(value) for name, value in payload.items() if _is_number(value)}
         for tracker in self._trackers:
             tracker.log(numbers, step)
 
@@ -107,8 +107,8 @@ class Run:
         data = save({key: value for key, value in raw.items() if value.size})
         os.fsync(self._log.fileno())
         write_durably(self.path / name, data)
-        told = {"step": step, "file": name, "sha256": hashlib.sha256(data).hexdigest(), "facts": facts}
-        write_durably(self.path / STATE, json.dumps(told, default=_plain).encode())
+        payload = {"step": step, "file": name, "sha256": hashlib.sha256(data).hexdigest(), "facts": facts}
+        write_durably(self.path / STATE, json.dumps(payload, default=_plain).encode())
         for old in self.path.glob("state-*.safetensors"):
             if old.name != name:
                 old.unlink()
@@ -117,13 +117,13 @@ class Run:
         """Read the resume point: step, arrays as bytes, facts; None where there is none yet."""
         from safetensors.numpy import load
 
-        told = _read_state(self.path)
-        if told is None:
+        state = _read_state(self.path)
+        if state is None:
             return None
-        data = (self.path / Path(told["file"]).name).read_bytes()
-        if hashlib.sha256(data).hexdigest() != told["sha256"]:
+        data = (self.path / Path(state["file"]).name).read_bytes()
+        if hashlib.sha256(data).hexdigest() != state["sha256"]:
             raise DecodeError(f"expected the resume point of {self.path} as it was saved, found it changed")
-        return told["step"], {name: value.tobytes() for name, value in load(data).items()}, told["facts"]
+        return state["step"], {name: value.tobytes() for name, value in load(data).items()}, state["facts"]
 
     def save_checkpoint(self, step: int, card: Card, weights: Arrays) -> str:
         """Keep a policy; give its name inside the run's folder."""
@@ -152,10 +152,10 @@ class Run:
 
 def restore(array: NDArray[Any], data: bytes) -> None:
     """Write an array's saved bytes back into it."""
-    found = np.frombuffer(data, np.uint8)
-    if found.nbytes != array.nbytes:
+    result = np.frombuffer(data, np.uint8)
+    if result.nbytes != array.nbytes:
         raise DecodeError(
-            f"expected {array.nbytes} bytes for an array of shape {array.shape}, found {found.nbytes}: the resume "
+            f"expected {array.nbytes} bytes for an array of shape {array.shape}, found {result.nbytes}: the resume "
             "point was saved by another version or with other settings; train anew under another name"
         )
     array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)
@@ -164,10 +164,10 @@ def restore(array: NDArray[Any], data: bytes) -> None:
 def read_config(path: Path) -> dict[str, Any]:
     """Read what a run was asked for."""
     try:
-        told: dict[str, Any] = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        payload: dict[str, Any] = json.loads((path / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"expected a run's folder with {CONFIG} at {path}, found: {error}") from None
-    return told
+    return payload
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -184,8 +184,10 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 def read_result(path: Path) -> dict[str, Any]:
     """Read how a run ended; empty while it has not."""
-    found: dict[str, Any] = json.loads((path / RESULT).read_text(encoding="utf-8")) if (path / RESULT).exists() else {}
-    return found
+    payload: dict[str, Any] = (
+        json.loads((path / RESULT).read_text(encoding="utf-8")) if (path / RESULT).exists() else {}
+    )
+    return payload
 
 
 def find_checkpoint(path: Path) -> Path:

@@ -20,6 +20,7 @@ from playproof.evaluate.rollout import RolloutOptions, rollout
 from playproof.game import Game, load_game
 from playproof.game.vector_env import BatchPolicy
 from playproof.policies.network import BatchPlayer
+from playproof.train.data import OfflineSetup
 from playproof.train.tuning import Axis, Report, Settings, TrialResult
 
 VALIDATION = 700_001
@@ -97,9 +98,9 @@ def ppo(settings: Settings, seed: int, report: Report, options: Mapping[str, Any
     config = PPOConfig(game=game.name, worlds=((options["world"], 1.0),), seed=seed, stake=options["stake"])
     config = replace(config, **{**options.get("config", {}), **settings})
 
-    def show(step: int, told: Mapping[str, Any]) -> None:
-        if "pnl" in told:
-            report(step, told["pnl"] / options["stake"])
+    def show(step: int, payload: Mapping[str, Any]) -> None:
+        if "pnl" in payload:
+            report(step, payload["pnl"] / options["stake"])
 
     with tempfile.TemporaryDirectory() as folder:
         trained = train_ppo(game, config, Path(folder) / "run", show=show)
@@ -119,7 +120,7 @@ def judge(
     windows, portions = int(options.get("windows", 1024)), 4
     parts = []
     for portion in range(portions):
-        found = rollout(
+        result = rollout(
             game,
             player,
             options["world"],
@@ -128,13 +129,13 @@ def judge(
             stake=options["stake"],
             options=RolloutOptions(clock=options.get("clock")),
         ).score()
-        parts.append(found)
-        report(10**9 + portion, sum(it.roi for it in parts) / len(parts))
+        parts.append(result)
+        report(10**9 + portion, sum(part.roi for part in parts) / len(parts))
     whole = parts[0].__class__(
         "tuned",
-        tuple(name for it in parts for name in it.windows),
-        tuple(pnl for it in parts for pnl in it.pnl),
-        tuple(count for it in parts for count in it.opened),
+        tuple(name for part in parts for name in part.windows),
+        tuple(pnl for part in parts for pnl in part.pnl),
+        tuple(count for part in parts for count in part.opened),
         options["stake"],
     )
     return TrialResult(whole, hash_of(policy), f"{options['world']}@{seed + VALIDATION}")
@@ -162,8 +163,8 @@ def _played(game_name: str, asked: str, seed: int) -> Transitions:
     from playproof.train.demonstrations import DemonstrationConfig, Mixture, demonstrate
     from playproof.train.players import find_player
 
-    told, game = json.loads(asked), load_game(game_name)
+    payload, game = json.loads(asked), load_game(game_name)
     sizes = tuple(map(len, next(iter(game.actions.values())).heads))
-    players = [find_player(game, text, told["world"], sizes) for text in told["players"]]
-    terms = DemonstrationConfig(clock=told["clock"], stake=told["stake"])
-    return demonstrate(game, Mixture(players), told["world"], told["rounds"] or 500, seed, terms)
+    players = [find_player(game, text, payload["world"], sizes) for text in payload["players"]]
+    terms = DemonstrationConfig(clock=payload["clock"], stake=payload["stake"])
+    return demonstrate(game, Mixture(players), payload["world"], payload["rounds"] or 500, seed, terms)

@@ -55,12 +55,12 @@ class Axis:
     def draw(self, trial: Any, name: str) -> Value:
         """Let Optuna choose a value."""
         if self.kind == "choice":
-            found: Value = trial.suggest_categorical(name, list(self.choices))
+            value: Value = trial.suggest_categorical(name, list(self.choices))
         elif self.kind == "int":
-            found = trial.suggest_int(name, int(self.low), int(self.high))
+            value = trial.suggest_int(name, int(self.low), int(self.high))
         else:
-            found = trial.suggest_float(name, self.low, self.high, log=self.kind == "log")
-        return found
+            value = trial.suggest_float(name, self.low, self.high, log=self.kind == "log")
+        return value
 
 
 def _value(word: str) -> Value:
@@ -130,8 +130,8 @@ def tune(search: Search, engine: Engine = LocalEngine(), workers: int = 1) -> li
     _forget_broken(search)
     left = search.trials - len(_finished(search))
     if left > 0:
-        shares = [left // workers + (place < left % workers) for place in range(workers)]
-        tasks = [(search, share, place) for place, share in enumerate(shares) if share]
+        shares = [left // workers + (index < left % workers) for index in range(workers)]
+        tasks = [(search, share, index) for index, share in enumerate(shares) if share]
         for _ in engine.map(_work, tasks):
             pass
     return results(search)
@@ -139,7 +139,7 @@ def tune(search: Search, engine: Engine = LocalEngine(), workers: int = 1) -> li
 
 def results(search: Search) -> list[dict[str, Any]]:
     """Give what was found, the best first; pruned trials have no worth."""
-    told = [
+    payload = [
         {
             "number": trial.number,
             "state": trial.state.name.lower(),
@@ -149,7 +149,7 @@ def results(search: Search) -> list[dict[str, Any]]:
         }
         for trial in _finished(search)
     ]
-    return sorted(told, key=lambda it: (it["worth"] is None, -(it["worth"] or 0.0), it["number"]))
+    return sorted(payload, key=lambda item: (item["worth"] is None, -(item["worth"] or 0.0), item["number"]))
 
 
 def _study(search: Search, worker: int = 0) -> Any:
@@ -220,7 +220,7 @@ def _remember(search: Search, tried: TrialResult, settings: Settings, trial: Any
 
     engine = connect(url=search.ledger)
     upgrade(engine)
-    told = trial_of(
+    payload = trial_of(
         tried.score,
         family=f"tune:{search.name}",
         policy_hash=tried.policy_hash,
@@ -231,19 +231,19 @@ def _remember(search: Search, tried: TrialResult, settings: Settings, trial: Any
         result={"settings": dict(settings), "roi": tried.score.roi, **tried.figures},
         origin=f"tune {search.trainer}",
     )
-    new = record_trial(engine, told)
+    new = record_trial(engine, payload)
     engine.dispose()
-    trial.set_user_attr("trial_id", told.trial_id)
+    trial.set_user_attr("trial_id", payload.trial_id)
     trial.set_user_attr("new", new)
 
 
 def _trainer(text: str) -> Trainer:
     module, _, attribute = text.partition(":")
     try:
-        found: Trainer = getattr(import_module(module), attribute)
+        trainer: Trainer = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ContractError(f"expected a trainer as module:function, found {text!r}: {error}") from None
-    return found
+    return trainer
 
 
 @contextmanager

@@ -43,8 +43,8 @@ class _TracedPolicy:
         """Choose as the policy does."""
         if memory is None:
             self._thoughts.chances = tuple(self._policy.probabilities(rows, masks))
-            found: NDArray[np.int64] = self._policy.act_batch(rows, masks, rng)
-            return found
+            values: NDArray[np.int64] = self._policy.act_batch(rows, masks, rng)
+            return values
         logits = self._policy.masked_logits(rows, masks, memory.copy())
         ends = np.cumsum(self._policy.heads)[:-1]
         self._thoughts.chances = tuple(softmax(part) for part in np.split(logits, ends, axis=1))
@@ -60,9 +60,9 @@ class _TracedPredictor(PredictorPolicy):
 
     def look(self, rows: Rows, state: Any) -> Prediction:
         """Predict as the predictor does."""
-        told = super().look(rows, state)
-        self.thoughts.predictions[self.predicting.label] = told.probability
-        return told
+        payload = super().look(rows, state)
+        self.thoughts.predictions[self.predicting.label] = payload.probability
+        return payload
 
 
 def overhear(player: BatchPolicy, thoughts: PolicyTrace) -> BatchPolicy:
@@ -79,5 +79,5 @@ def overhear(player: BatchPolicy, thoughts: PolicyTrace) -> BatchPolicy:
 
 
 def _foretold(foresight: PredictorPolicy, thoughts: PolicyTrace) -> PredictorPolicy:
-    told = {name: getattr(foresight, name) for name in PredictorPolicy.__dataclass_fields__}
-    return _TracedPredictor(**told, thoughts=thoughts)
+    payload = {name: getattr(foresight, name) for name in PredictorPolicy.__dataclass_fields__}
+    return _TracedPredictor(**payload, thoughts=thoughts)

@@ -152,8 +152,10 @@ def audit(name: str, auditing: AuditRules, material: Material, rng: np.random.Ge
     wagers = tuple(measure_wager(wager, rng) for wager in material.wagers)
     compared = tuple(compare(group, material.wagers, rng) for group in _groups(material.wagers))
     payouts = measure_payouts(material.settled, rng)
-    differences = tuple(f"{it.window_id}: {it.difference}" for it in material.verified if it.difference is not None)
-    exploitable = any(it.profitable for it in compared)
+    differences = tuple(
+        f"{item.window_id}: {item.difference}" for item in material.verified if item.difference is not None
+    )
+    exploitable = any(item.profitable for item in compared)
     report = AuditReport(
         game=name,
         windows=len(lives.end),
@@ -169,7 +171,7 @@ def audit(name: str, auditing: AuditRules, material: Material, rng: np.random.Ge
         wagers=wagers,
         compared=compared,
         payouts=payouts,
-        promises=tuple(keep(it, auditing, survival, wagers) for it in auditing.promised),
+        promises=tuple(keep(item, auditing, survival, wagers) for item in auditing.promised),
         answer="",
         exploitable=exploitable,
         lines=(),
@@ -185,8 +187,8 @@ def to_lives(ages: WindowAges) -> Lifetimes:
 
 def _bands(lives: Lifetimes, edges: Sequence[int]) -> tuple[Band, ...]:
     firsts, lasts = [1, *(edge + 1 for edge in edges)], [*edges, None]
-    found = hazard_bands(lives, edges)
-    return tuple(Band(first, last, hazard) for first, last, hazard in zip(firsts, lasts, found, strict=True))
+    result = hazard_bands(lives, edges)
+    return tuple(Band(first, last, hazard) for first, last, hazard in zip(firsts, lasts, result, strict=True))
 
 
 def measure_wager(wager: Wager, rng: np.random.Generator) -> WagerFigures:
@@ -216,12 +218,12 @@ def _groups(wagers: Iterable[Wager]) -> list[str]:
 
 def compare(group: str, wagers: Iterable[Wager], rng: np.random.Generator) -> GroupComparison:
     """Compare the wagers of a group that were measured in windows enough, all at once."""
-    own = [it for it in wagers if it.group == group and len(it.windows) >= LEAST_WINDOWS]
+    own = [wager for wager in wagers if wager.group == group and len(wager.windows) >= LEAST_WINDOWS]
     if not own:
         return GroupComparison(group, None, None, -np.inf)
     above, below = _aligned(own)
-    theories = [it.theory for it in own]
-    expected = np.array([0.0 if it is None else it for it in theories])
+    theories = [item.theory for item in own]
+    expected = np.array([0.0 if theory is None else theory for theory in theories])
     joint = joint_test(above, below, expected, rng)
     estimate, error = ratio_errors(above, below)
     low = estimate - joint.critical * error
@@ -231,7 +233,7 @@ def compare(group: str, wagers: Iterable[Wager], rng: np.random.Generator) -> Gr
 
 def _aligned(wagers: Sequence[Wager]) -> tuple[Floats, Floats]:
     """Lay wagers side by side over all their windows: profits and counts (windows, wagers)."""
-    order = {name: place for place, name in enumerate(dict.fromkeys(name for it in wagers for name in it.windows))}
+    order = {name: index for index, name in enumerate(dict.fromkeys(name for item in wagers for name in item.windows))}
     above, below = np.zeros((len(order), len(wagers))), np.zeros((len(order), len(wagers)))
     for column, wager in enumerate(wagers):
         rows = [order[name] for name in wager.windows]
@@ -243,21 +245,21 @@ def measure_payouts(settled: Sequence[SettledBet], rng: np.random.Generator) -> 
     """Give how often settled bets won and what they paid; None where none was settled."""
     if not settled:
         return None
-    order = {name: place for place, name in enumerate(dict.fromkeys(it.window_id for it in settled))}
+    order = {name: index for index, name in enumerate(dict.fromkeys(entry.window_id for entry in settled))}
     sums = np.zeros((len(order), 2))
-    for it in settled:
-        sums[order[it.window_id]] += (it.paid > 0, 1)
-    won = [it for it in settled if it.paid > 0]
+    for item in settled:
+        sums[order[item.window_id]] += (item.paid > 0, 1)
+    won = [entry for entry in settled if entry.paid > 0]
     low, high = ratio_intervals(sums[:, 0], sums[:, 1], rng)[0]
-    seen = [it for it in settled if it.moved is not None]
+    seen = [entry for entry in settled if entry.moved is not None]
     return Payouts(
         count=len(settled),
         won=len(won),
         hit_rate=len(won) / len(settled),
         hit_interval=(float(low), float(high)),
-        multiple=sum(it.paid for it in won) / sum(it.stake for it in won) if won else None,
+        multiple=sum(entry.paid for entry in won) / sum(entry.stake for entry in won) if won else None,
         seen=len(seen),
-        agreed=sum(it.moved == it.paid for it in seen),
+        agreed=sum(entry.moved == entry.paid for entry in seen),
     )
 
 
@@ -267,11 +269,11 @@ def keep(promised: Promise, auditing: AuditRules, survival: Survival, wagers: Se
         alive, low, high = survival.at(promised.age)
         published = 1 - (1 - auditing.hazard) ** promised.age
         return PromiseResult(promised.what, promised.claimed, 1 - alive, (1 - high, 1 - low), published, None, None)
-    found = next((it for it in wagers if (it.group, it.name) == (promised.group, promised.name)), None)
-    if found is None or not found.count:
+    result = next((wager for wager in wagers if (wager.group, wager.name) == (promised.group, promised.name)), None)
+    if result is None or not result.count:
         return PromiseResult(promised.what, promised.claimed, None, None, None, None, None)
     return PromiseResult(
-        promised.what, promised.claimed, found.hit_rate, found.hit_interval, None, found.profit, found.interval
+        promised.what, promised.claimed, result.hit_rate, result.hit_interval, None, result.profit, result.interval
     )
 
 
@@ -281,8 +283,8 @@ def _told(report: AuditReport, auditing: AuditRules) -> AuditReport:
         _say_verified(report),
         _say_hazard(report, auditing),
         _say_constant(report, auditing),
-        *(_say_compared(it, len(report.compared)) for it in report.compared if it.best is not None),
-        *(_say_remarked(it) for it in report.wagers if it.remark and it.count),
+        *(_say_compared(item, len(report.compared)) for item in report.compared if item.best is not None),
+        *(_say_remarked(wager) for wager in report.wagers if wager.remark and wager.count),
         _say_payouts(report, auditing),
     ]
     return AuditReport(**{**vars(report), "answer": _answer(report), "lines": tuple(line for line in lines if line)})
@@ -290,9 +292,9 @@ def _told(report: AuditReport, auditing: AuditRules) -> AuditReport:
 
 def _answer(report: AuditReport) -> str:
     """Answer whether there is anything to exploit."""
-    if all(it.best is None for it in report.compared):
+    if all(item.best is None for item in report.compared):
         return f"Too little was recorded to tell: {report.windows} windows, and at least {LEAST_WINDOWS} are needed."
-    named = next((it for it in report.compared if it.profitable), None)
+    named = next((item for item in report.compared if item.profitable), None)
     if named is None:
         return f"No: in {report.windows} windows nothing was found that is better than not playing."
     return (
@@ -326,32 +328,36 @@ def _say_constant(report: AuditReport, auditing: AuditRules) -> str:
     return f"A constant hazard is not rejected ({figures}): age tells nothing about when the {auditing.end} comes."
 
 
-def _say_compared(found: GroupComparison, groups: int) -> str:
+def _say_compared(group_comparison: GroupComparison, groups: int) -> str:
     """Say what a group came to; the more groups are looked at, the less a small p of one of them says."""
-    best = f"{found.group}: the best place, {found.best}, earned at least {found.best_low:+.2%} with 95 % confidence"
-    if found.against_theory is None:
+    best = (
+        f"{group_comparison.group}: the best place, {group_comparison.best}, earned at least "
+        f"{group_comparison.best_low:+.2%} with 95 % confidence"
+    )
+    if group_comparison.against_theory is None:
         return f"{best}."
-    p = found.against_theory.p
+    p = group_comparison.against_theory.p
     says = "at least one is not what they say" if p * groups < SIGNIFICANT else "no place is better than another"
     return f"{best}; against the published rules p = {p:.2f} (one of {groups} such tests): {says}."
 
 
-def _say_remarked(found: WagerFigures) -> str:
-    low, high = found.interval
+def _say_remarked(wager_figures: WagerFigures) -> str:
+    low, high = wager_figures.interval
     says = "more than nothing" if low > 0 else "less than nothing" if high < 0 else "nothing that luck does not explain"
-    theory = f", {found.theory:+.2%} by the published rules" if found.theory is not None else ""
+    theory = f", {wager_figures.theory:+.2%} by the published rules" if wager_figures.theory is not None else ""
     return (
-        f"{found.name} ({found.remark}), {found.group}: {found.profit:+.2%} of the stake (95 % interval {low:+.2%} to"
-        f" {high:+.2%}) from {found.count} entries in {found.windows} windows{theory}: {says}."
+        f"{wager_figures.name} ({wager_figures.remark}), {wager_figures.group}: "
+        f"{wager_figures.profit:+.2%} of the stake (95 % interval {low:+.2%} to"
+        f" {high:+.2%}) from {wager_figures.count} entries in {wager_figures.windows} windows{theory}: {says}."
     )
 
 
 def _say_payouts(report: AuditReport, auditing: AuditRules) -> str:
     if report.payouts is None:
         return "No bet was settled in these recordings; what bets would have won is read from when windows ended."
-    found = report.payouts
-    paid = f", a win paid {found.multiple:.4g} times the stake" if found.multiple is not None else ""
+    result = report.payouts
+    paid = f", a win paid {result.multiple:.4g} times the stake" if result.multiple is not None else ""
     even = next(iter(auditing.break_even.values()), None)
     need = f"; {even:.1%} are needed to break even" if even is not None else ""
-    wallet = f"; {found.agreed} of {found.seen} payouts moved the wallet by exactly that much" if found.seen else ""
-    return f"{found.won} of {found.count} settled bets won ({found.hit_rate:.1%}){paid}{need}{wallet}."
+    wallet = f"; {result.agreed} of {result.seen} payouts moved the wallet by exactly that much" if result.seen else ""
+    return f"{result.won} of {result.count} settled bets won ({result.hit_rate:.1%}){paid}{need}{wallet}."

@@ -87,15 +87,17 @@ class Comparison:
     def sentence(self) -> str:
         """Say what was found."""
         first, others = self.rows[0].subject.name, self.rows[1:]
-        found = {word: [it.subject.name for it in others if it.difference and it.difference.finding == word]
-                 for word in ("better", "worse")}  # fmt: skip
-        told = [f"{_list(names)} earned {word} than {first}" for word, names in
-                (("more", found["better"]), ("less", found["worse"])) if names]  # fmt: skip
-        rest = len(others) - len(found["better"]) - len(found["worse"])
+        result = {
+            word: [other.subject.name for other in others if other.difference and other.difference.finding == word]
+            for word in ("better", "worse")
+        }
+        texts = [f"{_list(names)} earned {word} than {first}" for word, names in
+                (("more", result["better"]), ("less", result["worse"])) if names]  # fmt: skip
+        rest = len(others) - len(result["better"]) - len(result["worse"])
         if rest:
-            told.append(f"of {'the others' if told else _list([it.subject.name for it in others])} no difference to"
-                        f" {first} is shown")  # fmt: skip
-        return f"{'; '.join(told)}, on {len(self.rows[0].played):,} windows."
+            names = "the others" if texts else _list([other.subject.name for other in others])
+            texts.append(f"of {names} no difference to {first} is shown")
+        return f"{'; '.join(texts)}, on {len(self.rows[0].played):,} windows."
 
     def to_json(self) -> dict[str, Any]:
         """Give everything but the windows one by one."""
@@ -112,16 +114,16 @@ class Comparison:
             "looks": self.looks,
             "policies": [
                 {
-                    "name": it.subject.name,
-                    "policy_hash": it.subject.policy_hash,
-                    "stake": it.subject.stake,
-                    "positions": int(it.played.opened.sum()),
-                    "pnl": int(it.played.pnl.sum()),
-                    "new_look": it.new_look,
-                    "metrics": asdict(it.metrics),
-                    "difference": None if it.difference is None else asdict(it.difference),
+                    "name": row.subject.name,
+                    "policy_hash": row.subject.policy_hash,
+                    "stake": row.subject.stake,
+                    "positions": int(row.played.opened.sum()),
+                    "pnl": int(row.played.pnl.sum()),
+                    "new_look": row.new_look,
+                    "metrics": asdict(row.metrics),
+                    "difference": None if row.difference is None else asdict(row.difference),
                 }
-                for it in self.rows
+                for row in self.rows
             ],
         }
 
@@ -136,7 +138,7 @@ def compare(
     plan: EvalPlan,
     engine: Engine,
     now: datetime,
-    told: Callable[[str], None] = lambda _: None,
+    payload: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Play every policy over the same windows, write each look down, and weigh the differences to the first."""
     if len(subjects) < LEAST:
@@ -144,19 +146,19 @@ def compare(
     named = _named(subjects)
     played, new = [], []
     for subject in named:
-        told(f"playing {subject.name}")
+        payload(f"playing {subject.name}")
         played.append(_play(game, subject, plan))
         new.append(_look(engine, subject, plan, played[-1], now))
-    returns = np.column_stack([it.score().returns for it in played])  # (windows, policies)
+    returns = np.column_stack([item.score().returns for item in played])  # (windows, policies)
     differences = returns[:, 1:] - returns[:, :1]
     joint = joint_test(differences, np.ones_like(differences), np.zeros(len(named) - 1), _draws(plan, 1))
-    found = weigh(differences, joint, _draws(plan, 2))
+    result = weigh(differences, joint, _draws(plan, 2))
     return Comparison(
         plan=plan,
         rows=tuple(
-            PolicyComparison(subject, it, measure(returns[:, place], _draws(plan, 0)), difference, fresh)
-            for place, (subject, it, difference, fresh) in enumerate(
-                zip(named, played, (None, *found), new, strict=True)
+            PolicyComparison(subject, item, measure(returns[:, index], _draws(plan, 0)), difference, fresh)
+            for index, (subject, item, difference, fresh) in enumerate(
+                zip(named, played, (None, *result), new, strict=True)
             )
         ),
         joint=joint,
@@ -202,11 +204,11 @@ def _draws(plan: EvalPlan, stream: int) -> np.random.Generator:
 
 def _named(subjects: Sequence[Subject]) -> list[Subject]:
     """Give every policy a name of its own."""
-    found: list[Subject] = []
+    results: list[Subject] = []
     for subject in subjects:
-        same = sum(1 for it in found if it.name == subject.name or it.name.startswith(f"{subject.name} ("))
-        found.append(replace(subject, name=f"{subject.name} ({same + 1})") if same else subject)
-    return found
+        same = sum(1 for item in results if item.name == subject.name or item.name.startswith(f"{subject.name} ("))
+        results.append(replace(subject, name=f"{subject.name} ({same + 1})") if same else subject)
+    return results
 
 
 def _play(game: Game, subject: Subject, plan: EvalPlan) -> Rollout:

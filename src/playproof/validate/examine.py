@@ -86,7 +86,7 @@ class Examination:
         return self.played.score().returns
 
 
-Told = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 def examine(
@@ -97,17 +97,17 @@ def examine(
     now: datetime,
     *,
     reward_gates: Sequence[Gate] = (),
-    told: Told = lambda _: None,
+    notify: Notify = lambda _: None,
 ) -> Examination:
     """Play and judge; the look at the windows is written into the trial ledger before anything is said of it."""
-    told(subject.name)
+    notify(subject.name)
     played = _play(game, subject, plan, subject.options)
     if subject.stake <= 0 or not len(played):
         raise ConfigError(f"expected windows and a stake above 0, found {len(played)} and {subject.stake}")
     hindsight, idle = _watch(game, subject, plan)
-    rivals = _play_rivals(game, subject, plan, played, idle, told)
+    rivals = _play_rivals(game, subject, plan, played, idle, notify)
     stressed = {
-        name: _stressed(game, subject, plan, name, delay, told) for name, delay in game.validating.worse.items()
+        name: _stressed(game, subject, plan, name, delay, notify) for name, delay in game.validating.worse.items()
     }
     trial = _look(subject, plan, played, now)
     record_trial(engine, trial)
@@ -115,8 +115,8 @@ def examine(
         played.score(),
         _decisions(played),
         int(played.no_effect.sum()),
-        {name: found.score().returns for name, (_, found) in rivals.items() if name != IDLE},
-        {name: found.score().returns for name, found in stressed.items()},
+        {name: rival.score().returns for name, (_, rival) in rivals.items() if name != IDLE},
+        {name: result.score().returns for name, result in stressed.items()},
         weigh_selection(trial, trials(engine), plan.seed),
     )
     before = (
@@ -126,7 +126,7 @@ def examine(
         gates.divergence(subject.card.metrics.get("alarms") if subject.card else None),
     )
     verdict, needed = judge(looks, plan.ceiling, plan.seed, before=before, after=(calibrated(subject),))
-    shown = {subject.name: looks.score.returns, **{name: found.score().returns for name, (_, found) in rivals.items()}}
+    shown = {subject.name: looks.score.returns, **{name: rival.score().returns for name, (_, rival) in rivals.items()}}
     return Examination(
         subject=subject,
         plan=plan,
@@ -203,8 +203,8 @@ def _play(game: Game, subject: Subject, plan: EvalPlan, options: RolloutOptions)
     )
 
 
-def _stressed(game: Game, subject: Subject, plan: EvalPlan, name: str, delay: int, told: Told) -> Rollout:
-    told(f"{subject.name}, {name}")
+def _stressed(game: Game, subject: Subject, plan: EvalPlan, name: str, delay: int, notify: Notify) -> Rollout:
+    notify(f"{subject.name}, {name}")
     return _play(game, subject, plan, replace(subject.options, delay=delay))
 
 
@@ -223,23 +223,23 @@ def _rivals(game: Game, played: Rollout) -> Sequence[tuple[str, ControlPolicy]]:
 
 
 def _play_rivals(
-    game: Game, subject: Subject, plan: EvalPlan, played: Rollout, idle: Rollout | None, told: Told
+    game: Game, subject: Subject, plan: EvalPlan, played: Rollout, idle: Rollout | None, notify: Notify
 ) -> dict[str, tuple[str, Rollout]]:
     """Play the rivals; two that are the same play once, and who watched for hindsight has done nothing already."""
-    found: dict[str, tuple[str, Rollout]] = {}
+    result: dict[str, tuple[str, Rollout]] = {}
     known: list[tuple[BatchPolicy, Rollout]] = []
     for name, rival in _rivals(game, played):
         again = next(
-            (it for player, it in known if type(player) is type(rival.player) and player == rival.player), None
+            (item for player, item in known if type(player) is type(rival.player) and player == rival.player), None
         )
         if again is None and name == IDLE:
             again = idle
         if again is None:
-            told(name)
+            notify(name)
             again = _play(game, replace(subject, player=rival.player), plan, RolloutOptions())
         known.append((rival.player, again))
-        found[name] = (rival.doc, replace(again, name=name))
-    return found
+        result[name] = (rival.doc, replace(again, name=name))
+    return result
 
 
 def _watch(game: Game, subject: Subject, plan: EvalPlan) -> tuple[NDArray[np.int64] | None, Rollout | None]:
@@ -291,10 +291,10 @@ def look_ahead(game: Game, seed: int) -> Gate:
     rng = np.random.default_rng([STREAM, seed, 2])
     frames = resolve(game.sample)()
     facts = [fact for of in game.decode(frames) for fact in of]
-    events = [fact.event(frames[0].ts, "sample", place) for place, fact in enumerate(facts)]
+    events = [fact.event(frames[0].ts, "sample", index) for index, fact in enumerate(facts)]
     cuts = sorted(rng.choice(len(events), size=min(CUTS, len(events)), replace=False).tolist())
-    found = check_future(fold_rows(game, shown), events, lambda late: altered_events(late, game.columns, rng), cuts)
-    return Gate("D2", found.passed, found.found, RULES["D2"])
+    future = check_future(fold_rows(game, shown), events, lambda late: altered_events(late, game.columns, rng), cuts)
+    return Gate("D2", future.passed, future.found, RULES["D2"])
 
 
 def calibrated(subject: Subject) -> Gate:
@@ -305,8 +305,8 @@ def calibrated(subject: Subject) -> Gate:
         return skipped("C1", RULES["C1"], "the policy predicts nothing")
     low, high = tested["interval"]
     off = "" if metrics.get("skilled") else "; switched off: it predicts the constant"
-    told = f"Brier skill {tested['skill']:+.4f}, {low:+.4f} to {high:+.4f}, on windows it never met{off}"
-    return Gate("C1", low > 0 and bool(metrics.get("skilled")), told, RULES["C1"])
+    text = f"Brier skill {tested['skill']:+.4f}, {low:+.4f} to {high:+.4f}, on windows it never met{off}"
+    return Gate("C1", low > 0 and bool(metrics.get("skilled")), text, RULES["C1"])
 
 
 def reward_gates(game: Game, subject: Subject, *, search: bool = True) -> tuple[Gate, ...]:
@@ -315,17 +315,20 @@ def reward_gates(game: Game, subject: Subject, *, search: bool = True) -> tuple[
 
     if subject.card is None:
         return ()
-    told = subject.card.reward
-    if told.get("failed_checks"):
+    notify = subject.card.reward
+    if notify.get("failed_checks"):
         return (
-            Gate("R1-R5, R8", False, f"trained on {told.get('name')}, which failed its checks", RULES["R1-R5, R8"]),
+            Gate("R1-R5, R8", False, f"trained on {notify.get('name')}, which failed its checks", RULES["R1-R5, R8"]),
         )
-    if told.get("name") not in game.rewards:
-        return (skipped("R1-R5, R8", RULES["R1-R5, R8"], f"passed before training: {told.get('name')}"),)
-    reward = load_reward(game, told["name"])
+    if notify.get("name") not in game.rewards:
+        return (skipped("R1-R5, R8", RULES["R1-R5, R8"], f"passed before training: {notify.get('name')}"),)
+    reward = load_reward(game, notify["name"])
     report = check_reward(game, reward, 0)
-    found = "; ".join(f"{it.check}: {it.detail}" for it in report.findings if it.status == "failed") or "all passed"
-    checked = Gate("R1-R5, R8", report.passed, found, RULES["R1-R5, R8"])
+    result = (
+        "; ".join(f"{finding.check}: {finding.detail}" for finding in report.findings if finding.status == "failed")
+        or "all passed"
+    )
+    checked = Gate("R1-R5, R8", report.passed, result, RULES["R1-R5, R8"])
     if not search:
         return (checked, skipped("R6", RULES["R6"], "not searched"))
     exploits = find_exploits(game, reward, 0)

@@ -91,8 +91,8 @@ def collapse(decisions: Mapping[str, int], no_effect: int, wait: str = "WAIT") -
         return skipped("A2", RULES["A2"], "nothing was ever decided but to wait")
     share, top = no_effect / total, max(acted, key=lambda name: acted[name])
     alarm = acted[top] / total > ONE_ACTION and no_effect > 0
-    found = f"{share:.1%} of {total:,} decisions had no effect; {acted[top] / total:.0%} are {top}"
-    return Gate("A2", share <= NO_EFFECT and not alarm, found, RULES["A2"])
+    text = f"{share:.1%} of {total:,} decisions had no effect; {acted[top] / total:.0%} are {top}"
+    return Gate("A2", share <= NO_EFFECT and not alarm, text, RULES["A2"])
 
 
 def money_intervals(
@@ -120,17 +120,17 @@ def money(returns: Floats, intervals: Mapping[str, tuple[float, float]]) -> tupl
 def selection(superior: SuperiorityTest, deflated: DeflatedSharpe) -> Gate:
     """M2: does the profit survive the choice among all that was tried?"""
     passed = superior.p < 0.05 and deflated.probability >= 0.95
-    found = (
+    text = (
         f"SPA p = {superior.p:.3f} over {superior.policies} policies; "
         f"deflated Sharpe {deflated.probability:.3f} over {deflated.trials} trials"
     )
-    return Gate("M2", passed, found, RULES["M2"])
+    return Gate("M2", passed, text, RULES["M2"])
 
 
 def robust(returns: Floats, stressed: Mapping[str, Floats], folds: int = 5) -> tuple[Gate, ...]:
     """M3: does the mean keep its sign under worse terms, and in every stretch of time?"""
     trimmed = without_best(returns)
-    means = {name: float(found.mean()) for name, found in stressed.items()}
+    means = {name: float(result.mean()) for name, result in stressed.items()}
     means["without its best 1 %"] = float(trimmed.mean()) if len(trimmed) else 0.0
     sign = np.sign(returns.mean()) if len(returns) else 0.0
     lost = {name: mean for name, mean in means.items() if np.sign(mean) != sign}

@@ -98,23 +98,23 @@ def check_windows(split: Mapping[str, Sequence[str]]) -> LeakFinding:
             if seen.setdefault(window, name) != name:
                 shared.add(window)
     total = len(seen)
-    found = (
+    text = (
         f"{len(shared)} of {total} windows stand in more than one split"
         if shared
         else f"{total} windows, each in one split"
     )
-    return LeakFinding("D1 windows", not shared, found, {"shared": len(shared), "windows": total})
+    return LeakFinding("D1 windows", not shared, text, {"shared": len(shared), "windows": total})
 
 
 def check_order(split: Mapping[str, Sequence[str]], starts: Mapping[str, Any], gap: int = 0) -> LeakFinding:
     """Check that every split, in the order given, begins after the one before it ended; `gap` windows between."""
-    order = {window: place for place, window in enumerate(sorted(starts, key=lambda window: (starts[window], window)))}
+    order = {window: index for index, window in enumerate(sorted(starts, key=lambda window: (starts[window], window)))}
     latest, before = -1, ""
     for name, windows in split.items():
-        places = [order[window] for window in set(windows)]
-        if places and min(places) <= latest + (gap if before else 0):
+        indices = [order[window] for window in set(windows)]
+        if indices and min(indices) <= latest + (gap if before else 0):
             return LeakFinding("D1 order", False, f"{name} begins before {before} has ended by {gap} windows")
-        latest, before = max([latest, *places]), name
+        latest, before = max([latest, *indices]), name
     return LeakFinding("D1 order", True, f"{' before '.join(split)}, at least {gap} windows apart")
 
 
@@ -145,22 +145,22 @@ def check_future(
     `build` gives for each row the place of the item at which it was observed, and the rows. `alter` gives
     other items in the place of the later ones.
     """
-    places, rows = build(items)
+    indices, rows = build(items)
     for cut in cuts:
         past, later = list(items[: cut + 1]), items[cut + 1 :]
-        kept = places <= cut
+        kept = indices <= cut
         changed = list(alter(later))
         versions = {"deleted": past, "altered": past + changed, "added to": [*items, *changed]}
         for what, version in versions.items():
             again, built = build(version)
             known = again <= cut
-            if not np.array_equal(again[known], places[kept]):
+            if not np.array_equal(again[known], indices[kept]):
                 return LeakFinding("D2 future", False, f"rows appear or vanish when what follows item {cut} is {what}")
             differs = ~_same(built[known], rows[kept])
             if differs.any():
                 columns = np.flatnonzero(differs.any(axis=0)).tolist()
-                found = f"features {columns} change when what follows item {cut} is {what}"
-                return LeakFinding("D2 future", False, found, {"rows": float(differs.any(axis=1).sum())})
+                text = f"features {columns} change when what follows item {cut} is {what}"
+                return LeakFinding("D2 future", False, text, {"rows": float(differs.any(axis=1).sum())})
     return LeakFinding("D2 future", True, f"{len(rows)} rows stay the same at {len(cuts)} cuts")
 
 
@@ -187,29 +187,29 @@ def fold_rows(
         return encoded[id(event)][1]
 
     def build(events: Sequence[Event]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        state, places, rows = fold.start(), list[int](), list[NDArray[np.float32]]()
-        for place, event in enumerate(events):
+        state, indices, rows = fold.start(), list[int](), list[NDArray[np.float32]]()
+        for index, event in enumerate(events):
             fold.apply(state, encode(event))
             if decides(event):
                 row = np.zeros(len(kind.features), np.float32)
                 fold.observe[observation](state, row)
-                places.append(place)
+                indices.append(index)
                 rows.append(row)
-        return np.asarray(places, np.intp), np.asarray(rows, np.float32).reshape(-1, len(kind.features))
+        return np.asarray(indices, np.intp), np.asarray(rows, np.float32).reshape(-1, len(kind.features))
 
     return build
 
 
 def altered_events(events: Sequence[Event], columns: Sequence[Column], rng: np.random.Generator) -> tuple[Event, ...]:
     """Give events with other numbers: floats are scaled, and so is whatever only a closed window tells."""
-    told = {column.name for column in columns if column.outcome}
+    names = {column.name for column in columns if column.outcome}
 
     def other(name: str, value: Value) -> Value:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return value
         if isinstance(value, float):
             return value * float(rng.uniform(0.5, 2.0))
-        return value + int(rng.integers(1, 50)) if name in told else value
+        return value + int(rng.integers(1, 50)) if name in names else value
 
     return tuple(
         replace(event, columns={name: other(name, value) for name, value in event.columns.items()}) for event in events
@@ -237,13 +237,13 @@ def check_permuted(pipeline: Pipeline, samples: Samples, rng: np.random.Generato
     """Check that nothing can be learned where there is nothing: labels permuted by window must give chance."""
     labels = permuted_labels(samples, rng)
     scored = pipeline(replace(samples, labels=labels))
-    found = auc(scored.scores, labels[scored.tested], samples.windows[scored.tested], LEVEL)
-    told = f"AUC {found.value:.3f} on permuted labels, 99.9 % interval {_shown(found)}"
-    return LeakFinding("D2 permuted labels", found.holds(0.5), told, {"auc": found.value, "error": found.error})
+    result = auc(scored.scores, labels[scored.tested], samples.windows[scored.tested], LEVEL)
+    text = f"AUC {result.value:.3f} on permuted labels, 99.9 % interval {_shown(result)}"
+    return LeakFinding("D2 permuted labels", result.holds(0.5), text, {"auc": result.value, "error": result.error})
 
 
-def _shown(found: Auc) -> str:
-    return f"{found.interval[0]:.3f} to {found.interval[1]:.3f}"
+def _shown(result: Auc) -> str:
+    return f"{result.interval[0]:.3f} to {result.interval[1]:.3f}"
 
 
 def check_untouched(pipeline: Pipeline, samples: Samples, rng: np.random.Generator) -> LeakFinding:
@@ -267,8 +267,8 @@ def check_untouched(pipeline: Pipeline, samples: Samples, rng: np.random.Generat
     if not np.array_equal(before.tested, after.tested):
         return LeakFinding("D2 untouched", False, "which rows are tested depends on what they hold")
     moved = float(np.mean(~_same(before.scores[left], after.scores[left]))) if left.any() else 0.0
-    told = f"{moved:.0%} of the scores of untouched test windows change when other test windows do"
-    return LeakFinding("D2 untouched", moved == 0, told, {"moved": moved})
+    text = f"{moved:.0%} of the scores of untouched test windows change when other test windows do"
+    return LeakFinding("D2 untouched", moved == 0, text, {"moved": moved})
 
 
 @dataclass(frozen=True)
@@ -311,31 +311,35 @@ def check_features(
     `outcomes` holds by name each window's value. `known` features are vouched for, since the game's own fold
     computes them from what was received, and are taken as what later values may be recognised in.
     """
-    suspects = [place for place, name in enumerate(samples.names) if name not in known]
+    suspects = [index for index, name in enumerate(samples.names) if name not in known]
     later = _later_of(samples, suspects) if suspects else {}
-    told = [
-        *(f"{samples.names[it]} names the window" for it in suspects if _is_identity(samples, it)),
-        *(f"{samples.names[it]} is {what}" for it in suspects if (what := _outcome_of(samples, it, outcomes or {}))),
-        *(f"{samples.names[it]} is {what}" for it, what in later.items()),
+    lines = [
+        *(f"{samples.names[suspect]} names the window" for suspect in suspects if _is_identity(samples, suspect)),
+        *(
+            f"{samples.names[suspect]} is {what}"
+            for suspect in suspects
+            if (what := _outcome_of(samples, suspect, outcomes or {}))
+        ),
+        *(f"{samples.names[item]} is {what}" for item, what in later.items()),
     ]
-    found = "; ".join(told) or f"{len(suspects)} features looked at, none gives its window away"
-    return LeakFinding("D2 features", not told, found, {"features": float(len(told))})
+    result = "; ".join(lines) or f"{len(suspects)} features looked at, none gives its window away"
+    return LeakFinding("D2 features", not lines, result, {"features": float(len(lines))})
 
 
-def _by_window(samples: Samples, place: int) -> tuple[Floats, bool]:
+def _by_window(samples: Samples, index: int) -> tuple[Floats, bool]:
     """Give a feature's first value in each window, and whether it stays that all window."""
     first = samples.starts
-    values = samples.rows[:, place]
+    values = samples.rows[:, index]
     lengths = np.diff(np.concatenate([first, [len(values)]]))
     return values[first], bool(_same(values, np.repeat(values[first], lengths)).all())
 
 
-def _is_identity(samples: Samples, place: int) -> bool:
+def _is_identity(samples: Samples, index: int) -> bool:
     """Tell whether a feature has a value of its own in every window, and moves like a number drawn or counted.
 
     A slow average that happens to differ between windows is none: it resembles the window before.
     """
-    values, constant = _by_window(samples, place)
+    values, constant = _by_window(samples, index)
     if not constant or len(values) < 20 or len(np.unique(values)) < 0.98 * len(values):
         return False
     steps = np.diff(values)
@@ -352,12 +356,12 @@ def _rank_correlation(first: Floats, second: Floats) -> float:
 
 
 def _ranks(values: Floats) -> Floats:
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Floats = (np.cumsum(counts) - counts / 2)[place]
+    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = (np.cumsum(counts) - counts / 2)[index]
     return ranks
 
 
-def _outcome_of(samples: Samples, place: int, outcomes: Mapping[str, Mapping[str, float]]) -> str | None:
+def _outcome_of(samples: Samples, index: int, outcomes: Mapping[str, Mapping[str, float]]) -> str | None:
     """Say which outcome a feature is, itself or counted down to as the window goes on."""
     first = samples.starts
     lengths = np.diff(np.concatenate([first, [len(samples.rows)]]))
@@ -368,7 +372,7 @@ def _outcome_of(samples: Samples, place: int, outcomes: Mapping[str, Mapping[str
         if usable.sum() < MOVED:
             continue
         for what, target in ((f"the outcome {name}", truth), (f"the way to the outcome {name}", truth - step)):
-            values = samples.rows[usable, place]
+            values = samples.rows[usable, index]
             if abs(_rank_correlation(values, target[usable])) > 0.999 and np.ptp(truth[usable]) > 0:
                 return what
     return None
@@ -383,7 +387,7 @@ def _later_of(samples: Samples, suspects: Sequence[int]) -> dict[int, str]:
     first = samples.starts
     lengths = np.diff(np.concatenate([first, [len(samples.rows)]]))
     left = np.repeat(first + lengths, lengths) - np.arange(len(samples.rows))  # rows to the window's end
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     for ahead in range(1, FORESIGHT + 1):
         usable = np.flatnonzero(left > ahead)
         probe = usable[:: max(1, len(usable) // PROBED)]
@@ -392,16 +396,16 @@ def _later_of(samples: Samples, suspects: Sequence[int]) -> dict[int, str]:
         equal = (now[:, suspects, None] == later[:, None, :]) & moved[:, None, :]  # (probes, suspects, features)
         fits = equal.sum(axis=0) >= MATCHED * np.maximum(moved.sum(axis=0), 1)
         for suspect, other in zip(*np.nonzero(fits), strict=True):
-            place = suspects[int(suspect)]
-            if place != other and place not in found and _is_later(samples, place, int(other), usable, ahead):
-                found[place] = f"{samples.names[int(other)]} {ahead} steps later"
-    return found
+            index = suspects[int(suspect)]
+            if index != other and index not in result and _is_later(samples, index, int(other), usable, ahead):
+                result[index] = f"{samples.names[int(other)]} {ahead} steps later"
+    return result
 
 
-def _is_later(samples: Samples, place: int, other: int, usable: NDArray[np.intp], ahead: int) -> bool:
+def _is_later(samples: Samples, index: int, other: int, usable: NDArray[np.intp], ahead: int) -> bool:
     """Tell whether a feature holds another one's later values, in all rows."""
     source = samples.rows[:, other]
     moved = usable[source[usable + ahead] != source[usable]]
     if len(moved) < MOVED or len(np.unique(source[moved])) < MOVED:
         return False
-    return float(np.mean(samples.rows[moved, place] == source[moved + ahead])) >= MATCHED
+    return float(np.mean(samples.rows[moved, index] == source[moved + ahead])) >= MATCHED

@@ -60,10 +60,10 @@ def label_gate(game: Game, dataset: Dataset, seed: int) -> Gate:
     except (InputError, ContractError) as error:
         return skipped("D2 labels", RULES["D2"], str(error))
     rng = np.random.default_rng([STREAM, seed])
-    found = check_permuted(lambda given: learn_and_score(given, by_row=False, scale_all=False), samples, rng)
+    permuted = check_permuted(lambda given: learn_and_score(given, by_row=False, scale_all=False), samples, rng)
     by_row, by_window = (_auc(samples, by_row=by_row) for by_row in (True, False))
-    told = f"{found.found}; on the true ones {by_window:.3f} by window (by row, not quotable, {by_row:.3f})"
-    return Gate("D2 labels", found.passed, told, RULES["D2"])
+    text = f"{permuted.found}; on the true ones {by_window:.3f} by window (by row, not quotable, {by_row:.3f})"
+    return Gate("D2 labels", permuted.passed, text, RULES["D2"])
 
 
 def labelled(game: Game, dataset: Dataset) -> Samples:
@@ -83,7 +83,7 @@ def labelled(game: Game, dataset: Dataset) -> Samples:
     table = np.concatenate(rows)
     if len(np.unique(numbers)) < LEAST:
         raise InputError(f"{len(np.unique(numbers))} windows are too few to learn a label from")
-    own = tuple(f"input {place}" for place in range(table.shape[1]))
+    own = tuple(f"input {index}" for index in range(table.shape[1]))
     return Samples(np.nan_to_num(table), np.concatenate(labels), np.char.mod("%08d", numbers), own)
 
 
@@ -102,12 +102,12 @@ def data_gates(game: Game, dataset: Dataset) -> tuple[Gate, ...]:
     split: dict[str, list[str]] = {}
     for window, name in dataset.manifest["split"].items():
         split.setdefault(name, []).append(window)
-    found = check_windows(split)
+    windows = check_windows(split)
     order = list(dataset.manifest["split"].values())
-    runs = [name for place, name in enumerate(order) if place == 0 or order[place - 1] != name]
+    runs = [name for index, name in enumerate(order) if index == 0 or order[index - 1] != name]
     ordered = len([name for name in runs if name != "gap"]) == len({name for name in runs if name != "gap"})
-    told = found.found if ordered else "splits alternate in time"
+    payload = windows.found if ordered else "splits alternate in time"
     return (
-        Gate("D1", found.passed and ordered, told, RULES["D1"]),
+        Gate("D1", windows.passed and ordered, payload, RULES["D1"]),
         Gate("D3", True, f"recordings of {game.name}, as the store holds them", RULES["D3"]),
     )

@@ -61,14 +61,14 @@ class Replay:
         """Give the place of the episode that earned most."""
         return self._extreme(1)
 
-    def flag(self, place: int) -> str:
+    def flag(self, index: int) -> str:
         """Say whether an episode is the worst or the best of several."""
         if len(self.episodes) < 2:
             return ""
-        return "worst" if place == self.worst else "best" if place == self.best else ""
+        return "worst" if index == self.worst else "best" if index == self.best else ""
 
     def _extreme(self, sign: int) -> int:
-        known = [(sign * it.pnl, -place) for place, it in enumerate(self.episodes) if it.pnl is not None]
+        known = [(sign * episode.pnl, -index) for index, episode in enumerate(self.episodes) if episode.pnl is not None]
         return -max(known)[1] if known else 0
 
     def summary(self) -> dict[str, Any]:
@@ -79,13 +79,13 @@ class Replay:
             "game": self.game,
             "episodes": [
                 {
-                    "window": it.window,
-                    "player": it.player,
-                    "steps": len(it),
-                    "pnl": it.pnl,
-                    "marks": [{"point": mark.point, "kind": mark.kind, "text": mark.text} for mark in it.marks],
+                    "window": episode.window,
+                    "player": episode.player,
+                    "steps": len(episode),
+                    "pnl": episode.pnl,
+                    "marks": [{"point": mark.point, "kind": mark.kind, "text": mark.text} for mark in episode.marks],
                 }
-                for it in self.episodes
+                for episode in self.episodes
             ],
             "worst": self.worst,
             "best": self.best,
@@ -100,10 +100,10 @@ def choose(pnl: Sequence[int | None], show: int) -> list[int]:
         raise ConfigError(f"expected at least one episode to show, found {show}")
     if len(pnl) <= show:
         return list(range(len(pnl)))
-    order = sorted(range(len(pnl)), key=lambda place: (pnl[place] or 0, place))
+    order = sorted(range(len(pnl)), key=lambda index: (pnl[index] or 0, index))
     third = max(1, show // 3)
     chosen = [order[0]] if show == 1 else [*order[:third], *order[-third:]]
-    rest = [place for place in range(len(pnl)) if place not in chosen]
+    rest = [index for index in range(len(pnl)) if index not in chosen]
     left = show - len(chosen)
     chosen += [rest[len(rest) * number // left] for number in range(left)]
     return sorted(chosen)
@@ -130,14 +130,14 @@ class _TracedGame:
         rows = self._rows.copy()
         moved = self.inner.step(actions)
         watched: Any = self.inner if hasattr(self.inner, "before") else None
-        places = {int(lane): place for place, lane in enumerate(moved.ended.lanes)}
+        indices = {int(lane): index for index, lane in enumerate(moved.ended.lanes)}
         for lane, number in enumerate(self._number.tolist()):
             notes = self.notes.get(number)
             if notes is None:
                 continue
             notes.take(lane, rows, actions, moved, self.thoughts, watched.before() if watched else None)
-            if lane in places:
-                notes.close(lane, places[lane], moved, watched.after() if watched else None)
+            if lane in indices:
+                notes.close(lane, indices[lane], moved, watched.after() if watched else None)
         self._number[moved.ended.lanes] += self.count
         self._rows = moved.rows
         return moved
@@ -189,10 +189,10 @@ class _WindowTrace:
         for name, chance in thoughts.predictions.items():
             self.predictions.setdefault(name, []).append(chance[lane].item())
 
-    def close(self, lane: int, place: int, moved: StepResult, stood: LaneSnapshot | None) -> None:
+    def close(self, lane: int, index: int, moved: StepResult, stood: LaneSnapshot | None) -> None:
         """Note how the window ended."""
-        self._see(lane, moved.ended.rows[place], stood)
-        self.pnl = int(moved.ended.pnl[place])
+        self._see(lane, moved.ended.rows[index], stood)
+        self.pnl = int(moved.ended.pnl[index])
 
     def _see(self, lane: int, row: NDArray[np.float32], stood: LaneSnapshot | None) -> None:
         self.rows.append(row.copy())
@@ -205,8 +205,8 @@ class _WindowTrace:
 
 def _plain(value: Any) -> Number:
     """Give a number of an array as Python's own; NaN is unknown."""
-    found: int | float = value.item()
-    return None if math.isnan(found) else found
+    result: int | float = value.item()
+    return None if math.isnan(result) else result
 
 
 @dataclass(frozen=True)
@@ -225,13 +225,13 @@ class ReplayRequest:
 
 
 def replay_policy(
-    game: Game, subject: Subject, looking: ReplayRequest, told: Callable[[str], None] = lambda _: None
+    game: Game, subject: Subject, looking: ReplayRequest, payload: Callable[[str], None] = lambda _: None
 ) -> Replay:
     """Play a policy as evaluations do, choose windows, and play it again watched."""
-    told(f"playing {subject.name}")
+    payload(f"playing {subject.name}")
     played = _play(game, subject, subject.player, looking)
     chosen = _wanted(played, looking)
-    told(f"watching {len(chosen)} of {len(played)} windows")
+    payload(f"watching {len(chosen)} of {len(played)} windows")
     noted = _watch(game, subject, looking, chosen)
     for number, notes in noted.items():
         if notes.pnl != int(played.pnl[number]):
@@ -331,12 +331,12 @@ def _texts(game: Game, replaying: ReplayRules | None, actions: str, taken: Seque
     heads = game.actions[actions].heads
     if replaying is not None:
         return tuple(replaying.say(action, actions) for action in taken)
-    return tuple(" ".join(head[place] for head, place in zip(heads, action, strict=True)) for action in taken)
+    return tuple(" ".join(head[index] for head, index in zip(heads, action, strict=True)) for action in taken)
 
 
-def _masks(found: Sequence[NDArray[np.bool_] | None]) -> Chosen | None:
-    known = [it for it in found if it is not None]
-    return np.array(known, np.bool_) if known and len(known) == len(found) else None
+def _masks(result: Sequence[NDArray[np.bool_] | None]) -> Chosen | None:
+    known = [item for item in result if item is not None]
+    return np.array(known, np.bool_) if known and len(known) == len(result) else None
 
 
 def _thoughts(
@@ -345,7 +345,7 @@ def _thoughts(
     if not notes.chances:
         return ()
     heads = game.actions[actions].heads
-    return tuple((names, np.array([step[place] for step in notes.chances])) for place, names in enumerate(heads))
+    return tuple((names, np.array([step[index] for step in notes.chances])) for index, names in enumerate(heads))
 
 
 def _theory(game: Game, looking: ReplayRequest, rows: Rows, features: tuple[str, ...]) -> dict[str, list[Number]]:
@@ -354,7 +354,7 @@ def _theory(game: Game, looking: ReplayRequest, rows: Rows, features: tuple[str,
         return {}
     predicting = resolve(game.predicting)
     chances = predicting.chance(looking.source, rows, features)
-    return {} if chances is None else {f"{predicting.label} {THEORY}": [_plain(it) for it in np.asarray(chances)]}
+    return {} if chances is None else {f"{predicting.label} {THEORY}": [_plain(item) for item in np.asarray(chances)]}
 
 
 def _units(game: Game) -> dict[str, str]:
@@ -376,30 +376,30 @@ def replay_dataset(game: Game, dataset: Dataset, split: str | None, window: str 
             f"expected windows of data set {manifest['name']}, found none called {window or split!r};"
             f" splits: {', '.join(sorted(set(manifest['split'].values())))}"
         )
-    found = _recorded(dataset, frozenset(windows))
-    chosen = choose([pnl for *_, pnl in found], show)
+    recorded = _recorded(dataset, frozenset(windows))
+    chosen = choose([pnl for *_, pnl in recorded], show)
     return Replay(
         title=f"data set {manifest['name']}",
-        about=f"recorded play; {_of(len(chosen), len(found)).replace('windows', 'episodes')}",
+        about=f"recorded play; {_of(len(chosen), len(recorded)).replace('windows', 'episodes')}",
         game=game.name,
         money=_unit(game),
-        episodes=tuple(_stored_episode(game, dataset, *found[place]) for place in chosen),
+        episodes=tuple(_stored_episode(game, dataset, *recorded[index]) for index in chosen),
         units=_units(game),
-        of=len(found),
-        pnl=sum(pnl for *_, pnl in found),
+        of=len(recorded),
+        pnl=sum(pnl for *_, pnl in recorded),
     )
 
 
 def _recorded(dataset: Dataset, windows: frozenset[str]) -> list[tuple[str, str, int]]:
     """Give the episodes of some windows, each session, window and profit."""
-    order = {name: place for place, name in enumerate(dataset.manifest["split"])}
-    found = []
+    order = {name: index for index, name in enumerate(dataset.manifest["split"])}
+    results = []
     for session, tables in dataset.sessions.items():
         paid = tables["rewards"]
         for (window,), of in paid.group_by(["window_id"], maintain_order=True):
             if window in windows:
-                found.append((session, str(window), int(of["next_equity"][-1] - of["equity"][0])))
-    return sorted(found, key=lambda it: (order[it[1]], it[0]))
+                results.append((session, str(window), int(of["next_equity"][-1] - of["equity"][0])))
+    return sorted(results, key=lambda item: (order[item[1]], item[0]))
 
 
 def _stored_episode(game: Game, dataset: Dataset, session: str, window: str, pnl: int) -> ReplayedEpisode:
@@ -409,16 +409,16 @@ def _stored_episode(game: Game, dataset: Dataset, session: str, window: str, pnl
     heads = [name for name in done if name.startswith("head_")]
     taken = np.stack([done[name] for name in heads], axis=1).tolist()
     texts = _texts(game, replaying, dataset.manifest["actions"]["name"], taken)
-    told = replaying.stored(columns) if replaying is not None and replaying.stored is not None else _money(columns)
+    payload = replaying.stored(columns) if replaying is not None and replaying.stored is not None else _money(columns)
     features = tuple(dataset.manifest["stored_features"])
     parts = {name.removeprefix("reward__"): of.tolist() for name, of in paid.items() if name.startswith("reward__")}
     return ReplayedEpisode(
         window=window,
         player=_player(dataset.sessions[session], window) or session,
         pnl=pnl,
-        lines=told[0],
-        values=told[1],
-        marks=replaying.marks(told[1], texts) if replaying is not None and replaying.stored is not None else (),
+        lines=payload[0],
+        values=payload[1],
+        marks=replaying.marks(payload[1], texts) if replaying is not None and replaying.stored is not None else (),
         actions=texts,
         rewards=paid["reward"].tolist(),
         components=parts,
@@ -431,15 +431,15 @@ def _stored_episode(game: Game, dataset: Dataset, session: str, window: str, pnl
 
 def _columns(tables: SessionTables, window: str) -> dict[str, Arrays]:
     """Give one window's rows of each table as arrays."""
-    found: dict[str, Arrays] = {}
+    arrayses: dict[str, Arrays] = {}
     for name in ("observations", "actions", "rewards"):
         own = tables[name].filter(tables[name]["window_id"] == window)
-        found[name] = {column: own[column].to_numpy() for column in own.columns if column != "window_id"}
-    return found
+        arrayses[name] = {column: own[column].to_numpy() for column in own.columns if column != "window_id"}
+    return arrayses
 
 
 def _player(tables: SessionTables, window: str) -> str | None:
-    known = (it for it in tables.episodes if it.get("window_id") == window)
+    known = (episode for episode in tables.episodes if episode.get("window_id") == window)
     player = next(known, {}).get("player_id")
     return None if player is None else str(player)
 
@@ -451,20 +451,20 @@ def _money(columns: Mapping[str, Arrays]) -> tuple[tuple[Line, ...], Values]:
     return (line,), {"equity": [*paid["equity"].tolist(), *paid["next_equity"][-1:].tolist()]}
 
 
-def replay_trajectories(game: Game, found: Sequence[Any], title: str, show: int = SHOWN) -> Replay:
+def replay_trajectories(game: Game, values: Sequence[Any], title: str, show: int = SHOWN) -> Replay:
     """Show stored trajectories."""
     replaying = None if game.replaying is None else resolve(game.replaying)
     if replaying is None or replaying.trajectory is None:
         raise ConfigError(f"expected a game whose trajectories can be shown, found {game.name!r}")
-    chosen = choose([it.final_pnl for it in found], show)
-    pnls = [it.final_pnl for it in found if it.final_pnl is not None]
+    chosen = choose([item.final_pnl for item in values], show)
+    pnls = [item.final_pnl for item in values if item.final_pnl is not None]
     return Replay(
         title=title,
-        about=f"recorded by agents; {_of(len(chosen), len(found)).replace('windows', 'trajectories')}",
+        about=f"recorded by agents; {_of(len(chosen), len(values)).replace('windows', 'trajectories')}",
         game=game.name,
         money=_unit(game),
-        episodes=tuple(replaying.trajectory(found[place]) for place in chosen),
+        episodes=tuple(replaying.trajectory(values[index]) for index in chosen),
         units=_units(game),
-        of=len(found),
+        of=len(values),
         pnl=sum(pnls) if pnls else None,
     )

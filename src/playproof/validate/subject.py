@@ -44,14 +44,14 @@ def load_subject(game: Game, what: str, *, stake: int | None = None, sample: boo
         return from_checkpoint(game, path, stake, sample)
     if ":" in what and not path.exists():
         return _own(what, stake or game.validating.stake)
-    found = game.baselines.get(what)
-    if found is None:
+    result = game.baselines.get(what)
+    if result is None:
         raise UnknownName("policy (a checkpoint's folder, module:attribute, or baseline)", what, game.baselines)
-    if found.batch is None:
+    if result.batch is None:
         raise ConfigError(f"expected a baseline that plays many lanes, found {what!r}, which does not")
     identity = hashlib.sha256(f"{game.name} {game.version} baseline {what}".encode()).hexdigest()
-    options = RolloutOptions(found.observation, found.actions)
-    return Subject(what, resolve(found.batch)(), identity, f"baseline {what}", stake or game.validating.stake, options)
+    options = RolloutOptions(result.observation, result.actions)
+    return Subject(what, resolve(result.batch)(), identity, f"baseline {what}", stake or game.validating.stake, options)
 
 
 def from_checkpoint(game: Game, path: Path, stake: int | None = None, sample: bool = False) -> Subject:
@@ -75,10 +75,10 @@ def _own(what: str, stake: int) -> Subject:
     """Import a batch policy, or a function that makes one; its source is its identity."""
     module, _, attribute = what.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
+        result = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"expected a policy at {what!r}, found: {error}") from error
-    player = found() if callable(found) else found
+    player = result() if callable(result) else result
     try:
         source = inspect.getsource(import_module(module))
     except OSError:

@@ -113,8 +113,8 @@ def build(
             sessions=session,
             progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
         )
-    told = summary(open_dataset(path))
-    emit(told, as_json, lambda: _summary_table(told))
+    payload = summary(open_dataset(path))
+    emit(payload, as_json, lambda: _summary_table(payload))
 
 
 @app.command(name="ls")
@@ -127,15 +127,15 @@ def list_all(*, as_json: AsJson = False) -> None:
 
     rows = [
         {
-            "name": found.manifest["name"],
-            "hash": found.manifest["hash"],
-            "path": str(found.path),
-            "game": found.manifest["game"]["name"],
-            "episodes": found.manifest["episodes"],
-            "steps": found.manifest["steps"],
-            "finished": datetime.fromtimestamp(found.finished, UTC).isoformat(timespec="seconds"),
+            "name": dataset.manifest["name"],
+            "hash": dataset.manifest["hash"],
+            "path": str(dataset.path),
+            "game": dataset.manifest["game"]["name"],
+            "episodes": dataset.manifest["episodes"],
+            "steps": dataset.manifest["steps"],
+            "finished": datetime.fromtimestamp(dataset.finished, UTC).isoformat(timespec="seconds"),
         }
-        for found in list_datasets(home())
+        for dataset in list_datasets(home())
     ]
     emit({"datasets": rows}, as_json, lambda: _table(rows, "no data sets yet; run: playproof dataset build NAME"))
 
@@ -158,8 +158,8 @@ def show(
 
     dataset = _open(name)
     path = out or folder("reports", home()) / f"{dataset.path.name}.html"
-    told = summary(dataset) | {"card": str(write_card(dataset, path))}
-    emit(told, as_json, lambda: _summary_table(told))
+    payload = summary(dataset) | {"card": str(write_card(dataset, path))}
+    emit(payload, as_json, lambda: _summary_table(payload))
 
 
 @app.command()
@@ -211,8 +211,8 @@ def export(
     dataset = _open(name)
     path = out or Path(f"{dataset.manifest['name']}-{form}")
     files = export_dataset(dataset, form, path, observation)
-    told = {"path": str(path), "format": form, "files": [str(file.relative_to(path)) for file in files]}
-    emit(told, as_json, lambda: _table([{"file": file} for file in told["files"]], "nothing was written"))
+    payload = {"path": str(path), "format": form, "files": [str(file.relative_to(path)) for file in files]}
+    emit(payload, as_json, lambda: _table([{"file": file} for file in payload["files"]], "nothing was written"))
 
 
 def find_game(root: Path, name: str | None) -> Game:
@@ -222,7 +222,7 @@ def find_game(root: Path, name: str | None) -> Game:
     if name is not None:
         return load_game(name)
     stored = _stored_columns(root)
-    games = [load_game(each) for each in game_names()]
+    games = [load_game(game_name) for game_name in game_names()]
     known = {game.name: len({column.name for column in game.columns} & stored) / len(game.columns) for game in games}
     best = [game for game in games if known[game.name] == max(known.values()) and known[game.name] > 0]
     if len(best) != 1:
@@ -236,13 +236,13 @@ def _stored_columns(root: Path) -> set[str]:
     from playproof.store.log.schema import connect_reader, read_layout
     from playproof.store.log.writer import log_path
 
-    found: set[str] = set()
+    names: set[str] = set()
     for log in log_names(root):
         with contextlib.closing(connect_reader(log_path(root, log))) as reader:
-            found |= {column.name for column in read_layout(reader).columns}
-    if not found:
+            names |= {column.name for column in read_layout(reader).columns}
+    if not names:
         raise ConfigError(f"expected recorded events in {root}, found none; run: playproof record, or playproof import")
-    return found
+    return names
 
 
 def find_engine(name: str, address: str, workers: int | None) -> Engine:
@@ -308,24 +308,24 @@ def summary(dataset: Dataset) -> dict[str, Any]:
         "steps": manifest["steps"],
         "incomplete": manifest["incomplete"],
         "corrected": manifest["corrected"],
-        "splits": {name: sum(1 for each in split.values() if each == name) for name in dict.fromkeys(split.values())},
+        "splits": {name: sum(1 for item in split.values() if item == name) for name in dict.fromkeys(split.values())},
         "left_out": len(manifest["left_out"]),
         "reasons": dict(sorted(reasons.items())),
         "left_out_windows": list(manifest["left_out"]),
     }
 
 
-def _summary_table(told: Mapping[str, Any]) -> Table:
+def _summary_table(payload: Mapping[str, Any]) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
     shown = Table("what", "value")
-    for name, value in told.items():
+    for name, value in payload.items():
         if name == "left_out_windows":
             continue
         if isinstance(value, dict):
-            for each, count in list(value.items())[:REASONS]:
-                shown.add_row(f"{name}: {escape(str(each))}", str(count))
+            for item, count in list(value.items())[:REASONS]:
+                shown.add_row(f"{name}: {escape(str(item))}", str(count))
         else:
             shown.add_row(name, escape(str(value)))
     return shown

@@ -32,8 +32,8 @@ def upgrade(*, url: Url = None, as_json: AsJson = False) -> None:
 
     with db.opened(home(), url) as engine:
         done = db.upgrade(engine)
-        told = {"url": db.shown_url(engine), "migrations": done}
-    emit(told, as_json, lambda: f"{told['url']}: {', '.join(done) or 'nothing to do'}")
+        payload = {"url": db.shown_url(engine), "migrations": done}
+    emit(payload, as_json, lambda: f"{payload['url']}: {', '.join(done) or 'nothing to do'}")
 
 
 @app.command()

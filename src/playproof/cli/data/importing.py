@@ -136,8 +136,8 @@ def table(report: ImportReport) -> Table:
         if name != "problems":
             shown.add_row(name, str(count), "")
     for problem in report.problems[:SHOWN]:
-        place = f"{problem['file']}:{problem['line']}" if problem["line"] else problem["file"]
-        shown.add_row("problem", escape(place), escape(problem["problem"]))
+        text = f"{problem['file']}:{problem['line']}" if problem["line"] else problem["file"]
+        shown.add_row("problem", escape(text), escape(problem["problem"]))
     if len(report.problems) > SHOWN:
         shown.add_row("problem", f"{len(report.problems) - SHOWN} more", "see them with --json")
     return shown

@@ -50,10 +50,10 @@ class ScriptedFeed:
 
 def record_performance(game: str, rounds: int, speed: float, seed: int, use_browser: bool) -> dict[str, Any]:
     """Record the game's scripted player; give the recorder's summary."""
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if game not in found:
-        raise UnknownName("performance", game, found)
-    with found[game].load()(rounds, speed, seed) as show:
+    result = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if game not in result:
+        raise UnknownName("performance", game, result)
+    with result[game].load()(rounds, speed, seed) as show:
         if use_browser:
             return record_page(RecordPlan(show.url, "cdp"), headless=True, drive=show.drive)
         return record(RecordPlan(show.url, "public_ws"), lambda recorder, clock, _: ScriptedFeed(show, recorder, clock))

@@ -141,29 +141,34 @@ def record(plan: RecordPlan, make_feed: MakeFeed) -> dict[str, Any]:
 
     page_map = load_map(plan.selectors)
     game = load_game(plan.game or page_map.game)
-    clock, place = steady_clock(), plan.home or home()
+    clock, index = steady_clock(), plan.home or home()
     session_id = plan.session_id or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{plan.source}-{time.monotonic_ns() % 10**6:06d}"
-    redaction = Redaction(load_key(place), keep_names=plan.keep_names)
-    with EventLog.open(place, game.columns, plan.log) as store:
+    redaction = Redaction(load_key(index), keep_names=plan.keep_names)
+    with EventLog.open(index, game.columns, plan.log) as store:
         recorder = Recorder(
             game, store, session_id, plan.source, redaction=redaction, clock=clock, reading=page_map.reading
         )
-        told = {"url": clean_url(plan.url), "game": game.name, "game_version": game.version, "source": plan.source}
-        recorder.start(told)
+        payload = {"url": clean_url(plan.url), "game": game.name, "game_version": game.version, "source": plan.source}
+        recorder.start(payload)
         started, ended = time.monotonic(), "failed"
         try:
             feed = make_feed(recorder, clock, page_map)
             ended = asyncio.run(_run(feed, recorder, plan, page_map, clock))
         finally:
             recorder.close({"ended": ended})
-    return {**told, "ended": ended, "seconds": round(time.monotonic() - started, 3), **_summary(recorder, plan, place)}
+    return {
+        **payload,
+        "ended": ended,
+        "seconds": round(time.monotonic() - started, 3),
+        **_summary(recorder, plan, index),
+    }
 
 
-def _summary(recorder: Recorder, plan: RecordPlan, place: Path) -> dict[str, Any]:
+def _summary(recorder: Recorder, plan: RecordPlan, path: Path) -> dict[str, Any]:
     counts = recorder.counts
     return {
         "session_id": recorder.session_id,
-        "home": str(place),
+        "home": str(path),
         "log": plan.log,
         "events": sum(counts.docs.values()),
         "frames_received": counts.received,

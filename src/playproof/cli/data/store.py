@@ -65,8 +65,8 @@ def show(
     Example: playproof store show --doc-type button_event --limit 5
     """
     store = _store()
-    found = store.events(doc_type=doc_type, window_id=window, session_id=session)
-    events = [_told(event) for event in (islice(found, limit) if limit else found)]
+    result = store.events(doc_type=doc_type, window_id=window, session_id=session)
+    events = [_told(event) for event in (islice(result, limit) if limit else result)]
     _tell_problems(store)
     emit({"events": events}, as_json, lambda: _event_table(events))
 
@@ -82,9 +82,9 @@ def query(
     Example: playproof store query "SELECT window_id, count(*) FROM game_tick GROUP BY ALL ORDER BY ALL"
     """
     store = _store()
-    found = store.query(sql)
+    result = store.query(sql)
     _tell_problems(store)
-    emit({"columns": found.column_names, "rows": _rows(found)}, as_json, lambda: _result_table(found))
+    emit({"columns": result.column_names, "rows": _rows(result)}, as_json, lambda: _result_table(result))
 
 
 @app.command()
@@ -114,10 +114,15 @@ def verify(*, as_json: AsJson = False) -> None:
     """
     from playproof.store import verify as verify_store
 
-    found = verify_store(home())
-    damaged = bool(found.damage)
-    told = {"parts": found.parts, "rows": found.rows, "damaged": damaged, "findings": list(map(asdict, found.findings))}
-    emit(told, as_json, lambda: _findings_table(found))
+    result = verify_store(home())
+    damaged = bool(result.damage)
+    payload = {
+        "parts": result.parts,
+        "rows": result.rows,
+        "damaged": damaged,
+        "findings": list(map(asdict, result.findings)),
+    }
+    emit(payload, as_json, lambda: _findings_table(result))
     if damaged:
         raise typer.Exit(2)
 
@@ -173,15 +178,17 @@ def _listing(store: EventStore) -> dict[str, Any]:
         for name, rows in view.compacted().items():
             sessions[name] = sessions.get(name, 0) + rows
         logs.append(
-            {"log": view.name, "doc_types": {name: each for name, each in counts.items() if any(each.values())}}
+            {"log": view.name, "doc_types": {name: count for name, count in counts.items() if any(count.values())}}
         )
-    told = [{"session_id": name, "events": count} for name, count in sorted(sessions.items())]
-    return {"events": sum(sessions.values()), "logs": logs, "sessions": told}
+    payload = [{"session_id": name, "events": count} for name, count in sorted(sessions.items())]
+    return {"events": sum(sessions.values()), "logs": logs, "sessions": payload}
 
 
 def _told(event: Event) -> dict[str, Any]:
-    told = asdict(event) if not event.columns else {name: getattr(event, name) for name in event.__dataclass_fields__}
-    return told | {"columns": dict(event.columns)}
+    payload = (
+        asdict(event) if not event.columns else {name: getattr(event, name) for name in event.__dataclass_fields__}
+    )
+    return payload | {"columns": dict(event.columns)}
 
 
 def _rows(table: pa.Table) -> list[list[Any]]:
@@ -190,7 +197,7 @@ def _rows(table: pa.Table) -> list[list[Any]]:
 
 
 def _named_apart(table: pa.Table) -> pa.Table:
-    return table.rename_columns([str(place) for place in range(table.num_columns)])
+    return table.rename_columns([str(index) for index in range(table.num_columns)])
 
 
 def _plain(value: Any) -> Any:
@@ -198,9 +205,9 @@ def _plain(value: Any) -> Any:
     from decimal import Decimal
 
     if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, Decimal) and value == value.to_integral_value():
         value = int(value)
     if isinstance(value, int):
@@ -265,13 +272,13 @@ def _event_table(events: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _result_table(found: pa.Table) -> Table:
+def _result_table(result: pa.Table) -> Table:
     from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*(escape(name) for name in found.column_names))
-    for row in _rows(found.slice(0, 1000)):
+    table = Table(*(escape(name) for name in result.column_names))
+    for row in _rows(result.slice(0, 1000)):
         table.add_row(*(Text("" if value is None else _cell(value)) for value in row))
     return table
 
@@ -290,12 +297,12 @@ def _counts_table(done: dict[str, dict[str, int]]) -> Table:
     return table
 
 
-def _findings_table(found: Verification) -> Table:
+def _findings_table(verification: Verification) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    title = f"checked {found.parts} parts and {found.rows} hot rows: {len(found.damage)} damaged"
+    title = f"checked {verification.parts} parts and {verification.rows} hot rows: {len(verification.damage)} damaged"
     table = Table("kind", "what", "found", "set aside", title=title, title_justify="left")
-    for finding in found.findings:
+    for finding in verification.findings:
         table.add_row(finding.kind, Text(finding.what), Text(finding.found), "yes" if finding.set_aside else "no")
     return table

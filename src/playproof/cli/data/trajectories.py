@@ -106,11 +106,11 @@ def clock_game(name: str | None) -> Game:
 
     if name is not None:
         return load_game(name)
-    found = [game for game in map(load_game, game_names()) if game.windows.at is not None]
-    if len(found) != 1:
-        names = ", ".join(game.name for game in found) or "none"
+    games = [game for game in map(load_game, game_names()) if game.windows.at is not None]
+    if len(games) != 1:
+        names = ", ".join(game.name for game in games) or "none"
         raise ConfigError(f"expected one game with windows by the clock, found {names}; use --game")
-    return found[0]
+    return games[0]
 
 
 def _door(host: str, tokens: Path | None) -> AccessPolicy:
@@ -143,9 +143,11 @@ def list_stored(
     from playproof.store.db.trajectories import list_trajectories
 
     with opened(home()) as engine:
-        found = list_trajectories(ready(engine), window_id=window, agent_id=agent, limit=limit)
-    told = [{name: value for name, value in asdict(each).items() if name not in ("steps", "calls")} for each in found]
-    emit({"trajectories": told}, as_json, lambda: _listing(found))
+        result = list_trajectories(ready(engine), window_id=window, agent_id=agent, limit=limit)
+    payload = [
+        {name: value for name, value in asdict(item).items() if name not in ("steps", "calls")} for item in result
+    ]
+    emit({"trajectories": payload}, as_json, lambda: _listing(result))
 
 
 @app.command()
@@ -165,37 +167,39 @@ def show(
     from playproof.store.db.trajectories import read_trajectory
 
     with opened(home()) as engine:
-        found = read_trajectory(ready(engine), trajectory_id)
+        result = read_trajectory(ready(engine), trajectory_id)
     if html is not None:
         from playproof.reports.trajectory import trajectory_page
 
-        html.write_text(trajectory_page(found), encoding="utf-8")
+        html.write_text(trajectory_page(result), encoding="utf-8")
         note(f"written to {html}")
-    emit(asdict(found), as_json, lambda: _steps(found))
+    emit(asdict(result), as_json, lambda: _steps(result))
 
 
-def _listing(found: tuple[StoredTrajectory, ...]) -> Table:
+def _listing(stored_trajectories: tuple[StoredTrajectory, ...]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table("trajectory", "agent", "window", "started", "status", "trades", "P&L", title_justify="left")
     table.columns[0].min_width, table.columns[-1].justify = 32, "right"
-    for each in found:
-        started = each.start_time.strftime("%Y-%m-%d %H:%M:%SZ")
-        cells = (each.trajectory_id, each.agent_id, each.window_id, started, each.final_status)
-        trades = "" if each.trades_executed is None else str(each.trades_executed)
-        table.add_row(*(Text(cell) for cell in (*cells, trades, money(each.final_pnl))))
+    for item in stored_trajectories:
+        started = item.start_time.strftime("%Y-%m-%d %H:%M:%SZ")
+        cells = (item.trajectory_id, item.agent_id, item.window_id, started, item.final_status)
+        trades = "" if item.trades_executed is None else str(item.trades_executed)
+        table.add_row(*(Text(cell) for cell in (*cells, trades, money(item.final_pnl))))
     return table
 
 
-def _steps(found: StoredTrajectory) -> Table:
+def _steps(trajectory: StoredTrajectory) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    title = f"{found.agent_id} in {found.window_id}: {found.final_status}, P&L {money(found.final_pnl)}"
+    title = (
+        f"{trajectory.agent_id} in {trajectory.window_id}: {trajectory.final_status}, P&L {money(trajectory.final_pnl)}"
+    )
     table = Table("step", "balance", "P&L", "saw", "answered", "did", title=title, title_justify="left")
-    for step in found.steps:
-        calls = found.calls_of(step.number)
+    for step in trajectory.steps:
+        calls = trajectory.calls_of(step.number)
         saw = calls[0].prompt[-1]["content"] if calls and calls[0].prompt else step.accesses
         answered = " / ".join(call.response or call.error or "" for call in calls) or step.action_reasoning or ""
         did = (

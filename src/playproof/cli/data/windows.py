@@ -52,7 +52,7 @@ def survey_app(game: Callable[[], Game]) -> typer.Typer:
         from playproof.store.db.sealing import seal_windows
 
         with opened(home()) as engine:
-            found = survey(
+            result = survey(
                 ready(engine),
                 game().windows,
                 datetime.now(UTC),
@@ -61,10 +61,10 @@ def survey_app(game: Callable[[], Game]) -> typer.Typer:
                 min_actions=min_actions,
             )
             if seal:
-                usable = [each.window_id for each in found.windows if each.usable]
+                usable = [window.window_id for window in result.windows if window.usable]
                 note(f"sealed {seal_windows(engine, home(), usable)} trajectories of {len(usable)} windows")
-        emit(found.to_json(), as_json, lambda: _survey(found))
-        if found.sft == NONE:
+        emit(result.to_json(), as_json, lambda: _survey(result))
+        if result.sft == NONE:
             raise typer.Exit(2)
 
     return app
@@ -97,7 +97,7 @@ def outcomes_app(game: Callable[[], Game], prices: Prices) -> typer.Typer:
     return app
 
 
-def _survey(found: Survey) -> RenderableType:
+def _survey(survey: Survey) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -107,16 +107,16 @@ def _survey(found: Survey) -> RenderableType:
 
     counts = Table("agents", "windows", title="windows that have closed and have outcomes", title_justify="left")
     for level in LEVELS:
-        counts.add_row(f"{level}+", str(found.with_agents(level)))
+        counts.add_row(f"{level}+", str(survey.with_agents(level)))
     table = Table("window", "state", "agents", "trajectories", "actions", "P&L")
     for column in table.columns[2:]:
         column.justify = "right"
-    for each in found.windows:
-        state = "open" if not each.closed else "usable" if each.has_outcomes else "no outcomes"
-        numbers = (str(each.agents), str(each.trajectories), str(each.actions), money(each.pnl))
-        table.add_row(Text(each.window_id), state, *numbers)
+    for window in survey.windows:
+        state = "open" if not window.closed else "usable" if window.has_outcomes else "no outcomes"
+        numbers = (str(window.agents), str(window.trajectories), str(window.actions), money(window.pnl))
+        table.add_row(Text(window.window_id), state, *numbers)
     return Group(
-        counts, table, f"SFT: {found.sft}", f"GRPO: {found.grpo} ({found.groups} groups with log-probabilities)"
+        counts, table, f"SFT: {survey.sft}", f"GRPO: {survey.grpo} ({survey.groups} groups with log-probabilities)"
     )
 
 
@@ -124,7 +124,7 @@ def _synced(done: OutcomeSync) -> Any:
     from rich.table import Table
 
     table = Table("windows", "count", "which")
-    told = (("written", done.written), ("known", done.known), ("still open", done.open), ("no prices", done.missing))
-    for name, each in told:
-        table.add_row(name, str(len(each)), ", ".join(each[:3]) + (" …" if len(each) > 3 else ""))
+    payload = (("written", done.written), ("known", done.known), ("still open", done.open), ("no prices", done.missing))
+    for name, item in payload:
+        table.add_row(name, str(len(item)), ", ".join(item[:3]) + (" …" if len(item) > 3 else ""))
     return table

@@ -53,10 +53,10 @@ def audit(
     from playproof.reports.audit import page, to_json
     from playproof.validate.audit import audit as weigh
 
-    found = find_game(game)
-    assert found.auditing is not None
-    auditing = resolve(found.auditing)
-    report = weigh(found.name, auditing, gather(recordings, found, auditing), np.random.default_rng(seed))
+    result = find_game(game)
+    assert result.auditing is not None
+    auditing = resolve(result.auditing)
+    report = weigh(result.name, auditing, gather(recordings, result, auditing), np.random.default_rng(seed))
     path = out or folder("reports") / f"audit-{recordings.name.partition('.')[0] or 'home'}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(report, auditing, recordings.name), encoding="utf-8")
@@ -126,10 +126,10 @@ class InMemoryLog:
 
         kinds = {"int": pa.int64(), "money": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
         types = {name: kinds.get(kind, pa.string()) for name, kind in self._kinds.items()} | {"seq": pa.int64()}
-        found = self._events[doc_type]
+        result = self._events[doc_type]
         data = {
             name: pa.array(
-                [event.columns.get(name) if name in self._kinds else getattr(event, name) for event in found],
+                [event.columns.get(name) if name in self._kinds else getattr(event, name) for event in result],
                 types.get(name, pa.string()),
             )
             for name in columns or ()
@@ -172,10 +172,10 @@ def shown(report: AuditReport) -> RenderableType:
 
     parts: list[RenderableType] = [Text(report.answer, style="bold red" if report.exploitable else "bold green")]
     parts += [Text(f"- {line}") for line in report.lines]
-    for group in dict.fromkeys(it.group for it in report.compared):
+    for group in dict.fromkeys(entry.group for entry in report.compared):
         table = Table(*WAGER_HEAD, title=f"a unit staked: {group}", title_justify="left")
-        for it in (it for it in report.wagers if it.group == group):
-            table.add_row(*wager_row(it))
+        for item in (wager for wager in report.wagers if wager.group == group):
+            table.add_row(*wager_row(item))
         parts.append(table)
     promises = Table(*PROMISE_HEAD, title="what was once promised; a share of hits is no edge", title_justify="left")
     for row in promise_rows(report):

@@ -60,11 +60,11 @@ def compare(
     if data and world:
         raise ConfigError("expected either --data or --world, found both")
     policies = [find_policy(name) for name in policies]
-    found = choose_game(policies, game, data, world)
-    subjects = [load_subject(found, name, stake=stake, sample=sample) for name in policies]
-    plan = data_plan(found, data, split, rounds, seed) if data else world_plan(found, world, rounds, seed)
+    result = choose_game(policies, game, data, world)
+    subjects = [load_subject(result, name, stake=stake, sample=sample) for name in policies]
+    plan = data_plan(result, data, split, rounds, seed) if data else world_plan(result, world, rounds, seed)
     with opened(home()) as engine:
-        seen = weigh(found, subjects, plan, ready(engine), datetime.now(UTC), note)
+        seen = weigh(result, subjects, plan, ready(engine), datetime.now(UTC), note)
     path = _write(seen, output)
     emit(seen.to_json() | {"page": str(path)}, as_json, lambda: shown(seen, path))
 
@@ -76,8 +76,8 @@ def _write(seen: Comparison, output: Path | None) -> Path:
     from playproof.policies.checkpoint import write_durably
     from playproof.reports.compare import compare_page
 
-    told = " ".join([*(it.subject.policy_hash for it in seen.rows), seen.plan.data_hash])
-    path = output or folder("reports") / f"compare-{hashlib.sha256(told.encode()).hexdigest()[:12]}.html"
+    payload = " ".join([*(row.subject.policy_hash for row in seen.rows), seen.plan.data_hash])
+    path = output or folder("reports") / f"compare-{hashlib.sha256(payload.encode()).hexdigest()[:12]}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, compare_page(seen).encode())
     return path
@@ -96,8 +96,8 @@ def shown(seen: Comparison, path: Path) -> RenderableType:
     table.title = f"{seen.plan.name}, seed {seen.plan.seed}"
     colours = {"better": "green", "worse": "red"}
     for row in seen.rows:
-        it, gap = row.metrics, row.difference
-        own = (row.subject.name, share(it.roi), span(it.interval))
+        item, gap = row.metrics, row.difference
+        own = (row.subject.name, share(item.roi), span(item.interval))
         if gap is None:
             table.add_row(*own, "", "", "")
         else:

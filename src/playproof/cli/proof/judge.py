@@ -75,19 +75,19 @@ def check_(
 
     golden = _golden(game, groups, members, decisions, seed)
     checks = [check("computed", computed_scorer, golden, seed)]
-    told: dict[str, Any] = {}
+    spent: dict[str, Any] = {}
     limits = _budget(max_calls, max_tokens_total, max_usd)
     if model or os.environ.get("JUDGE_MODEL"):
         prices = (price_in, price_out)
         with _judge(model, base_url, limits, prices, max_tokens, 1, attempts=attempts) as judge:
             checks.append(check(judge.settings.model, judge_scorer(judge), golden, seed))
-            told = _spent(judge)
+            spent = _spent(judge)
     emit(
-        {"checks": [asdict(it) | {"passed": it.passed} for it in checks], "judge": told},
+        {"checks": [asdict(item) | {"passed": item.passed} for item in checks], "judge": spent},
         as_json,
-        lambda: _check_table(checks, told),
+        lambda: _check_table(checks, spent),
     )
-    failed = [it.scorer for it in checks if not it.passed]
+    failed = [item.scorer for item in checks if not item.passed]
     if failed:
         raise GateFailed(f"expected every judge gate to be passed, found some failed by {', '.join(failed)}")
 
@@ -123,22 +123,25 @@ def run(
     with _judge(model, base_url, limits, (price_in, price_out), max_tokens, parallel, permutations) as judge:
         engine = judge.cache.engine
         assert engine is not None
-        found = _recorded(engine, game, hours, min_agents)
-        estimate = judge.estimate(found)
+        recorded = _recorded(engine, game, hours, min_agents)
+        estimate = judge.estimate(recorded)
         note(
-            f"{len(found)} groups: at most {estimate.calls} calls, {estimate.tokens} tokens, {estimate.usd:.4f} USD; "
+            f"{len(recorded)} groups: at most {estimate.calls} calls, {estimate.tokens} tokens, "
+            f"{estimate.usd:.4f} USD; "
             f"{estimate.known} answers are stored already"
         )
-        judged = [] if dry_run else _with_bar(judge, found)
+        judged = [] if dry_run else _with_bar(judge, recorded)
         new = store(engine, judge, judged)
-        data = {"estimate": asdict(estimate), "new": new, "groups": [_group_row(it) for it in judged]} | _spent(judge)
+        data = {"estimate": asdict(estimate), "new": new, "groups": [_group_row(item) for item in judged]} | _spent(
+            judge
+        )
         emit(data, as_json, lambda: _run_table(judged, data))
 
 
-def _with_bar(judge: Judge, found: list[JudgedGroup]) -> list[GroupJudgement]:
+def _with_bar(judge: Judge, judged_groups: list[JudgedGroup]) -> list[GroupJudgement]:
     with progress() as bar:
         bar.add_task("judging", total=None)
-        return judge.score_all(found)
+        return judge.score_all(judged_groups)
 
 
 def _budget(calls: int, tokens: int, usd: float) -> Budget:
@@ -205,17 +208,17 @@ def _golden(game: str, groups: int, members: int, decisions: int, seed: int) -> 
     maker = _game(game).golden
     assert maker is not None
     made = resolve(maker)(groups, members, decisions, seed)
-    return [from_ranked(it, number) for number, it in enumerate(made)]
+    return [from_ranked(item, number) for number, item in enumerate(made)]
 
 
 def _game(name: str) -> Any:
     """Give the game that was named, or the one that has golden groups."""
     from playproof.game import game_names, load_game
 
-    games = [load_game(it) for it in ([name] if name else game_names())]
-    having = [it for it in games if it.golden is not None]
+    games = [load_game(item) for item in ([name] if name else game_names())]
+    having = [game for game in games if game.golden is not None]
     if not having:
-        raise InputError(f"expected a game with golden groups, found none in {', '.join(it.name for it in games)}")
+        raise InputError(f"expected a game with golden groups, found none in {', '.join(game.name for game in games)}")
     return having[0]
 
 
@@ -225,13 +228,17 @@ def _recorded(engine: Any, game: str, hours: float, min_agents: int) -> list[Jud
     from playproof.record.trajectories.windows import survey
 
     windows = _game(game).windows
-    found = survey(engine, windows, datetime.now(UTC), hours=hours, min_agents=min_agents, min_actions=1)
-    usable = [it.window_id for it in found.windows if it.closed and it.has_outcomes and it.agents >= min_agents]
+    result = survey(engine, windows, datetime.now(UTC), hours=hours, min_agents=min_agents, min_actions=1)
+    usable = [
+        window.window_id
+        for window in result.windows
+        if window.closed and window.has_outcomes and window.agents >= min_agents
+    ]
     groups = read_groups(engine, usable)
     if not groups:
         raise InputError(
             f"expected closed windows with outcomes and {min_agents} agents in the last {hours:g} hours, found none in "
-            f"{len(found.windows)} windows; record some, or write their outcomes"
+            f"{len(result.windows)} windows; record some, or write their outcomes"
         )
     return groups
 
@@ -259,23 +266,23 @@ def _group_row(judged: GroupJudgement) -> dict[str, Any]:
     }
 
 
-def _check_table(checks: list[Check], told: dict[str, Any]) -> RenderableType:
+def _check_table(checks: list[Check], payload: dict[str, Any]) -> RenderableType:
     from rich.console import Group as Lines
     from rich.table import Table
 
     table = Table("gate", "rule")
-    for it in checks:
-        table.add_column(it.scorer, justify="right")
-    for rows in zip(*(it.gates for it in checks), strict=True):
+    for check in checks:
+        table.add_column(check.scorer, justify="right")
+    for rows in zip(*(item.gates for item in checks), strict=True):
         shown = [f"{'-' if gate.value is None else f'{gate.value:.3f}'} {_word(gate.passed)}" for gate in rows]
         table.add_row(rows[0].name, rows[0].rule, *shown)
-    table.add_row("", "answers that could not be used", *(f"{it.unusable} of {it.asked}" for it in checks))
-    ties = ["-" if it.tie_share is None else f"{it.tie_share:.1%}" for it in checks]
+    table.add_row("", "answers that could not be used", *(f"{item.unusable} of {item.asked}" for item in checks))
+    ties = ["-" if item.tie_share is None else f"{item.tie_share:.1%}" for item in checks]
     table.add_row("", "ties between two episodes", *ties)
     lines: list[Any] = [table]
-    if told:
-        refused = ", ".join(f"{count} {reason}" for reason, count in told["refusals"].items()) or "none"
-        lines.append(f"{told['calls']} calls, {told['from_cache']} from the cache; answers refused: {refused}")
+    if payload:
+        refused = ", ".join(f"{count} {reason}" for reason, count in payload["refusals"].items()) or "none"
+        lines.append(f"{payload['calls']} calls, {payload['from_cache']} from the cache; answers refused: {refused}")
     return Lines(*lines)
 
 
@@ -288,11 +295,11 @@ def _run_table(judged: list[GroupJudgement], data: dict[str, Any]) -> Renderable
     from rich.table import Table
 
     table = Table("group", "episodes", "lowest", "highest", "", title_justify="left")
-    for it in judged:
-        values = list(it.scores.values.values()) if it.scores else []
+    for item in judged:
+        values = list(item.scores.values.values()) if item.scores else []
         ends = (f"{min(values):.3f}", f"{max(values):.3f}") if values else ("-", "-")
-        remark = "no variance: dropped" if it.no_variance else "" if it.scores else f"refused: {it.failure}"
-        table.add_row(it.group_id, str(len(values)), *ends, remark)
+        remark = "no variance: dropped" if item.no_variance else "" if item.scores else f"refused: {item.failure}"
+        table.add_row(item.group_id, str(len(values)), *ends, remark)
     refused = ", ".join(f"{count} {reason}" for reason, count in data["refusals"].items()) or "none"
     summary = f"{data['new']} judgements stored; {data['calls']} calls, {data['usd']:.4f} USD; refused: {refused}"
     return Lines(table, summary) if judged else summary

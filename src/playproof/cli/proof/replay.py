@@ -68,21 +68,21 @@ def replay(
         raise ConfigError("expected either --data or --world, found both")
     asked = ReplayRequest(world or "", "", rounds, seed, show, window)
     if data:
-        found = _from_data(what, data, split, asked, stake, sample)
+        result = _from_data(what, data, split, asked, stake, sample)
     elif what is None:
         raise ConfigError("expected an episode or a policy to look at, found neither; name one, or a data set (--data)")
     elif trajectories := _trajectories(what):
-        found = _from_trajectories(what, trajectories, game, show)
+        result = _from_trajectories(what, trajectories, game, show)
     else:
-        found = _from_world(find_policy(what), asked, game, stake, sample)
+        result = _from_world(find_policy(what), asked, game, stake, sample)
     if terminal and not as_json:
         from playproof.reports.replay_terminal import run
 
-        run(found, console())
+        run(result, console())
         return
-    path = None if terminal else _write(found, output)
-    told = found.summary() | {"page": None if path is None else str(path)}
-    emit(told, as_json, lambda: shown(found, path))
+    path = None if terminal else _write(result, output)
+    payload = result.summary() | {"page": None if path is None else str(path)}
+    emit(payload, as_json, lambda: shown(result, path))
 
 
 def _from_world(what: str, asked: Any, game: str | None, stake: int | None, sample: bool) -> Replay:
@@ -93,12 +93,12 @@ def _from_world(what: str, asked: Any, game: str | None, stake: int | None, samp
     from playproof.validate.replay import replay_policy
     from playproof.validate.subject import load_subject
 
-    found = load_game(game) if game else game_of([what], asked.source or None)
-    world = asked.source or first(found.worlds)
-    lookup(found.worlds, world, "world")
-    rounds = asked.rounds or max(1, found.validating.windows // SHARE)
+    result = load_game(game) if game else game_of([what], asked.source or None)
+    world = asked.source or first(result.worlds)
+    lookup(result.worlds, world, "world")
+    rounds = asked.rounds or max(1, result.validating.windows // SHARE)
     looking = replace(asked, source=world, name=f"world {world}", rounds=rounds)
-    return replay_policy(found, load_subject(found, what, stake=stake, sample=sample), looking, note)
+    return replay_policy(result, load_subject(result, what, stake=stake, sample=sample), looking, note)
 
 
 def _from_data(what: str | None, data: str, split: str | None, asked: Any, stake: int | None, sample: bool) -> Replay:
@@ -144,32 +144,34 @@ def _trajectories(what: str) -> tuple[StoredTrajectory, ...]:
     if Path(what).exists() or not (re.fullmatch(r"[0-9a-f]{16,64}", what) or re.match(r"\d{4}-\d\d-\d\dT", what)):
         return ()
     with opened(home()) as engine:
-        found = read_window(ready(engine), what)
-        return found or (read_trajectory(engine, what),)
+        window = read_window(ready(engine), what)
+        return window or (read_trajectory(engine, what),)
 
 
-def _from_trajectories(what: str, found: tuple[StoredTrajectory, ...], game: str | None, show: int) -> Replay:
+def _from_trajectories(
+    what: str, stored_trajectories: tuple[StoredTrajectory, ...], game: str | None, show: int
+) -> Replay:
     from playproof.cli.data.trajectories import clock_game
     from playproof.validate.replay import replay_trajectories
 
-    one = found[0]
+    one = stored_trajectories[0]
     title = f"agents in {what}" if what == one.window_id else f"{one.agent_id} in {one.window_id}"
-    return replay_trajectories(clock_game(game), found, title, show)
+    return replay_trajectories(clock_game(game), stored_trajectories, title, show)
 
 
-def _write(found: Replay, output: Path | None) -> Path:
+def _write(result: Replay, output: Path | None) -> Path:
     from playproof.home import folder
     from playproof.policies.checkpoint import write_durably
     from playproof.reports.replay import replay_page
 
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", found.title).strip("-.") or "episodes"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", result.title).strip("-.") or "episodes"
     path = output or folder("reports") / f"replay-{name}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, replay_page(found).encode())
+    write_durably(path, replay_page(result).encode())
     return path
 
 
-def shown(found: Replay, path: Path | None) -> RenderableType:
+def shown(result: Replay, path: Path | None) -> RenderableType:
     """List the episodes for a terminal."""
     from rich.console import Group
     from rich.table import Table
@@ -177,11 +179,11 @@ def shown(found: Replay, path: Path | None) -> RenderableType:
 
     from playproof.money import show
 
-    table = Table("", "window", "player", "steps", f"P&L, {found.money}", "what happened", title_justify="left")
-    table.title = f"{found.title}: {found.about}"
+    table = Table("", "window", "player", "steps", f"P&L, {result.money}", "what happened", title_justify="left")
+    table.title = f"{result.title}: {result.about}"
     table.columns[3].justify = table.columns[4].justify = "right"
-    for place, it in enumerate(found.episodes):
-        happened = ", ".join(mark.text for mark in it.marks[:3]) + (" ..." if len(it.marks) > 3 else "")
-        pnl = "" if it.pnl is None else show(it.pnl)
-        table.add_row(found.flag(place), it.window, it.player, str(len(it)), pnl, happened)
+    for index, episode in enumerate(result.episodes):
+        happened = ", ".join(mark.text for mark in episode.marks[:3]) + (" ..." if len(episode.marks) > 3 else "")
+        pnl = "" if episode.pnl is None else show(episode.pnl)
+        table.add_row(result.flag(index), episode.window, episode.player, str(len(episode)), pnl, happened)
     return Group(table, Text(f"Page: {path}" if path else ""))

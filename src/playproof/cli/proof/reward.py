@@ -29,7 +29,7 @@ def _game(name: str) -> Game:
     """Give the game asked for, or the one that has components to configure."""
     if name:
         return load_game(name)
-    games = [load_game(each) for each in game_names()]
+    games = [load_game(game_name) for game_name in game_names()]
     return next((game for game in games if game.reward_components is not None), games[0])
 
 
@@ -39,43 +39,49 @@ def list_rewards(*, game: GAME = "", as_json: AsJson = False) -> None:
 
     Example: playproof reward ls
     """
-    found = _game(game)
-    table = {} if found.reward_components is None else resolve(found.reward_components).table
-    told = {
-        "game": found.name,
-        "default": first(found.rewards),
+    result = _game(game)
+    table = {} if result.reward_components is None else resolve(result.reward_components).table
+    payload = {
+        "game": result.name,
+        "default": first(result.rewards),
         "rewards": [
-            {"name": it.name, "version": it.version, "hash": it.hash, "components": list(it.components), "doc": it.doc}
-            for it in found.rewards.values()
+            {
+                "name": reward.name,
+                "version": reward.version,
+                "hash": reward.hash,
+                "components": list(reward.components),
+                "doc": reward.doc,
+            }
+            for reward in result.rewards.values()
         ],
         "components": [
             {
-                "name": it.name,
-                "kind": it.kind,
-                "pays_without_money": it.pays_without_money,
-                "settings": {"weight": 1.0, **it.settings},
-                "reads": list(it.reads),
-                "doc": it.doc,
+                "name": item.name,
+                "kind": item.kind,
+                "pays_without_money": item.pays_without_money,
+                "settings": {"weight": 1.0, **item.settings},
+                "reads": list(item.reads),
+                "doc": item.doc,
             }
-            for it in table.values()
+            for item in table.values()
         ],
     }
-    emit(told, as_json, lambda: _listing(told))
+    emit(payload, as_json, lambda: _listing(payload))
 
 
-def _listing(told: dict[str, Any]) -> RenderableType:
+def _listing(payload: dict[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
 
-    rewards = Table("reward", "version", "components", "pays", title=f"rewards of {told['game']}")
-    for it in told["rewards"]:
-        rewards.add_row(it["name"], it["version"], ", ".join(it["components"]), it["doc"])
+    rewards = Table("reward", "version", "components", "pays", title=f"rewards of {payload['game']}")
+    for item in payload["rewards"]:
+        rewards.add_row(item["name"], item["version"], ", ".join(item["components"]), item["doc"])
     parts = Table("component", "kind", "settings", "pays", title="components")
-    for it in told["components"]:
-        settings = ", ".join(f"{name} {value}" for name, value in it["settings"].items())
-        kind = f"[yellow]{it['kind']}[/]" if it["pays_without_money"] else it["kind"]
-        parts.add_row(it["name"], kind, settings, it["doc"])
-    return Group(rewards, parts) if told["components"] else rewards
+    for item in payload["components"]:
+        settings = ", ".join(f"{name} {value}" for name, value in item["settings"].items())
+        kind = f"[yellow]{item['kind']}[/]" if item["pays_without_money"] else item["kind"]
+        parts.add_row(item["name"], kind, settings, item["doc"])
+    return Group(rewards, parts) if payload["components"] else rewards
 
 
 @app.command()
@@ -94,8 +100,8 @@ def check(
     """
     from playproof.rewards import check_reward, load_reward
 
-    found = _game(game)
-    report = check_reward(found, load_reward(found, reward), seed, gamma=gamma, zoo_windows=windows)
+    result = _game(game)
+    report = check_reward(result, load_reward(result, reward), seed, gamma=gamma, zoo_windows=windows)
     emit(report.to_json(), as_json, lambda: _findings(report))
     if not report.passed:
         raise GateFailed(f"reward {report.reward!r} fails {', '.join(report.failed)}")
@@ -108,8 +114,8 @@ def _findings(report: RewardReport) -> RenderableType:
 
     title = f"{report.reward} ({report.hash[:12]}), discount {report.gamma:g}, {report.steps} steps"
     table = Table("check", "rule", "result", "example", title=title)
-    for it in report.findings:
-        table.add_row(it.check, it.rule, MARKS[it.status], escape(it.detail))
+    for finding in report.findings:
+        table.add_row(finding.check, finding.rule, MARKS[finding.status], escape(finding.detail))
     notes = [f"[yellow]warning:[/] {escape(text)}" for text in report.warnings]
     if report.clipped:
         notes.append(f"[yellow]warning:[/] {report.clipped} of {report.steps} steps were clipped")
@@ -134,12 +140,12 @@ def exploit(
     """
     from playproof.rewards import find_exploits, load_reward
 
-    found = _game(game)
-    wanted = load_reward(found, reward)
+    result = _game(game)
+    wanted = load_reward(result, reward)
     with progress() as bar:
         task = bar.add_task("windows", total=budget)
         report = find_exploits(
-            found,
+            result,
             wanted,
             seed,
             budget,
@@ -161,9 +167,15 @@ def _stories(report: ExploitReport) -> RenderableType:
     table = Table(
         "policy", "reward", "money", "ROI", "positions", "no effect", title=f"best of {report.budget} windows"
     )
-    for it in report.exploits or report.best:
-        row = (f"{it.reward:+.4g}", f"{it.pnl:+.4g}", f"{it.roi:+.1%}", f"{it.positions:.3g}", f"{it.no_effect:.0%}")
-        table.add_row(escape(it.name), *row)
+    for item in report.exploits or report.best:
+        row = (
+            f"{item.reward:+.4g}",
+            f"{item.pnl:+.4g}",
+            f"{item.roi:+.1%}",
+            f"{item.positions:.3g}",
+            f"{item.no_effect:.0%}",
+        )
+        table.add_row(escape(item.name), *row)
     if report.exploits:
         worst = report.exploits[0]
         verdict = f"[bold red]EXPLOIT[/] in world {report.world}: it {escape(worst.story)}"

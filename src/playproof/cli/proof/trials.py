@@ -44,10 +44,10 @@ def ls(
     known = {name: name for name in KINDS}
     if kind is not None and kind not in known:
         raise UnknownName("kind of trial", kind, KINDS)
-    found = trials(ready(connect(home())), family=family, kind=known[kind] if kind else None)
-    counts = Counter(trial.kind for trial in found)
-    data = {"trials": [row(trial) for trial in found], "counts": {name: counts[name] for name in KINDS}}
-    emit(data, as_json, lambda: table(found))
+    result = trials(ready(connect(home())), family=family, kind=known[kind] if kind else None)
+    counts = Counter(trial.kind for trial in result)
+    data = {"trials": [row(trial) for trial in result], "counts": {name: counts[name] for name in KINDS}}
+    emit(data, as_json, lambda: table(result))
 
 
 def row(trial: Trial) -> dict[str, Any]:
@@ -67,13 +67,13 @@ def row(trial: Trial) -> dict[str, Any]:
     }
 
 
-def table(found: tuple[Trial, ...]) -> Table:
+def table(trials: tuple[Trial, ...]) -> Table:
     """Lay the looks out, a line each."""
     from rich.table import Table
 
     shown = Table("when", "family", "policy", "data", "split", "windows", "ROI", "from", title_justify="left")
-    shown.title = f"{len(found)} looks"
-    for trial in found:
+    shown.title = f"{len(trials)} looks"
+    for trial in trials:
         when, roi = trial.created_at.strftime("%Y-%m-%d %H:%M"), f"{trial.roi:+.2%}"
         shown.add_row(
             when,

@@ -58,42 +58,47 @@ def validate(
     if data and world:
         raise ConfigError("expected either --data or --world, found both")
     policy = find_policy(policy)
-    found = choose_game([policy], game, data, world)
-    subject = load_subject(found, policy, stake=stake, sample=sample)
-    plan = data_plan(found, data, split, rounds, seed) if data else world_plan(found, world, rounds, seed)
+    result = choose_game([policy], game, data, world)
+    subject = load_subject(result, policy, stake=stake, sample=sample)
+    plan = data_plan(result, data, split, rounds, seed) if data else world_plan(result, world, rounds, seed)
     if withhold_ceiling:
         from dataclasses import replace
 
         plan = replace(plan, ceiling=None)
-    asked = reward_gates(found, subject, search=search)
+    asked = reward_gates(result, subject, search=search)
     engine = ready(connect(home()))
-    seen = examine(found, subject, plan, engine, datetime.now(UTC), reward_gates=asked, told=_told)
-    place = output or folder("reports") / f"validate-{subject.policy_hash[:12]}-{plan.data_hash[:12]}"
-    path, told = write_report(seen, place)
-    emit(told | {"report": str(path)}, as_json, lambda: shown(seen, path))
+    seen = examine(result, subject, plan, engine, datetime.now(UTC), reward_gates=asked, notify=_notify)
+    index = output or folder("reports") / f"validate-{subject.policy_hash[:12]}-{plan.data_hash[:12]}"
+    path, payload = write_report(seen, index)
+    emit(payload | {"report": str(path)}, as_json, lambda: shown(seen, path))
     if seen.verdict.failed:
         raise typer.Exit(GATE_FAILED)
 
 
-def _told(name: str) -> None:
+def _notify(name: str) -> None:
     note(f"playing {name}")
 
 
-def shown(found: Examination, path: Path) -> RenderableType:
+def shown(examination: Examination, path: Path) -> RenderableType:
     """Lay the verdict out for a terminal."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    verdict = found.verdict
+    verdict = examination.verdict
     colour = {"EDGE SHOWN": "green", "NEGATIVE": "red", "SUSPECT": "yellow", "REWARD HACKED": "yellow"}
     gates = Table("gate", "", "found", title_justify="left", title="Gates")
     marks = {"passed": "[green]passed[/]", "failed": "[red]failed[/]", "skipped": "[dim]skipped[/]"}
     for gate in verdict.gates:
         gates.add_row(gate.gate, marks[gate.status], gate.found)
     rivals = Table("who", "ROI", "95 % interval", "e-value", title_justify="left", title="On the same windows")
-    for name, it in found.metrics.items():
-        rivals.add_row(name, f"{it.roi:+.2%}", f"{it.interval[0]:+.2%} to {it.interval[1]:+.2%}", f"{it.e_value:.3g}")
+    for name, metric in examination.metrics.items():
+        rivals.add_row(
+            name,
+            f"{metric.roi:+.2%}",
+            f"{metric.interval[0]:+.2%} to {metric.interval[1]:+.2%}",
+            f"{metric.e_value:.3g}",
+        )
     if verdict.ceiling is not None:
         rivals.add_row("theory: the best possible", f"{verdict.ceiling:+.2%}", "", "")
     needed = (

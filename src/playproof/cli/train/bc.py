@@ -75,30 +75,32 @@ def bc(
     """
     from playproof.cli.train.ppo import run_folder
 
-    path, told = run_folder(name), None
+    path, payload = run_folder(name), None
     if not resume:
-        told = asked(dataset, game, world, player, rounds, seed, clock, stake)
+        payload = asked(dataset, game, world, player, rounds, seed, clock, stake)
     if model not in ("network", "trees"):
         raise ConfigError(f"expected --model network or trees, found {model!r}")
-    result = (_network if model == "network" else _trees)(path, told, seed, option, curve)
+    result = (_network if model == "network" else _trees)(path, payload, seed, option, curve)
     emit(result, as_json, lambda: tables(result))
 
 
-def _network(path: Path, told: DataConfig | None, seed: int, option: list[str] | None, curve: bool) -> dict[str, Any]:
+def _network(
+    path: Path, data_config: DataConfig | None, seed: int, option: list[str] | None, curve: bool
+) -> dict[str, Any]:
     from playproof.provenance import commit
     from playproof.train.bc import BcConfig, card_of, clone, learning_curve
 
-    resume = told is None
-    if told is None:
-        kept, told = kept_run(path, "bc")
+    resume = data_config is None
+    if data_config is None:
+        kept, data_config = kept_run(path, "bc")
         config = read_config(BcConfig, kept)
     else:
         check_new(path)
         config = with_options(BcConfig(seed=seed), option)
-    lessons = find_lessons(told)
+    lessons = find_lessons(data_config)
     sets: dict[str, Any] = {"observation": lessons.observation, "actions": lessons.actions}
     bar, moved = epochs_bar(config.epochs)
-    with opened_run(path, "bc", asdict(config), told, resume) as run:
+    with opened_run(path, "bc", asdict(config), data_config, resume) as run:
         with bar:
             made = clone(lessons.game, lessons.train, config, **sets, run=run, notify=moved)
         scores = made.likeness(lessons.unseen, lessons.train, lessons.heads)
@@ -116,7 +118,7 @@ def _network(path: Path, told: DataConfig | None, seed: int, option: list[str] |
         checkpoint = run.save_checkpoint(config.epochs, card, made.weights)
         curves = {}
         if curve:
-            found = learning_curve(
+            result = learning_curve(
                 lessons.game,
                 lessons.train,
                 lessons.unseen,
@@ -124,28 +126,30 @@ def _network(path: Path, told: DataConfig | None, seed: int, option: list[str] |
                 **sets,
                 notify=lambda count, _: note(f"cloned from {count} rounds"),
             )
-            curves = {count: [score.balanced for score in of] for count, of in found.items()}
+            curves = {count: [score.balanced for score in of] for count, of in result.items()}
         return _finish(run, path, lessons, made.policy, scores, checkpoint, curves)
 
 
-def _trees(path: Path, told: DataConfig | None, seed: int, option: list[str] | None, curve: bool) -> dict[str, Any]:
+def _trees(
+    path: Path, data_config: DataConfig | None, seed: int, option: list[str] | None, curve: bool
+) -> dict[str, Any]:
     from playproof.provenance import commit
     from playproof.train.bc import CURVE
     from playproof.train.bc_trees import TreesConfig, clone_habits, save_habits
     from playproof.train.demonstrations import first_windows, starts
     from playproof.train.run import CHECKPOINTS
 
-    if told is None:
+    if data_config is None:
         raise ConfigError("expected to resume a network, found trees: they are grown in seconds, run them again")
     check_new(path)
     config = with_options(TreesConfig(seed=seed), option)
-    lessons = find_lessons(told)
+    lessons = find_lessons(data_config)
     sets = {"observation": lessons.observation, "actions": lessons.actions}
 
     def cloned(rounds: int) -> Any:
         return clone_habits(lessons.game, first_windows(lessons.train, rounds), config, **sets)
 
-    with opened_run(path, "bc", asdict(config), told, False) as run:
+    with opened_run(path, "bc", asdict(config), data_config, False) as run:
         made = cloned(10**9)
         scores = made.likeness(lessons.unseen, lessons.train, lessons.heads)
         checkpoint = f"{CHECKPOINTS}/trees"
@@ -163,9 +167,9 @@ def _trees(path: Path, told: DataConfig | None, seed: int, option: list[str] | N
         )
         curves: dict[int, list[float]] = {}
         if curve:
-            for count in sorted({min(each, len(starts(lessons.train))) for each in CURVE}):
-                found = cloned(count).likeness(lessons.unseen, lessons.train, lessons.heads)
-                curves[count] = [score.balanced for score in found]
+            for count in sorted({min(item, len(starts(lessons.train))) for item in CURVE}):
+                result = cloned(count).likeness(lessons.unseen, lessons.train, lessons.heads)
+                curves[count] = [score.balanced for score in result]
                 note(f"cloned from {count} rounds")
         return _finish(run, path, lessons, made.policy, scores, checkpoint, curves)
 
@@ -191,7 +195,7 @@ def _finish(
         "mix": _mix(lessons, policy),
     }
     for count, values in curve.items():
-        run.note("rounds", count, {f"head_{place}": value for place, value in enumerate(values)})
+        run.note("rounds", count, {f"head_{index}": value for index, value in enumerate(values)})
     run.finish(result)
     return result
 
@@ -219,8 +223,8 @@ def tables(result: dict[str, Any]) -> RenderableType:
     from rich.table import Table
 
     parts: list[RenderableType] = []
-    for place, head in enumerate(result["heads"]):
-        scores = Table("", "clone", "majority", "always first", title=f"head {place}", title_justify="left")
+    for index, head in enumerate(result["heads"]):
+        scores = Table("", "clone", "majority", "always first", title=f"head {index}", title_justify="left")
         scores.add_row("accuracy", *(f"{head[name]:.4f}" for name in ("accuracy", "majority", "always_wait")))
         chance = 1 / max(1, len(head["scored"]))
         scores.add_row("balanced accuracy", f"{head['balanced']:.4f}", f"{chance:.4f}", f"{chance:.4f}")
@@ -232,7 +236,7 @@ def tables(result: dict[str, Any]) -> RenderableType:
             detail.add_row(choice, *shown, *(str(count) for count in head["confusion"][number]))
         parts += [scores, detail]
     if result["learning_curve"]:
-        learned = Table("rounds", *(f"balanced accuracy, head {place}" for place in range(len(result["heads"]))))
+        learned = Table("rounds", *(f"balanced accuracy, head {position}" for position in range(len(result["heads"]))))
         for count, of in result["learning_curve"].items():
             learned.add_row(str(count), *(f"{value:.4f}" for value in of))
         parts.append(learned)

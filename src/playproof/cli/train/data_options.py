@@ -60,9 +60,9 @@ class DataConfig:
     stake: int
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> DataConfig:
+    def from_json(cls, payload: Mapping[str, Any]) -> DataConfig:
         """Read it back."""
-        return cls(**{**told, "players": tuple(told["players"])})
+        return cls(**{**payload, "players": tuple(payload["players"])})
 
 
 @dataclass(frozen=True)
@@ -102,34 +102,34 @@ def asked(
     return DataConfig(dataset, game, world, tuple(players or ()), rounds, seed, clock, to_units(stake))
 
 
-def find_lessons(told: DataConfig) -> TrainValSplit:
+def find_lessons(data_config: DataConfig) -> TrainValSplit:
     """Read the data set's splits, or play."""
-    return _from_dataset(told) if told.dataset is not None else _from_play(told)
+    return _from_dataset(data_config) if data_config.dataset is not None else _from_play(data_config)
 
 
-def _from_dataset(told: DataConfig) -> TrainValSplit:
+def _from_dataset(data_config: DataConfig) -> TrainValSplit:
     from playproof.datasets import open_dataset
     from playproof.datasets.registry import find_dataset
 
-    found = open_dataset(find_dataset(told.dataset or ""))
-    manifest = found.manifest
+    result = open_dataset(find_dataset(data_config.dataset or ""))
+    manifest = result.manifest
     game = load_game(manifest["game"]["name"])
     observation = first(game.observations)
     reward = manifest["reward"]
-    train, unseen = (_split(found, split, observation, told.clock) for split in ("train", "validation"))
+    train, unseen = (_split(result, split, observation, data_config.clock) for split in ("train", "validation"))
     if not train.actions.any():
         note("nothing was ever chosen in this data set but waiting: were presses recorded?")
     return TrainValSplit(
         game,
         observation,
         manifest["actions"]["name"],
-        told.clock,
+        data_config.clock,
         train,
         unseen,
         manifest["hash"],
         None,
         {"name": reward["name"], "version": reward["version"], "hash": reward.get("hash"), "failed_checks": False},
-        told.stake,
+        data_config.stake,
     )
 
 
@@ -145,39 +145,42 @@ def _split(dataset: Dataset, split: str, observation: str, clock: str) -> Transi
     return on_press_clock(steps) if clock == "press" else steps
 
 
-def _from_play(told: DataConfig) -> TrainValSplit:
+def _from_play(data_config: DataConfig) -> TrainValSplit:
     from playproof.cli.train.ppo import choose_game
     from playproof.train.demonstrations import DemonstrationConfig as Terms
     from playproof.train.demonstrations import Mixture, demonstrate
     from playproof.train.players import find_player
 
-    game, world = choose_game(told.game), told.world or ""
+    game, world = choose_game(data_config.game), data_config.world or ""
     lookup(game.worlds, world, "world")
     actions = first(game.actions)
     sizes = tuple(map(len, game.actions[actions].heads))
-    if not told.players:
+    if not data_config.players:
         raise ConfigError(f"expected --player, found none; known are best and {', '.join(game.baselines)}")
-    players = [find_player(game, text, world, sizes) for text in told.players]
+    players = [find_player(game, text, world, sizes) for text in data_config.players]
     player = players[0] if len(players) == 1 else Mixture(players)
-    terms = Terms(clock=told.clock, stake=told.stake)
+    terms = Terms(clock=data_config.clock, stake=data_config.stake)
     with progress() as bar:
-        task = bar.add_task("playing", total=told.rounds + told.rounds // 3)
+        task = bar.add_task("playing", total=data_config.rounds + data_config.rounds // 3)
 
         def play(rounds: int, seed: int) -> Transitions:
             return demonstrate(game, player, world, rounds, seed, terms, lambda ended: bar.advance(task, ended))
 
-        train, unseen = play(told.rounds, told.seed), play(max(10, told.rounds // 3), told.seed + 500_009)
+        train, unseen = (
+            play(data_config.rounds, data_config.seed),
+            play(max(10, data_config.rounds // 3), data_config.seed + 500_009),
+        )
     reward = game.rewards[first(game.rewards)]
     stamp = {"name": reward.name, "version": reward.version, "hash": reward.hash, "failed_checks": False}
     return TrainValSplit(
-        game, first(game.observations), actions, told.clock, train, unseen, None, world, stamp, told.stake
+        game, first(game.observations), actions, data_config.clock, train, unseen, None, world, stamp, data_config.stake
     )
 
 
 def with_options(config: C, options: Sequence[str] | None) -> C:
     """Change settings of a configuration by texts such as epochs=4, each read as JSON where it can be."""
-    known = {it.name: getattr(config, it.name) for it in fields(config)}  # type: ignore[arg-type]
-    told: dict[str, Any] = {}
+    known = {field.name: getattr(config, field.name) for field in fields(config)}  # type: ignore[arg-type]
+    payload: dict[str, Any] = {}
     for text in options or ():
         name, equals, value = text.partition("=")
         if not equals or name not in known:
@@ -186,8 +189,8 @@ def with_options(config: C, options: Sequence[str] | None) -> C:
             read = json.loads(value)
         except ValueError:
             read = value
-        told[name] = _as_before(name, known[name], read)
-    return replace(config, **told)  # type: ignore[type-var]
+        payload[name] = _as_before(name, known[name], read)
+    return replace(config, **payload)  # type: ignore[type-var]
 
 
 def _as_before(name: str, before: Any, read: Any) -> Any:
@@ -203,9 +206,9 @@ def _as_before(name: str, before: Any, read: Any) -> Any:
     return read
 
 
-def read_config(kind: Callable[..., C], told: Mapping[str, Any]) -> C:
+def read_config(kind: Callable[..., C], payload: Mapping[str, Any]) -> C:
     """Read a configuration back from a run's folder."""
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items()})
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in payload.items()})
 
 
 def figures(title: str, rows: Mapping[str, Any]) -> Table:
@@ -243,14 +246,16 @@ def epochs_bar(total: int) -> tuple[Any, Callable[[int, Mapping[str, float]], No
 
 
 @contextmanager
-def opened_run(path: Path, method: str, config: Mapping[str, Any], told: DataConfig, resume: bool) -> Iterator[Run]:
+def opened_run(
+    path: Path, method: str, config: Mapping[str, Any], data_config: DataConfig, resume: bool
+) -> Iterator[Run]:
     """Begin a run, or go on with one; its folder keeps what it was asked for. Ctrl-C says how to go on."""
     from playproof.train.run import STATE, Run
 
     run = (
         Run.resume(path, method)
         if resume
-        else Run.create(path, method, {"config": dict(config), "lessons": vars(told)})
+        else Run.create(path, method, {"config": dict(config), "lessons": vars(data_config)})
     )
     try:
         yield run
@@ -268,10 +273,10 @@ def kept_run(path: Path, method: str) -> tuple[Mapping[str, Any], DataConfig]:
     """Read what a run that is to be resumed was asked for: its configuration, and its lessons."""
     from playproof.train.run import read_config as read_run
 
-    told = read_run(path)
-    if told["method"] != method:
-        raise ConfigError(f"expected a run of {method} at {path}, found one of {told['method']}")
-    return told["config"]["config"], DataConfig.from_json(told["config"]["lessons"])
+    payload = read_run(path)
+    if payload["method"] != method:
+        raise ConfigError(f"expected a run of {method} at {path}, found one of {payload['method']}")
+    return payload["config"]["config"], DataConfig.from_json(payload["config"]["lessons"])
 
 
 def check_new(path: Path) -> None:

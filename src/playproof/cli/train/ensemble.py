@@ -87,8 +87,8 @@ def play(
     with progress() as bar:
         task = bar.add_task("playing", total=len(players))
         for name, player in players.items():
-            found = rollout(game, player, source, windows, seed + 900_001, stake=card.stake, options=options)
-            returns[name] = found.pnl / card.stake
+            result = rollout(game, player, source, windows, seed + 900_001, stake=card.stake, options=options)
+            returns[name] = result.pnl / card.stake
             bar.advance(task)
     return returns, source
 
@@ -97,5 +97,5 @@ def gains(returns: Mapping[str, Returns], world: str) -> dict[str, Any]:
     """Give each player's return, and the rule's gain over the policy with its paired interval."""
     better = returns["rule"] - returns["policy"]
     gain, width = float(better.mean()), 1.96 * float(better.std(ddof=1)) / len(better) ** 0.5
-    told: dict[str, Any] = {f"{name}_roi": float(of.mean()) for name, of in returns.items()}
-    return told | {"world": world, "windows": len(better), "gain": gain, "interval": [gain - width, gain + width]}
+    payload: dict[str, Any] = {f"{name}_roi": float(of.mean()) for name, of in returns.items()}
+    return payload | {"world": world, "windows": len(better), "gain": gain, "interval": [gain - width, gain + width]}

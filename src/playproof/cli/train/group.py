@@ -27,8 +27,8 @@ class Methods(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """Give a method's command, not imported yet."""
-        found = {point.name: point.value for point in entry_points(group=GROUP)}
-        return LazyCommand(cmd_name, found[cmd_name]) if cmd_name in found else None
+        result = {point.name: point.value for point in entry_points(group=GROUP)}
+        return LazyCommand(cmd_name, result[cmd_name]) if cmd_name in result else None
 
 
 app = typer.Typer(cls=Methods, no_args_is_help=True, help=__doc__.partition("\n")[0])

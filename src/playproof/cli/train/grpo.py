@@ -152,8 +152,8 @@ def _reward(name: str | None, engine: Any) -> Iterator[tuple[str, Any]]:
     from playproof.judge.judging import Judge, configured, reward_function
 
     settings = configured()
-    found = Judge(settings, engine=engine) if settings is not None and name != "computed" else None
-    yield name or ("computed" if found is None else "judge"), reward_function(name, found)
+    result = Judge(settings, engine=engine) if settings is not None and name != "computed" else None
+    yield name or ("computed" if result is None else "judge"), reward_function(name, result)
 
 
 def _source(source: str, game: Game, config: GRPOConfig, engine: Any, reward: Any) -> Callable[..., Any] | None:
@@ -196,18 +196,20 @@ def _source(source: str, game: Game, config: GRPOConfig, engine: Any, reward: An
     return make
 
 
-def _show(iteration: int, told: Mapping[str, Any]) -> None:
+def _show(iteration: int, payload: Mapping[str, Any]) -> None:
     """Say what an iteration did."""
     line = (
-        f"iteration {iteration}: {told['windows']} windows, {told['reward']} scores min {told['score_min']:+.5f} "
-        f"max {told['score_max']:+.5f} mean {told['score_mean']:+.5f}, best {told['best']}, loss {told['loss']:+.5f}, "
-        f"kl {told['kl']:.4f}, {told['flat']} groups without spread, {told['checkpoint']}"
+        f"iteration {iteration}: {payload['windows']} windows, {payload['reward']} scores min "
+        f"{payload['score_min']:+.5f} "
+        f"max {payload['score_max']:+.5f} mean {payload['score_mean']:+.5f}, best {payload['best']}, loss "
+        f"{payload['loss']:+.5f}, "
+        f"kl {payload['kl']:.4f}, {payload['flat']} groups without spread, {payload['checkpoint']}"
     )
-    if "holdout_pnl" in told:
+    if "holdout_pnl" in payload:
         line += (
-            f"; held out {told['holdout_pnl'] / UNIT:+.3f} a window ({told['holdout_windows']} windows, "
-            f"{told['holdout_valid']:.0%} valid), against the beginning {told['gain'] / UNIT:+.3f} "
-            f"[{told['gain_low'] / UNIT:+.3f}, {told['gain_high'] / UNIT:+.3f}]"
+            f"; held out {payload['holdout_pnl'] / UNIT:+.3f} a window ({payload['holdout_windows']} windows, "
+            f"{payload['holdout_valid']:.0%} valid), against the beginning {payload['gain'] / UNIT:+.3f} "
+            f"[{payload['gain_low'] / UNIT:+.3f}, {payload['gain_high'] / UNIT:+.3f}]"
         )
     note(line)
 

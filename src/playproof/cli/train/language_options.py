@@ -49,17 +49,17 @@ def choose_game(name: str | None) -> Game:
 
 def read_settings(config: C, asked: list[str] | None) -> C:
     """Change settings by texts such as rank=8, each read as JSON where it can be."""
-    known = {it.name for it in fields(config)}  # type: ignore[arg-type]
-    told: dict[str, Any] = {}
+    known = {field.name for field in fields(config)}  # type: ignore[arg-type]
+    payload: dict[str, Any] = {}
     for text in asked or []:
         name, equals, value = text.partition("=")
         if not equals or name not in known:
             raise ConfigError(f"expected --set name=value with a name among {', '.join(sorted(known))}; found {text!r}")
         try:
-            told[name] = json.loads(value)
+            payload[name] = json.loads(value)
         except ValueError:
-            told[name] = value
-    return type(config)(**{**asdict(config), **told})  # type: ignore[call-overload]
+            payload[name] = value
+    return type(config)(**{**asdict(config), **payload})  # type: ignore[call-overload]
 
 
 def tracking(asked: list[str] | None, name: str) -> Tracking:
@@ -75,19 +75,19 @@ def tracking(asked: list[str] | None, name: str) -> Tracking:
     )
 
 
-def shown(told: Mapping[str, Any]) -> Table:
+def shown(payload: Mapping[str, Any]) -> Table:
     """Lay a result out, numbers inside numbers included."""
     from rich.table import Table
 
     table = Table("", "", show_header=False)
-    for name, value in _flat(told, ""):
+    for name, value in _flat(payload, ""):
         table.add_row(name, f"{value:,.6g}" if isinstance(value, float) else "-" if value is None else str(value))
     return table
 
 
-def _flat(told: Mapping[str, Any], before: str) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for name, value in told.items():
+def _flat(payload: Mapping[str, Any], before: str) -> list[tuple[str, Any]]:
+    results: list[tuple[str, Any]] = []
+    for name, value in payload.items():
         label = f"{before}{name}".replace("_", " ")
-        found += _flat(value, f"{label} ") if isinstance(value, Mapping) else [(label, value)]
-    return found
+        results += _flat(value, f"{label} ") if isinstance(value, Mapping) else [(label, value)]
+    return results

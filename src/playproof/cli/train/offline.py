@@ -70,8 +70,8 @@ def train_cql(
 
     Example: playproof train cql --game crash --world drift --player best:0.2 --player hold-40 --name offline
     """
-    told = None if resume else asked(dataset, game, world, player, rounds, seed, clock, stake)
-    result = learn("cql", name, told, seed, option)
+    payload = None if resume else asked(dataset, game, world, player, rounds, seed, clock, stake)
+    result = learn("cql", name, payload, seed, option)
     emit(result, as_json, lambda: figures("cql", result))
 
 
@@ -98,12 +98,14 @@ def train_iql(
 
     Example: playproof train iql --game crash --world drift --player best:0.2 --player hold-40 --name offline
     """
-    told = None if resume else asked(dataset, game, world, player, rounds, seed, clock, stake)
-    result = learn("iql", name, told, seed, option)
+    payload = None if resume else asked(dataset, game, world, player, rounds, seed, clock, stake)
+    result = learn("iql", name, payload, seed, option)
     emit(result, as_json, lambda: figures("iql", result))
 
 
-def learn(method: str, name: str, told: DataConfig | None, seed: int, option: list[str] | None) -> dict[str, Any]:
+def learn(
+    method: str, name: str, data_config: DataConfig | None, seed: int, option: list[str] | None
+) -> dict[str, Any]:
     """Train in a run's folder and play the policy beside its teachers."""
     from playproof.cli.train.ppo import run_folder
     from playproof.provenance import commit
@@ -113,21 +115,21 @@ def learn(method: str, name: str, told: DataConfig | None, seed: int, option: li
 
     kind: Any = CqlConfig if method == "cql" else IqlConfig
     train: Any = train_cql if method == "cql" else train_iql
-    path, resume = run_folder(name), told is None
-    if told is None:
-        kept, told = kept_run(path, method)
+    path, resume = run_folder(name), data_config is None
+    if data_config is None:
+        kept, data_config = kept_run(path, method)
         config = read_config(kind, kept)
     else:
         check_new(path)
         config = with_options(kind(seed=seed), option)
-    lessons = find_lessons(told)
+    lessons = find_lessons(data_config)
     table = OfflineSetup.lay(lessons.game, lessons.observation, lessons.actions)
     bar, moved = epochs_bar(config.epochs)
-    with opened_run(path, method, asdict(config), told, resume) as run:
+    with opened_run(path, method, asdict(config), data_config, resume) as run:
         with bar:
-            look = watching(run, lessons, told, config.epochs) if lessons.world is not None else None
+            look = watching(run, lessons, data_config, config.epochs) if lessons.world is not None else None
             made = train(table, lessons.train, config, run, moved, look)
-        metrics = compare(run, lessons, made.policy, told) if lessons.world is not None else {}
+        metrics = compare(run, lessons, made.policy, data_config) if lessons.world is not None else {}
         card = card_of(
             table,
             method,
@@ -154,7 +156,7 @@ def learn(method: str, name: str, told: DataConfig | None, seed: int, option: li
 
 
 def watching(
-    run: Run, lessons: TrainValSplit, told: DataConfig, epochs: int, windows: int = 256
+    run: Run, lessons: TrainValSplit, data_config: DataConfig, epochs: int, windows: int = 256
 ) -> Callable[[int, Any], None]:
     """Give what plays the policy over the same validation windows, about ten times in all, and notes its money."""
     from playproof.policies.network import BatchPlayer
@@ -164,41 +166,43 @@ def watching(
     def look(epoch: int, learned: Any) -> None:
         if epoch % every:
             return
-        found = played(lessons, BatchPlayer(learned.policy), told, windows, told.seed + 700_001)
-        run.note("evaluation", epoch, to_note(found, lessons.heads[0]))
+        result = played(lessons, BatchPlayer(learned.policy), data_config, windows, data_config.seed + 700_001)
+        run.note("evaluation", epoch, to_note(result, lessons.heads[0]))
 
     return look
 
 
-def to_note(found: Rollout, names: Sequence[str]) -> dict[str, Any]:
+def to_note(rollout: Rollout, names: Sequence[str]) -> dict[str, Any]:
     """Give what a run's log keeps of a rollout: profit with its standard error, and the action mix."""
-    steps = max(1, int(found.steps.sum()))
+    steps = max(1, int(rollout.steps.sum()))
     return {
-        "pnl": float(found.pnl.mean()),
-        "pnl_se": float(found.pnl.std(ddof=1)) / len(found.pnl) ** 0.5,
-        "staked": float(found.staked.mean()),
-        "mix": {name: float(of) / steps for name, of in zip(names, found.decisions.sum(axis=0), strict=True)},
+        "pnl": float(rollout.pnl.mean()),
+        "pnl_se": float(rollout.pnl.std(ddof=1)) / len(rollout.pnl) ** 0.5,
+        "staked": float(rollout.staked.mean()),
+        "mix": {name: float(of) / steps for name, of in zip(names, rollout.decisions.sum(axis=0), strict=True)},
     }
 
 
-def played(lessons: TrainValSplit, player: BatchPolicy, told: DataConfig, windows: int, seed: int) -> Rollout:
+def played(lessons: TrainValSplit, player: BatchPolicy, data_config: DataConfig, windows: int, seed: int) -> Rollout:
     """Play windows of the lessons' world."""
     from playproof.evaluate.rollout import RolloutOptions, rollout
 
     options = RolloutOptions(lessons.observation, lessons.actions, lessons.clock)
-    return rollout(lessons.game, player, lessons.world or "", windows, seed, stake=told.stake, options=options)
+    return rollout(lessons.game, player, lessons.world or "", windows, seed, stake=data_config.stake, options=options)
 
 
-def compare(run: Run, lessons: TrainValSplit, policy: Any, told: DataConfig, windows: int = 2048) -> dict[str, Any]:
+def compare(
+    run: Run, lessons: TrainValSplit, policy: Any, data_config: DataConfig, windows: int = 2048
+) -> dict[str, Any]:
     """Play the policy and its teachers over the same fresh windows; returns are per unit reserved."""
     from playproof.policies.network import BatchPlayer
     from playproof.train.demonstrations import Mixture
     from playproof.train.players import find_player
 
     sizes = tuple(map(len, lessons.heads))
-    teachers = Mixture([find_player(lessons.game, text, lessons.world or "", sizes) for text in told.players])
+    teachers = Mixture([find_player(lessons.game, text, lessons.world or "", sizes) for text in data_config.players])
     own, theirs = (
-        played(lessons, player, told, windows, told.seed + 900_001).pnl / told.stake
+        played(lessons, player, data_config, windows, data_config.seed + 900_001).pnl / data_config.stake
         for player in (BatchPlayer(policy), teachers)
     )
     for number, (name, of) in enumerate({"learned": own, "teachers": theirs}.items()):

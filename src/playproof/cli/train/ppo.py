@@ -117,11 +117,11 @@ def _worlds(game: Game, asked: list[str] | None) -> tuple[tuple[str, float], ...
     """Read worlds with their shares; those without one share what is left."""
     parts = [text.partition(":") for text in asked or [first(game.worlds)]]
     try:
-        given = {place: float(share) for place, (_, _, share) in enumerate(parts) if share}
+        given = {index: float(share) for index, (_, _, share) in enumerate(parts) if share}
     except ValueError:
         raise ConfigError(f"expected worlds as name or name:share, found {asked}") from None
     rest = (1.0 - sum(given.values())) / max(1, len(parts) - len(given))
-    return tuple((world, given.get(place, rest)) for place, (world, _, _) in enumerate(parts))
+    return tuple((world, given.get(index, rest)) for index, (world, _, _) in enumerate(parts))
 
 
 def _config(
@@ -160,17 +160,17 @@ def with_options(config: PPOConfig, options: list[str]) -> PPOConfig:
     """Change settings by texts such as frames=4, each read as JSON where it can be."""
     from playproof.train.ppo.loop import PPOConfig
 
-    known = {it.name for it in fields(PPOConfig)}
-    told: dict[str, Any] = {}
+    known = {field.name for field in fields(PPOConfig)}
+    payload: dict[str, Any] = {}
     for text in options:
         name, equals, value = text.partition("=")
         if not equals or name not in known:
             raise ConfigError(f"expected --set name=value with a name among {', '.join(sorted(known))}; found {text!r}")
         try:
-            told[name] = json.loads(value)
+            payload[name] = json.loads(value)
         except ValueError:
-            told[name] = value
-    return PPOConfig.from_json({**vars(config), **told}) if told else config
+            payload[name] = value
+    return PPOConfig.from_json({**vars(config), **payload}) if payload else config
 
 
 def _told(result: PPOResult) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def _told(result: PPOResult) -> dict[str, Any]:
         "best_checkpoint": None if result.best is None else str(result.best),
         "best_profit_per_window": best,
         "best_step": progress.best_step,
-        "beginnings": [it.profit / UNIT for it in begun(result.path)] or None,
+        "beginnings": [item.profit / UNIT for item in begun(result.path)] or None,
         "alarms": progress.alarms,
         "stopped": progress.stopped,
         "seconds": progress.seconds,
@@ -192,11 +192,11 @@ def _told(result: PPOResult) -> dict[str, Any]:
     }
 
 
-def _table(told: Mapping[str, Any]) -> Table:
+def _table(payload: Mapping[str, Any]) -> Table:
     from rich.table import Table
 
     table = Table("", "", show_header=False)
-    for name, value in told.items():
+    for name, value in payload.items():
         table.add_row(name.replace("_", " "), "-" if value is None else str(value))
     return table
 
@@ -228,11 +228,11 @@ class _Bar:
     def __exit__(self, *raised: object) -> None:
         self._progress.__exit__(None, None, None)
 
-    def show(self, step: int, told: Mapping[str, Any]) -> None:
+    def show(self, step: int, payload: Mapping[str, Any]) -> None:
         """Move the bar; say what an evaluation found."""
         self._progress.update(self._task, completed=step)
-        if "pnl" in told:
-            se = told["pnl_se"] or 0.0
-            line = f"{step:>12,} steps: {told['pnl'] / UNIT:+.5f} ± {1.96 * se / UNIT:.5f} coins a window"
-            self._progress.update(self._task, description=f"{told['pnl'] / UNIT:+.4f} a window")
-            note(line + (" ALARM: reward rises, money does not" if told.get("alarm") else ""))
+        if "pnl" in payload:
+            se = payload["pnl_se"] or 0.0
+            line = f"{step:>12,} steps: {payload['pnl'] / UNIT:+.5f} ± {1.96 * se / UNIT:.5f} coins a window"
+            self._progress.update(self._task, description=f"{payload['pnl'] / UNIT:+.4f} a window")
+            note(line + (" ALARM: reward rises, money does not" if payload.get("alarm") else ""))

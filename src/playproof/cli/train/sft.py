@@ -99,9 +99,9 @@ def sft(
     emit(result, as_json, lambda: shown(result))
 
 
-def _show(step: int, told: Mapping[str, Any]) -> None:
-    if step % 10 == 0 or step == told["steps"]:
-        note(f"step {step} of {told['steps']}: loss {told['loss']:.4f}")
+def _show(step: int, payload: Mapping[str, Any]) -> None:
+    if step % 10 == 0 or step == payload["steps"]:
+        note(f"step {step} of {payload['steps']}: loss {payload['loss']:.4f}")
 
 
 def _recorded(game: Any, agents: list[str] | None, hours: float, decisions: int) -> tuple[Any, ...]:
@@ -114,8 +114,8 @@ def _recorded(game: Any, agents: list[str] | None, hours: float, decisions: int)
 
     with opened() as engine:
         tables = ready(engine)
-        found = usable_windows(tables, game.windows, datetime.now(UTC), hours, 1, min(5, decisions))
-        groups = read_groups(tables, [it.name for it in found], 1, min(5, decisions))
+        result = usable_windows(tables, game.windows, datetime.now(UTC), hours, 1, min(5, decisions))
+        groups = read_groups(tables, [item.name for item in result], 1, min(5, decisions))
     if agents:
-        groups = [replace(it, episodes=tuple(e for e in it.episodes if e.agent in agents)) for it in groups]
-    return tuple(it for it in groups if it.episodes)
+        groups = [replace(group, episodes=tuple(e for e in group.episodes if e.agent in agents)) for group in groups]
+    return tuple(group for group in groups if group.episodes)

@@ -56,11 +56,11 @@ def sidebet(
 
     config, path = with_options(RugPredictorConfig(seed=seed), option), run_folder(name)
     check_new(path)
-    told = asked(dataset, game, world, ["wait"] if world else None, rounds, seed, "tick", stake)
-    lessons = find_lessons(told)
+    payload = asked(dataset, game, world, ["wait"] if world else None, rounds, seed, "tick", stake)
+    lessons = find_lessons(payload)
     names = tuple(lessons.game.observations[lessons.observation].features)  # type: ignore[union-attr]
     steps = lessons.train if dataset is None else join([lessons.train, lessons.unseen])
-    with opened_run(path, "sidebet", asdict(config), told, False) as run:
+    with opened_run(path, "sidebet", asdict(config), payload, False) as run:
         note("growing trees; this takes seconds, and is done again if it is stopped")
         made = grow(lessons.game, steps, config, names=names, world=lessons.world)
         checkpoint = path / CHECKPOINTS / "trees"

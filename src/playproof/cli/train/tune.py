@@ -69,7 +69,7 @@ def tune(
     space = {key: Axis.parse(value) for key, _, value in (text.partition("=") for text in axis or ())}
     if method not in TRAINERS and (":" not in method or not space):
         raise ConfigError(f"expected a method among {', '.join(TRAINERS)}, or module:function with --axis")
-    told = {
+    payload = {
         "game": choose_game(game).name,
         "world": world,
         "stake": to_units(stake),
@@ -84,18 +84,22 @@ def tune(
         space or SPACES[method],
         trials,
         run_folder(name) / "study.db",
-        options=told,
+        options=payload,
         seed=seed,
     )
     lookup(choose_game(game).worlds, world, "world")
     begun = asked.storage.exists()
     note(f"{'going on with' if begun else 'beginning'} study {name}: {trials} trials wanted; Ctrl-C keeps the finished")
     with _counting(asked, trials):
-        found = search(
+        match = search(
             asked, Ray(workers=workers) if engine == "ray" else LocalEngine(workers, processes=workers > 1), workers
         )
-    result = {"study": str(asked.storage), "report": str(_write_page(run_folder(name), told, found)), "trials": found}
-    emit(result, as_json, lambda: _table(found))
+    result = {
+        "study": str(asked.storage),
+        "report": str(_write_page(run_folder(name), payload, match)),
+        "trials": match,
+    }
+    emit(result, as_json, lambda: _table(match))
 
 
 @contextmanager
@@ -135,16 +139,16 @@ def _counting(search: Search, wanted: int) -> Iterator[None]:
             watcher.join()
 
 
-def _write_page(path: Path, told: Mapping[str, Any], found: list[dict[str, Any]]) -> Path:
+def _write_page(path: Path, payload: Mapping[str, Any], result: list[dict[str, Any]]) -> Path:
     """Write the study's page: configuration, every trial, and the best so far."""
     from playproof.train.run import CONFIG, LOG, REPORT, Run
 
     for file in (CONFIG, LOG):
         (path / file).unlink(missing_ok=True)
-    run = Run.create(path, "tune", dict(told))
-    for trial in found:
+    run = Run.create(path, "tune", dict(payload))
+    for trial in result:
         run.note("trial", trial["number"], {"worth": trial["worth"], "state": trial["state"], **trial["settings"]})
-    run.finish({"trials": len(found), "best": found[0] if found else None})
+    run.finish({"trials": len(result), "best": result[0] if result else None})
     run.close()
     return path / REPORT
 
@@ -153,7 +157,7 @@ def _fixed(options: list[str] | None) -> dict[str, Any]:
     """Read fixed settings, each as JSON where it can be."""
     import json
 
-    told: dict[str, Any] = {}
+    payload: dict[str, Any] = {}
     for text in options or ():
         name, equals, value = text.partition("=")
         if not equals:
@@ -162,16 +166,16 @@ def _fixed(options: list[str] | None) -> dict[str, Any]:
             read = json.loads(value)
         except ValueError:
             read = value
-        told[name] = tuple(read) if isinstance(read, list) else read
-    return told
+        payload[name] = tuple(read) if isinstance(read, list) else read
+    return payload
 
 
-def _table(found: list[dict[str, Any]]) -> Table:
+def _table(result: list[dict[str, Any]]) -> Table:
     from rich.table import Table
 
-    names = sorted({name for trial in found for name in trial["settings"]})
+    names = sorted({name for trial in result for name in trial["settings"]})
     table = Table("trial", "state", "return", *names)
-    for trial in found:
+    for trial in result:
         worth = "-" if trial["worth"] is None else f"{trial['worth']:+.5f}"
         shown = [_short(trial["settings"].get(name)) for name in names]
         table.add_row(str(trial["number"]), trial["state"], worth, *shown)

@@ -93,23 +93,23 @@ class Compatibility:
         return not self.errors
 
 
-def policy_view(found: StoredTrajectory, reward: float = 0.0) -> PolicyView:
+def policy_view(trajectory: StoredTrajectory, reward: float = 0.0) -> PolicyView:
     """Give what a policy may learn from a stored trajectory."""
     conversations: list[list[Turn]] = []
-    for call in found.calls:
+    for call in trajectory.calls:
         if call.response is not None and call.purpose in ("action", "reasoning", "response"):
             _add(conversations, call)
-    numbers = {name: getattr(found, name) for name in _NUMBERS if getattr(found, name) is not None}
-    texts = {name: getattr(found, name) for name in _TEXTS if getattr(found, name) is not None}
-    models = sorted({call.model for call in found.calls})
+    numbers = {name: getattr(trajectory, name) for name in _NUMBERS if getattr(trajectory, name) is not None}
+    texts = {name: getattr(trajectory, name) for name in _TEXTS if getattr(trajectory, name) is not None}
+    models = sorted({call.model for call in trajectory.calls})
     return PolicyView(tuple(map(tuple, conversations)), texts | {"models": ", ".join(models)}, numbers, reward)
 
 
-def judge_view(found: StoredTrajectory, outcomes: Outcomes) -> JudgeView:
+def judge_view(trajectory: StoredTrajectory, outcomes: Outcomes) -> JudgeView:
     """Give what a judge may know of a stored trajectory."""
-    if outcomes.window_id != found.window_id:
-        raise DecodeError(f"expected outcomes of {found.window_id}, found those of {outcomes.window_id}")
-    return JudgeView(policy_view(found), outcomes)
+    if outcomes.window_id != trajectory.window_id:
+        raise DecodeError(f"expected outcomes of {trajectory.window_id}, found those of {outcomes.window_id}")
+    return JudgeView(policy_view(trajectory), outcomes)
 
 
 def _add(conversations: list[list[Turn]], call: StoredCall) -> None:
@@ -148,7 +148,7 @@ def to_art(view: PolicyView) -> Json:
         "messages_and_choices": [_message(turn) for turn in first],
         "tools": None,
         "additional_histories": [
-            {"messages_and_choices": [_message(turn) for turn in each], "tools": None} for each in rest
+            {"messages_and_choices": [_message(turn) for turn in item], "tools": None} for item in rest
         ],
         "reward": view.reward,
         "initial_policy_version": None,
@@ -186,37 +186,39 @@ def _message(turn: Turn) -> Json:
     }
 
 
-def from_art(told: Json) -> PolicyView:
+def from_art(payload: Json) -> PolicyView:
     """Read ART's Trajectory back; an answer without tokens is the agent's own only where none has tokens."""
     try:
         histories = [
-            told["messages_and_choices"],
-            *(each["messages_and_choices"] for each in told.get("additional_histories", [])),
+            payload["messages_and_choices"],
+            *(item["messages_and_choices"] for item in payload.get("additional_histories", [])),
         ]
-        conversations = tuple(tuple(_read_message(each) for each in history) for history in histories)
-        reward, metrics, metadata = float(told["reward"]), dict(told["metrics"]), dict(told["metadata"])
+        conversations = tuple(tuple(_read_message(item) for item in history) for history in histories)
+        reward, metrics, metadata = float(payload["reward"]), dict(payload["metrics"]), dict(payload["metadata"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DecodeError(f"expected an ART trajectory, found {type(error).__name__}: {error}") from error
     return PolicyView(conversations if any(conversations) else (), metadata, metrics, reward)
 
 
-def from_art_group(told: Json) -> tuple[PolicyView, ...]:
+def from_art_group(payload: Json) -> tuple[PolicyView, ...]:
     """Read ART's TrajectoryGroup back."""
-    if not isinstance(told.get("trajectories"), list):
+    if not isinstance(payload.get("trajectories"), list):
         raise DecodeError("expected an ART group with a list of trajectories")
-    return tuple(from_art(each) for each in told["trajectories"])
+    return tuple(from_art(item) for item in payload["trajectories"])
 
 
-def _read_message(told: Json) -> Turn:
-    if "message" not in told:
-        content = told.get("content")
+def _read_message(payload: Json) -> Turn:
+    if "message" not in payload:
+        content = payload.get("content")
         return Turn(
-            told["role"], content if isinstance(content, str) else _flat(content), sampled=told["role"] == "assistant"
+            payload["role"],
+            content if isinstance(content, str) else _flat(content),
+            sampled=payload["role"] == "assistant",
         )
-    content = (told.get("logprobs") or {}).get("content") or []
-    ids = tuple(_token_id(each["token"]) for each in content)
-    logprobs = tuple(float(each["logprob"]) for each in content)
-    return Turn("assistant", told["message"]["content"] or "", ids, logprobs, sampled=True)
+    content = (payload.get("logprobs") or {}).get("content") or []
+    ids = tuple(_token_id(item["token"]) for item in content)
+    logprobs = tuple(float(item["logprob"]) for item in content)
+    return Turn("assistant", payload["message"]["content"] or "", ids, logprobs, sampled=True)
 
 
 def _token_id(token: str) -> int:
@@ -228,8 +230,8 @@ def _token_id(token: str) -> int:
 
 def validate_compatibility(views: Sequence[PolicyView], min_agents: int = 2) -> Compatibility:
     """Check a group before it is trained on."""
-    errors = [f"{_name(view)}: {each}" for view in views for each in _view_errors(view)]
-    warnings = [f"{_name(view)}: {each}" for view in views for each in _view_warnings(view)]
+    errors = [f"{_name(view)}: {view_error}" for view in views for view_error in _view_errors(view)]
+    warnings = [f"{_name(view)}: {view_warning}" for view in views for view_warning in _view_warnings(view)]
     names = [view.metadata.get("trajectory_id") for view in views]
     if not views:
         errors.append("the group is empty")

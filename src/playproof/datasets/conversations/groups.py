@@ -75,7 +75,7 @@ class ConversationGroup:
     episodes: tuple[Conversation, ...]
 
     def __post_init__(self) -> None:
-        names = [each.episode_id for each in self.episodes]
+        names = [episode.episode_id for episode in self.episodes]
         if len(set(names)) < len(names):
             raise DecodeError(f"expected every episode of {self.window} once, found {len(names)} of {len(set(names))}")
 
@@ -135,9 +135,9 @@ def standing(episode: Conversation, lineage: str, newest: int) -> Why:
         return "foreign"
     if number <= newest - VERSIONS:
         return "stale"
-    if not episode.exchanges or not all(each.token_ids for each in episode.exchanges):
+    if not episode.exchanges or not all(exchange.token_ids for exchange in episode.exchanges):
         return "unsampled"
-    return "own" if all(each.temperature == 1.0 for each in episode.exchanges) else "tempered"
+    return "own" if all(exchange.temperature == 1.0 for exchange in episode.exchanges) else "tempered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +161,14 @@ class HoldoutSplit:
 
 def hold_out(windows: Iterable[TimedWindow], count: int, embargo: float) -> HoldoutSplit:
     """Hold the last `count` windows out, and leave out those that end less than the embargo before them."""
-    ordered = sorted(windows, key=lambda it: (it.start, it.name))
+    ordered = sorted(windows, key=lambda item: (item.start, item.name))
     if count < 0 or embargo < 0 or count > len(ordered):
         raise ConfigError(f"expected to hold out 0 to {len(ordered)} windows, found {count} with embargo {embargo}")
     early, held = ordered[: len(ordered) - count], ordered[len(ordered) - count :]
     edge = held[0].start - embargo if held else float("inf")
-    train = [it for it in early if it.end <= edge]
-    between = [it.name for it in early if it.end > edge]
-    return HoldoutSplit(tuple(it.name for it in train), tuple(between), tuple(it.name for it in held))
+    train = [item for item in early if item.end <= edge]
+    between = [item.name for item in early if item.end > edge]
+    return HoldoutSplit(tuple(item.name for item in train), tuple(between), tuple(item.name for item in held))
 
 
 def dropout_rate(total: int, target: int = TARGET, most: float = MAX_DROPOUT) -> float:
@@ -185,7 +185,7 @@ def drop_windows(
     """
     total = sum(len(group.episodes) for group in groups)
     left = dropout_rate(total, target, most) * total
-    order = sorted(groups, key=lambda it: it.window)
+    order = sorted(groups, key=lambda item: item.window)
     random.Random(seed).shuffle(order)  # noqa: S311
     dropped: set[str] = set()
     for group in order:
@@ -193,17 +193,17 @@ def drop_windows(
             break
         left -= len(group.episodes)
         dropped.add(group.window)
-    return tuple(it for it in groups if it.window not in dropped), tuple(sorted(dropped))
+    return tuple(item for item in groups if item.window not in dropped), tuple(sorted(dropped))
 
 
 def read_groups(engine: Engine, windows: Sequence[str], min_agents: int, min_actions: int) -> list[ConversationGroup]:
     """Read the groups of some windows: the ended episodes of each scenario that have enough usable exchanges."""
-    found: dict[str, list[Conversation]] = {}
-    for each in read_windows(engine, windows):
-        episode = read_episode(each)
-        if each.ended and not each.is_evaluation and len(episode.exchanges) >= min_actions:
-            found.setdefault(_group_name(each), []).append(episode)
-    return [ConversationGroup(name, tuple(of)) for name, of in sorted(found.items()) if len(of) >= min_agents]
+    result: dict[str, list[Conversation]] = {}
+    for window in read_windows(engine, windows):
+        episode = read_episode(window)
+        if window.ended and not window.is_evaluation and len(episode.exchanges) >= min_actions:
+            result.setdefault(_group_name(window), []).append(episode)
+    return [ConversationGroup(name, tuple(of)) for name, of in sorted(result.items()) if len(of) >= min_agents]
 
 
 def usable_windows(
@@ -215,14 +215,15 @@ def usable_windows(
     min_actions: int = MIN_ACTIONS,
 ) -> list[TimedWindow]:
     """Find closed windows with outcomes and enough agents; where there are none, refuse with what was found."""
-    found = survey(engine, windows, now, hours=hours, min_agents=min_agents, min_actions=min_actions)
-    good = [it.window_id for it in found.windows if it.usable and it.agents >= min_agents]
+    result = survey(engine, windows, now, hours=hours, min_agents=min_agents, min_actions=min_actions)
+    good = [window.window_id for window in result.windows if window.usable and window.agents >= min_agents]
     if not good:
-        closed = sum(it.closed for it in found.windows)
-        told = sum(it.usable for it in found.windows)
+        closed = sum(window.closed for window in result.windows)
+        payload = sum(window.usable for window in result.windows)
         raise InputError(
             f"expected windows of the last {hours:g} hours with at least {min_agents} agents of {min_actions} usable "
-            f"steps each, found none: {len(found.windows)} windows were played, {closed} of them have closed and {told}"
+            f"steps each, found none: {len(result.windows)} windows were played, {closed} of them have closed "
+            f"and {payload}"
             " have outcomes; record more agents, write outcomes (outcomes sync), or lower --min-agents, --min-actions"
             " or raise --lookback-hours"
         )
@@ -235,30 +236,34 @@ def _placed(name: str, windows: WindowRules, now: datetime) -> TimedWindow:
     return TimedWindow(name, start.timestamp() / 3600, (start + length).timestamp() / 3600)
 
 
-def _group_name(found: StoredTrajectory) -> str:
-    same = found.scenario_id == found.window_id
-    return found.window_id if same else f"{found.window_id}/{found.scenario_id}"
+def _group_name(trajectory: StoredTrajectory) -> str:
+    same = trajectory.scenario_id == trajectory.window_id
+    return trajectory.window_id if same else f"{trajectory.window_id}/{trajectory.scenario_id}"
 
 
-def read_episode(found: StoredTrajectory) -> Conversation:
+def read_episode(trajectory: StoredTrajectory) -> Conversation:
     """Read a stored trajectory as an episode: every answered call that led to an action, with its own prompt."""
-    said = {step.number for step in found.steps if step.action_type is not None}
-    calls = [it for it in found.calls if it.response is not None and it.purpose == "action" and it.step in said]
-    versions = {it.model_version for it in calls}
-    start = (found.metrics or {}).get("start_equity")
+    said = {step.number for step in trajectory.steps if step.action_type is not None}
+    calls = [
+        call
+        for call in trajectory.calls
+        if call.response is not None and call.purpose == "action" and call.step in said
+    ]
+    versions = {call.model_version for call in calls}
+    start = (trajectory.metrics or {}).get("start_equity")
     return Conversation(
-        found.trajectory_id,
-        found.agent_id,
+        trajectory.trajectory_id,
+        trajectory.agent_id,
         versions.pop() if len(versions) == 1 else None,
         tuple(map(_exchange, calls)),
-        found.final_pnl,
+        trajectory.final_pnl,
         start if isinstance(start, int) else None,
-        sum(step.action_error is None for step in found.steps if step.number in said),
+        sum(step.action_error is None for step in trajectory.steps if step.number in said),
     )
 
 
 def _exchange(call: StoredCall) -> ChatExchange:
-    messages = tuple((str(it.get("role", "user")), _text(it.get("content"))) for it in call.prompt)
+    messages = tuple((str(item.get("role", "user")), _text(item.get("content"))) for item in call.prompt)
     sampled = call.trainable
     return ChatExchange(
         messages,

@@ -37,8 +37,8 @@ class UsedWindows:
         """Note that the weights that learned from an iteration's windows are saved."""
         mine = (UsedWindow.lineage == self.lineage) & (UsedWindow.iteration == iteration)
         with writing(self.engine) as connection:
-            told = update(UsedWindow).where(mine, UsedWindow.purpose == "train")
-            connection.execute(told.values(settled=True, model_version=version))
+            payload = update(UsedWindow).where(mine, UsedWindow.purpose == "train")
+            connection.execute(payload.values(settled=True, model_version=version))
             if trajectories:
                 used = update(Trajectory).where(Trajectory.trajectory_id.in_(list(trajectories)))
                 connection.execute(used.values(used_in_training=True, trained_in_batch=f"{self.lineage}/{iteration}"))
@@ -75,11 +75,11 @@ class UsedWindows:
         mine = query.where(UsedWindow.lineage == self.lineage, UsedWindow.window_id.in_(list(windows)))
         with writing(self.engine) as connection:
             known = {name: (use, of) for name, use, of in connection.execute(mine)}
-            for name, found in known.items():
-                if found != (purpose, iteration):
+            for name, result in known.items():
+                if result != (purpose, iteration):
                     raise InputError(
                         f"expected window {name} to be free for {purpose} in iteration {iteration} of {self.lineage}, "
-                        f"found it taken for {found[0]} in iteration {found[1]}; windows are used once"
+                        f"found it taken for {result[0]} in iteration {result[1]}; windows are used once"
                     )
             fresh = [name for name in dict.fromkeys(windows) if name not in known]
             rows = [

@@ -95,26 +95,26 @@ def write_huggingface(dataset: Dataset, out: Path, observation: str | None = Non
     sizes: dict[str, int] = {}
     (out / "data").mkdir()
     for split in splits(dataset):
-        found = dataset.transitions(split, observation)
-        sizes[split] = len(found.rewards)
-        yield from _write_shards(found, split, out / "data")
-    told = describe(dataset, observation)
+        result = dataset.transitions(split, observation)
+        sizes[split] = len(result.rewards)
+        yield from _write_shards(result, split, out / "data")
+    payload = describe(dataset, observation)
     path = out / "README.md"
-    path.write_text(_readme(dataset, told, sizes), encoding="utf-8")
+    path.write_text(_readme(dataset, payload, sizes), encoding="utf-8")
     yield path
-    yield _write_description(out, told)
+    yield _write_description(out, payload)
 
 
-def _write_shards(found: Transitions, split: str, folder: Path) -> Iterator[Path]:
-    count = max(1, -(-len(found.rewards) // SHARD_ROWS))
+def _write_shards(transitions: Transitions, split: str, folder: Path) -> Iterator[Path]:
+    count = max(1, -(-len(transitions.rewards) // SHARD_ROWS))
     for shard in range(count):
         rows = slice(shard * SHARD_ROWS, (shard + 1) * SHARD_ROWS)
         path = folder / f"{split}-{shard:05d}-of-{count:05d}.parquet"
-        _write_shard(found, rows, path)
+        _write_shard(transitions, rows, path)
         yield path
 
 
-def _write_shard(found: Transitions, rows: slice, path: Path) -> None:
+def _write_shard(transitions: Transitions, rows: slice, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -123,24 +123,24 @@ def _write_shard(found: Transitions, rows: slice, path: Path) -> None:
         return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
 
     columns = {
-        "window": pa.array(found.windows[rows]),
-        "substep": pa.array(found.substep[rows]),
-        "observation": listed(found.observations),
-        "action": listed(found.actions),
-        "reward": pa.array(found.rewards[rows]),
-        "next_observation": listed(found.next_observations),
-        "terminated": pa.array(found.terminated[rows]),
-        "truncated": pa.array(found.truncated[rows]),
+        "window": pa.array(transitions.windows[rows]),
+        "substep": pa.array(transitions.substep[rows]),
+        "observation": listed(transitions.observations),
+        "action": listed(transitions.actions),
+        "reward": pa.array(transitions.rewards[rows]),
+        "next_observation": listed(transitions.next_observations),
+        "terminated": pa.array(transitions.terminated[rows]),
+        "truncated": pa.array(transitions.truncated[rows]),
     }
     pq.write_table(pa.table(columns), path, compression="zstd")
 
 
-def _readme(dataset: Dataset, told: Mapping[str, Any], sizes: Mapping[str, int]) -> str:
+def _readme(dataset: Dataset, payload: Mapping[str, Any], sizes: Mapping[str, int]) -> str:
     total = sum(sizes.values())
     header = {
-        "pretty_name": told["name"],
+        "pretty_name": payload["name"],
         "task_categories": ["reinforcement-learning"],
-        "tags": ["offline-rl", "playproof", told["game"]["name"]],
+        "tags": ["offline-rl", "playproof", payload["game"]["name"]],
         "size_categories": [_size(total)],
         "configs": [
             {
@@ -151,17 +151,17 @@ def _readme(dataset: Dataset, told: Mapping[str, Any], sizes: Mapping[str, int])
     }
     rows = "\n".join(f"| {split} | {count} | {len(dataset.windows(split))} |" for split, count in sizes.items())
     heads = "\n".join(
-        f"- `action[{place}]`: {', '.join(names)}" for place, names in enumerate(told["actions"]["heads"])
+        f"- `action[{index}]`: {', '.join(names)}" for index, names in enumerate(payload["actions"]["heads"])
     )
-    features = "\n".join(f"{place}. `{name}`" for place, name in enumerate(told["features"]))
+    features = "\n".join(f"{index}. `{name}`" for index, name in enumerate(payload["features"]))
     return f"""---
 {yaml.safe_dump(header, sort_keys=False)}---
 
-# {told["name"]}
+# {payload["name"]}
 
-{total} steps of the game {told["game"]["name"]}, recorded and built with Playproof. Content hash `{told["hash"]}`.
-A row is one decision: `observation`, `action`, `reward` ({told["reward"]["name"]}, version
-{told["reward"]["version"]}), `next_observation`, `terminated`, `truncated`, and the window it was taken in. Splits
+{total} steps of the game {payload["game"]["name"]}, built with Playproof. Content hash `{payload["hash"]}`.
+A row is one decision: `observation`, `action`, `reward` ({payload["reward"]["name"]}, version
+{payload["reward"]["version"]}), `next_observation`, `terminated`, `truncated`, and the window it was taken in. Splits
 are consecutive in time, whole windows each.
 
 | split | steps | windows |
@@ -172,7 +172,7 @@ are consecutive in time, whole windows each.
 
 {heads}
 
-## Features of an observation ({told["observation"]})
+## Features of an observation ({payload["observation"]})
 
 {features}
 """
@@ -184,9 +184,9 @@ def _size(count: int) -> str:
     return next((name for bound, name in bounds.items() if count < bound), "10M<n<100M")
 
 
-def _write_description(out: Path, told: Mapping[str, Any]) -> Path:
+def _write_description(out: Path, payload: Mapping[str, Any]) -> Path:
     path = out / DESCRIPTION
-    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(payload, indent=1) + "\n", encoding="utf-8")
     return path
 
 

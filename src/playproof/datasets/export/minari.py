@@ -43,16 +43,16 @@ def minari_folder(path: Path) -> Iterator[None]:
             os.environ[VARIABLE] = before
 
 
-def buffers(found: Transitions) -> Iterator[EpisodeBuffer]:
+def buffers(transitions: Transitions) -> Iterator[EpisodeBuffer]:
     """Give each episode with the observation after its last step."""
-    for number, (first, end) in enumerate(episode_ends(found)):
+    for number, (first, end) in enumerate(episode_ends(transitions)):
         yield EpisodeBuffer(
             id=number,
-            observations=[*found.observations[first:end], found.next_observations[end - 1]],
-            actions=list(found.actions[first:end].astype(np.int64)),
-            rewards=found.rewards[first:end].tolist(),
-            terminations=found.terminated[first:end].tolist(),
-            truncations=found.truncated[first:end].tolist(),
+            observations=[*transitions.observations[first:end], transitions.next_observations[end - 1]],
+            actions=list(transitions.actions[first:end].astype(np.int64)),
+            rewards=transitions.rewards[first:end].tolist(),
+            terminations=transitions.terminated[first:end].tolist(),
+            truncations=transitions.truncated[first:end].tolist(),
         )
 
 

@@ -44,19 +44,19 @@ class StepDataset(TorchDataset[Item]):
     def __len__(self) -> int:
         return len(self.dones)
 
-    def __getitem__(self, place: int) -> Item:
+    def __getitem__(self, index: int) -> Item:
         """Give one step, or many for a list of places."""
         return (
-            self.observations[place],
-            self.actions[place],
-            self.rewards[place],
-            self.next_observations[place],
-            self.dones[place],
+            self.observations[index],
+            self.actions[index],
+            self.rewards[index],
+            self.next_observations[index],
+            self.dones[index],
         )
 
-    def __getitems__(self, places: list[int]) -> list[Item]:
+    def __getitems__(self, indices: list[int]) -> list[Item]:
         """Give the steps of a batch in one go, as DataLoader asks for them."""
-        columns = self[torch.as_tensor(places)]  # type: ignore[index]
+        columns = self[torch.as_tensor(indices)]  # type: ignore[index]
         return list(zip(*columns, strict=True))
 
 

@@ -65,17 +65,17 @@ def broken_clauses(game: Game) -> tuple[ContractBreach, ...]:
 
 def _run(name: str, clause: Clause, case: GameCase) -> list[str]:
     """Run one clause; whatever the game's own code raises is a breach, and the other clauses are still run."""
-    found: list[str] = []
+    names: list[str] = []
     try:
         for what in clause(case):
-            if what not in found:
-                found.append(what)
+            if what not in names:
+                names.append(what)
     except SampleError as error:
         if name == "sample":
-            found.append(str(error))
+            names.append(str(error))
     except Exception as error:  # noqa: BLE001 - the code under examination may raise anything
-        found.append(f"expected the game's code not to raise, found {type(error).__name__}: {error}")
-    return found
+        names.append(f"expected the game's code not to raise, found {type(error).__name__}: {error}")
+    return names
 
 
 def check_game(game: Game) -> None:

@@ -83,8 +83,8 @@ class GameCase:
     def events(self) -> tuple[Event, ...]:
         """Give the sample as one session's events."""
         try:
-            told = zip(self.frames, self.game.decode(self.frames), strict=True)
-            facts = [(frame, fact) for frame, of in told for fact in of]
+            payload = zip(self.frames, self.game.decode(self.frames), strict=True)
+            facts = [(frame, fact) for frame, of in payload for fact in of]
             events = tuple(
                 fact.event(frame.ts, "sample", seq, direction=frame.direction)
                 for seq, (frame, fact) in enumerate(facts)
@@ -149,8 +149,8 @@ def misfits(game: Game, fact: Fact) -> Iterator[str]:
         if name not in table:
             yield f"expected declared columns, found {name!r} in {fact.event_name!r}"
         elif not fits(table[name], value):
-            found = type(value).__name__ if type(value) is not _TYPES.get(table[name].kind) else f"{value!r:.40}"
-            yield f"expected {table[name].kind} in column {name!r}, found {found}"
+            name__ = type(value).__name__ if type(value) is not _TYPES.get(table[name].kind) else f"{value!r:.40}"
+            yield f"expected {table[name].kind} in column {name!r}, found {name__}"
     if fact.window_id is not None and _canonical(game, fact.window_id) != fact.window_id:
         yield f"expected a canonical window id in {fact.event_name!r}, found {fact.window_id!r:.80}"
 

@@ -25,8 +25,12 @@ def check_observations(case: GameCase) -> Iterator[str]:
     if set(fold.observe) != set(game.observations):
         yield f"expected the fold to write {sorted(game.observations)}, found {sorted(fold.observe)}"
     for name, kind in _numbers(case).items():
-        yield from (f"{name}: expected a feature of the table, found {it!r}" for it in kind.features if it not in known)
-        yield from (f"{name}: expected each feature once, found {it!r} twice" for it in twice(kind.features))
+        yield from (
+            f"{name}: expected a feature of the table, found {feature!r}"
+            for feature in kind.features
+            if feature not in known
+        )
+        yield from (f"{name}: expected each feature once, found {item!r} twice" for item in twice(kind.features))
         if not kind.features:
             yield f"{name}: expected at least one feature, found none"
         if kind.blocks and sum(kind.blocks.values()) != len(kind.features):
@@ -75,7 +79,7 @@ def check_fold(case: GameCase) -> Iterator[str]:
             yield f"{name}: expected states to be apart, found one changed by the events of another"
     for name, kind in _numbers(case).items():
         unwritten = _kept(case, name, kind)
-        yield from (f"{name}: expected every place to be written, found {it!r} untouched" for it in unwritten)
+        yield from (f"{name}: expected every place to be written, found {item!r} untouched" for item in unwritten)
 
 
 def _looks_beside(case: GameCase, name: str) -> list[Observation]:
@@ -120,18 +124,20 @@ def check_outcome(case: GameCase) -> Iterator[str]:
     for name in sorted(set(declared) & {feature.name for feature in game.features}):
         yield f"expected outcomes to be no features, found {name!r} in both"
     for window, events in case.windows.items():
-        found = outcome(events)
-        if found is None or found.window_id != window:
-            yield f"expected the outcome of {window}, found {found}"
+        result = outcome(events)
+        if result is None or result.window_id != window:
+            yield f"expected the outcome of {window}, found {result}"
             continue
-        if outcome(events) != found:
+        if outcome(events) != result:
             yield f"expected the same outcome of {window} twice, found another"
         if outcome(events[: len(events) // 2]) is not None:
             yield f"expected no outcome of {window} while half of it is missing, found one"
-        if set(found.values) != set(declared):
-            yield f"expected the outcomes {sorted(declared)}, found {sorted(found.values)}"
-        bad = [name for name, it in found.values.items() if name in declared and not fits(declared[name], it)]
-        yield from (f"expected {declared[name].kind} as outcome {name!r}, found {found.values[name]!r}" for name in bad)
+        if set(result.values) != set(declared):
+            yield f"expected the outcomes {sorted(declared)}, found {sorted(result.values)}"
+        bad = [name for name, value in result.values.items() if name in declared and not fits(declared[name], value)]
+        yield from (
+            f"expected {declared[name].kind} as outcome {name!r}, found {result.values[name]!r}" for name in bad
+        )
     yield from _outcome_seen(case)
 
 
@@ -151,7 +157,8 @@ def _altered(events: Iterable[Event], columns: set[str]) -> Iterator[Event]:
     """Give the events with other values in the named columns."""
     for event in events:
         yield replace(
-            event, columns={name: _other(it) if name in columns else it for name, it in event.columns.items()}
+            event,
+            columns={name: _other(column) if name in columns else column for name, column in event.columns.items()},
         )
 
 

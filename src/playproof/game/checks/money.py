@@ -68,21 +68,23 @@ class Audit:
     def act(self, action: Action) -> tuple[Fact, ...]:
         """Pass an action on and look at the books."""
         before = self.ledger.standing()
-        told = self._watched(lambda: self.ledger.act(action), f"acting {action!r:.60}")
+        watched = self._watched(lambda: self.ledger.act(action), f"acting {action!r:.60}")
         after = self.ledger.standing()
         moved = (after.cash, after.equity, after.opened) != (before.cash, before.equity, before.opened)
-        if action == self.wait and (told or moved):
+        if action == self.wait and (watched or moved):
             self.found.append(f"expected {WAIT} to change nothing, found {before} become {after}")
-        elif moved and not told:
+        elif moved and not watched:
             self.found.append(f"expected the player to be told when money moves, found {action!r:.60} silent")
-        return told
+        return watched
 
     def _watched(self, call: Callable[[], tuple[Fact, ...]], what: str) -> tuple[Fact, ...]:
-        told = call()
+        payload = call()
         now, total = self.ledger.standing(), self.ledger.total
         amounts = {"cash": now.cash, "equity": now.equity, "total": total}
         self.found += [
-            f"expected {name} in integers, found {it!r}" for name, it in amounts.items() if type(it) is not int
+            f"expected {name} in integers, found {amount!r}"
+            for name, amount in amounts.items()
+            if type(amount) is not int
         ]
         if total != self.total:
             self.found.append(f"expected {self.total} in all, found {total} after {what}")
@@ -91,8 +93,8 @@ class Audit:
         lost = self.start.equity - now.equity
         if self.terms.stake is not None and lost > self.terms.stake:
             self.found.append(f"expected at most the stake {self.terms.stake} to be lost, found {lost} after {what}")
-        self.found += [text for fact in told for text in misfits(self.game, fact)]
-        return told
+        self.found += [text for fact in payload for text in misfits(self.game, fact)]
+        return payload
 
 
 def check_rewards(case: GameCase) -> Iterator[str]:
@@ -150,7 +152,9 @@ def _bent(game: Game, idle: Sequence[Episode], busy: Sequence[Episode]) -> Itera
         for one, other in zip(idle, busy, strict=True):
             if reward.benchmark is None or one.outcome is None or other.outcome is None:
                 continue
-            parts = [reward.compute(it.steps, it.outcome)[reward.benchmark] for it in (one, other) if it.outcome]
+            parts = [
+                reward.compute(item.steps, item.outcome)[reward.benchmark] for item in (one, other) if item.outcome
+            ]
             if sum(parts[0]) != sum(parts[1]):
                 yield f"{reward.name}: expected the same benchmark whatever is done, found it changed by actions"
 
@@ -161,14 +165,14 @@ def check_labels(case: GameCase) -> Iterator[str]:
     for label in case.game.labels.values():
         if label.horizon < 1:
             yield f"{label.name}: expected a horizon of at least 1, found {label.horizon}"
-        found: list[float | None] = []
+        results: list[float | None] = []
         for events in case.windows.values():
             known = outcome(events)
             if known is not None:
-                found += [resolve(label.value)(known, event) for event in events if decides(event)]
-        if all(value is None for value in found):
+                results += [resolve(label.value)(known, event) for event in events if decides(event)]
+        if all(value is None for value in results):
             yield f"{label.name}: expected a value somewhere in the sample, found none"
-        if not all(math.isfinite(value) for value in found if value is not None):
+        if not all(math.isfinite(value) for value in results if value is not None):
             yield f"{label.name}: expected finite values, found others"
 
 
@@ -181,13 +185,13 @@ def check_baselines(case: GameCase) -> Iterator[str]:
         if baseline.observation not in game.observations or baseline.actions not in game.actions:
             yield f"{name}: expected known sets, found {baseline.observation!r} and {baseline.actions!r}"
             continue
-        actions, found = game.actions[baseline.actions], _chosen(case, baseline)
-        outside = [action for action in found if not actions.holds(action)]
+        actions, chosen = game.actions[baseline.actions], _chosen(case, baseline)
+        outside = [action for action in chosen if not actions.holds(action)]
         if outside:
             yield f"{name}: expected actions of {baseline.actions!r}, found {outside[0]!r:.80}"
-        elif name == "wait" and not all(actions.waits(action) for action in found):
+        elif name == "wait" and not all(actions.waits(action) for action in chosen):
             yield f"wait: expected nothing but {WAIT}, found another action"
-        if _chosen(case, baseline) != found:
+        if _chosen(case, baseline) != chosen:
             yield f"{name}: expected the same actions for the same seed, found others"
 
 

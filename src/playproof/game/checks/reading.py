@@ -50,13 +50,13 @@ def check_decode(case: GameCase) -> Iterator[str]:
     if game.decode(frames) != clean:
         yield "expected the same facts from the same frames, found others the second time"
     one, other = resolve(game.decoder)(), resolve(game.decoder)()
-    if any((one(frame), other(frame)) != (told, told) for frame, told in zip(frames, clean, strict=True)):
+    if any((one(frame), other(frame)) != (payload, payload) for frame, payload in zip(frames, clean, strict=True)):
         yield "expected two decoders side by side not to disturb each other, found other facts"
     junk = [Frame(frames[0].ts, payload) for payload in JUNK]
     disturbed = resolve(game.decoder)()
-    for number, (frame, told) in enumerate(zip(frames, clean, strict=True)):
+    for number, (frame, fields) in enumerate(zip(frames, clean, strict=True)):
         yield from _undigested(game, disturbed, junk[number % len(junk)])
-        if disturbed(frame) != told:
+        if disturbed(frame) != fields:
             yield "expected junk between frames to change nothing, found other facts"
     fresh = resolve(game.decoder)()
     for frame in (*junk, *(bad for good in frames for bad in spoiled(good))):

@@ -63,8 +63,8 @@ def check_columns(case: GameCase) -> Iterator[str]:
         if column.kind not in KINDS:
             yield f"expected column {column.name!r} of a kind among {', '.join(KINDS)}, found {column.kind!r}"
         elif (column.unit == money) != (column.kind == "money"):
-            found = f"{column.name!r} of kind {column.kind} in {column.unit!r}"
-            yield f"expected columns in {money!r}, and only those, to be of kind money, found {found}"
+            text = f"{column.name!r} of kind {column.kind} in {column.unit!r}"
+            yield f"expected columns in {money!r}, and only those, to be of kind money, found {text}"
         if not column.unit or not column.doc:
             yield f"expected column {column.name!r} to have a unit and a doc"
     for event in case.events:
@@ -89,7 +89,7 @@ def check_actions(case: GameCase) -> Iterator[str]:
         elif not actions.holds(actions.wait) or not actions.waits(actions.wait):
             yield f"{name}: expected `wait` to be an action that says {WAIT}, found {actions.wait!r}"
         for head in actions.heads:
-            yield from (f"{name}: expected each name of a head once, found {it!r} twice" for it in twice(head))
+            yield from (f"{name}: expected each name of a head once, found {item!r} twice" for item in twice(head))
         if actions.read is not None:
             yield from _misread(name, actions)
 

@@ -27,8 +27,8 @@ def rows(title: str, columns: list[str], values: list[list[str]]) -> Table:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="left" if place == 0 else "right")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
     for row in values:
         table.add_row(*row)
     return table
@@ -58,18 +58,18 @@ def verify(
     from playproof.games.crash.rules.prices import server_seed_hash
     from playproof.games.crash.rules.verify import replay
 
-    found = replay(server_seed, game_id, version, world)
+    result = replay(server_seed, game_id, version, world)
     data: dict[str, Any] = {
         "game_id": game_id,
         "version": version,
         "world": world,
-        "rug_tick": found.rug_tick,
-        "peak": found.peak,
-        "rug_price": found.rug_price,
+        "rug_tick": result.rug_tick,
+        "peak": result.peak,
+        "rug_price": result.rug_price,
         "server_seed_hash": server_seed_hash(server_seed),
     }
     if prices:
-        data["prices"] = list(found.prices)
+        data["prices"] = list(result.prices)
     shown = [[name, str(value)] for name, value in data.items()]
     emit(data, as_json, lambda: rows("round", ["what", "value"], shown))
 
@@ -196,8 +196,8 @@ def demo(
     verified = verify_published()
     published, fair = (run_simulation(rounds, world, seed) for world in ("published", "fair"))
     scores = run_baselines(None, "published", played, seed)
-    found = Findings(verified, published, fair, scores)
-    path = write_page(found, output, commit())
+    findings = Findings(verified, published, fair, scores)
+    path = write_page(findings, output, commit())
     if not as_json:
         for simulation in (published, fair):
             emit(None, False, simulation_table(simulation))
@@ -206,10 +206,12 @@ def demo(
         "verified": verified,
         "simulations": [simulation.to_json() for simulation in (published, fair)],
         "baselines": [score.to_json() for score in scores],
-        "found": found.sentences(),
+        "found": findings.sentences(),
         "page": str(path),
     }
-    emit(data, as_json, "\n".join(["What was found:", *(f"- {line}" for line in found.sentences()), f"Page: {path}"]))
+    emit(
+        data, as_json, "\n".join(["What was found:", *(f"- {line}" for line in findings.sentences()), f"Page: {path}"])
+    )
 
 
 @app.command()

@@ -76,12 +76,12 @@ class BatchedModel:
 
     def open(self, messages: Sequence[Mapping[str, str]], sampling: Sampling, tops: int = 0) -> Chat:
         """Make a chat that can join; refuse one that is too long."""
-        told = self.tokenizer.apply_chat_template(
-            [dict(it) for it in messages], add_generation_prompt=True, tokenize=True, return_dict=False
+        payload = self.tokenizer.apply_chat_template(
+            [dict(message) for message in messages], add_generation_prompt=True, tokenize=True, return_dict=False
         )
-        if len(told) + sampling.max_tokens > self.context:
+        if len(payload) + sampling.max_tokens > self.context:
             raise ConfigError(
-                f"expected a chat of at most {self.context} tokens, found {len(told)} and an answer of up to "
+                f"expected a chat of at most {self.context} tokens, found {len(payload)} and an answer of up to "
                 f"{sampling.max_tokens}"
             )
         generator = torch.Generator()
@@ -89,7 +89,7 @@ class BatchedModel:
             generator.seed()
         else:
             generator.manual_seed(sampling.seed)
-        return Chat(tuple(told), sampling, tops, generator)
+        return Chat(tuple(payload), sampling, tops, generator)
 
     def join(self, chat: Chat) -> None:
         """Let a chat take part from the next step on."""
@@ -119,12 +119,12 @@ class BatchedModel:
     def _read(self) -> torch.Tensor:
         """Let the model read what is fresh; give the log-probabilities after it, (chats, vocabulary)."""
         fresh = [chat.fresh() for chat in self.chats]
-        ids = np.concatenate([np.asarray(it, np.int64) for it in fresh])
+        ids = np.concatenate([np.asarray(item, np.int64) for item in fresh])
         starts = np.array([len(chat.columns) for chat in self.chats])
-        positions = np.concatenate([np.arange(at, at + len(it)) for at, it in zip(starts, fresh, strict=True)])
-        ends = np.cumsum([len(it) for it in fresh]) - 1
+        positions = np.concatenate([np.arange(at, at + len(item)) for at, item in zip(starts, fresh, strict=True)])
+        ends = np.cumsum([len(item) for item in fresh]) - 1
         visible = self._visible(fresh)
-        told = self.model(
+        payload = self.model(
             input_ids=torch.from_numpy(ids)[None],
             position_ids=torch.from_numpy(positions)[None],
             attention_mask=torch.from_numpy(visible)[None, None],
@@ -132,13 +132,13 @@ class BatchedModel:
             use_cache=True,
             logits_to_keep=torch.from_numpy(ends),
         )
-        self._cache = told.past_key_values
+        self._cache = payload.past_key_values
         self._width += len(ids)
-        return torch.log_softmax(told.logits[0].float(), -1)
+        return torch.log_softmax(payload.logits[0].float(), -1)
 
     def _visible(self, fresh: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
         """Tell which columns each fresh token sees, and give every chat its new columns."""
-        count = sum(len(it) for it in fresh)
+        count = sum(len(item) for item in fresh)
         visible = np.zeros((count, self._width + count), np.bool_)
         row = 0
         for chat, tokens in zip(self.chats, fresh, strict=True):
@@ -176,14 +176,14 @@ class BatchedModel:
         keep = torch.tensor(living, dtype=torch.long)
         for layer in self._cache.layers:
             layer.keys, layer.values = layer.keys[:, :, keep], layer.values[:, :, keep]
-        places = {old: new for new, old in enumerate(living)}
+        indices = {old: new for new, old in enumerate(living)}
         for chat in self.chats:
-            chat.columns = [places[at] for at in chat.columns]
+            chat.columns = [indices[at] for at in chat.columns]
         self._width = len(living)
 
     def text(self, chat: Chat) -> str:
         """Give the answer so far, without what ends it."""
-        ids = [it for it in chat.token_ids if it not in self.ends]
+        ids = [token_id for token_id in chat.token_ids if token_id not in self.ends]
         text = str(self.tokenizer.decode(ids, skip_special_tokens=True))
         for stop in chat.sampling.stop:
             text = text.partition(stop)[0]

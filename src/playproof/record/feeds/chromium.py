@@ -29,8 +29,8 @@ def find_chromium() -> Path | None:
             raise ConfigError(f"expected a program at {VARIABLE}={chosen}, found none; unset it or correct it")
         return Path(chosen)
     for name in NAMES:
-        if found := shutil.which(name):
-            return Path(found)
+        if result := shutil.which(name):
+            return Path(result)
     return _playwrights_own()
 
 
@@ -40,8 +40,8 @@ def _playwrights_own() -> Path | None:
     default = Path.home() / ("Library/Caches" if mac else ".cache") / "ms-playwright"
     root = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or default)
     for pattern in _PLAYWRIGHT_PATTERNS:
-        if found := sorted(path for path in root.glob(pattern) if os.access(path, os.X_OK)):
-            return found[-1]
+        if paths := sorted(path for path in root.glob(pattern) if os.access(path, os.X_OK)):
+            return paths[-1]
     return None
 
 

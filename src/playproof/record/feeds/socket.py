@@ -182,10 +182,10 @@ async def _first(*events: asyncio.Event) -> None:
 
 def _token_of(frame: str) -> str | None:
     try:
-        told = orjson.loads(frame[2:])
+        payload = orjson.loads(frame[2:])
     except orjson.JSONDecodeError:
         return None
-    body = told[-1] if isinstance(told, list) else None
+    body = payload[-1] if isinstance(payload, list) else None
     token = body.get("token") if isinstance(body, dict) else None
     return token if isinstance(token, str) else None
 
@@ -193,9 +193,9 @@ def _token_of(frame: str) -> str | None:
 def read_auth(text: str) -> dict[str, Any]:
     """Read what the connect frame shall carry, a JSON object."""
     try:
-        told = orjson.loads(text or "{}")
+        payload = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:
-        told = None
-    if not isinstance(told, dict):
+        payload = None
+    if not isinstance(payload, dict):
         raise ConfigError('expected --auth as a JSON object, such as \'{"name": "Ada"}\'')
-    return told
+    return payload

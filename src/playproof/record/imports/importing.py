@@ -76,16 +76,16 @@ def _groups(scans: Sequence[Scan]) -> list[int]:
     """Give for each file the number of its group: files that share a recording are in one."""
     groups, first = list(range(len(scans))), dict[str, int]()
 
-    def root(place: int) -> int:
-        while groups[place] != place:
-            groups[place] = place = groups[groups[place]]
-        return place
+    def root(index: int) -> int:
+        while groups[position] != position:
+            groups[position] = index = groups[groups[position]]
+        return index
 
-    for place, scan in enumerate(scans):
+    for position, scan in enumerate(scans):
         for recording in scan.recordings - {None}:
             assert recording is not None
-            groups[root(place)] = root(first.setdefault(recording, place))
-    return [root(place) for place in range(len(scans))]
+            groups[root(position)] = root(first.setdefault(recording, position))
+    return [root(index) for index in range(len(scans))]
 
 
 def _silent(what: str, done: int, total: int | None) -> None:
@@ -193,15 +193,15 @@ class Import:
     def _settle(self, parts: Sequence[Parts]) -> None:
         """Make events of files that belong together, and commit them as one group."""
         recordings: dict[str, list[ImportPart]] = defaultdict(list)
-        for found in parts:
-            for recording, part in found.items():
+        for result in parts:
+            for recording, part in result.items():
                 own = f"{self.kind}-{recording or part.digest[:_DIGEST_SHOWN]}"
                 recordings[own].append(part)
         events: list[Event] = []
         for session_id in sorted(recordings):
             events += self._events(session_id, recordings[session_id])
         if events:
-            self._commit(events, sorted({part.file for found in parts for part in found.values()}))
+            self._commit(events, sorted({part.file for value in parts for part in value.values()}))
 
     def _events(self, session_id: str, parts: Sequence[ImportPart]) -> list[Event]:
         unique = {part.digest: part for part in sorted(parts, key=lambda part: part.file, reverse=True)}
@@ -218,8 +218,8 @@ class Import:
                 if unique[part.digest] is not part
             )
         return [
-            found.fact.event(found.ts, session_id, seq, source="import", direction=found.direction, raw=found.raw)
-            for seq, found in enumerate(reading.found)
+            result.fact.event(result.ts, session_id, seq, source="import", direction=result.direction, raw=result.raw)
+            for seq, result in enumerate(reading.found)
         ]
 
     def _commit(self, events: Sequence[Event], files: Sequence[str]) -> None:
@@ -280,10 +280,10 @@ class _PendingGroup:
 
     def members(self) -> dict[int, list[Key]]:
         """Give the files of each group."""
-        found: dict[int, list[Key]] = defaultdict(list)
+        result: dict[int, list[Key]] = defaultdict(list)
         for key, group in self._group.items():
-            found[group].append(key)
-        return found
+            result[group].append(key)
+        return result
 
     def forget(self, keys: Iterable[Key]) -> None:
         """Leave files out."""
@@ -312,7 +312,7 @@ class _Tally:
 
     def add(self, reading: ImportReading, again: int) -> None:
         """Count a reading, and rows of files that came again byte for byte."""
-        self.docs.update(found.fact.doc_type for found in reading.found)
+        self.docs.update(result.fact.doc_type for result in reading.found)
         self.duplicates += reading.duplicates + again
         for one in reading.seen:
             before = self.seen.get(one.window_id, one)

@@ -42,35 +42,35 @@ def salvage(text: str, is_row: Callable[[Mapping[str, Any]], bool]) -> list[tupl
 
     The search ends after so many failed tries and so much text read again: no line can make it long.
     """
-    found: list[tuple[str, dict[str, Any]]] = []
-    tries, budget, place = SALVAGE_TRIES, 16 * len(text), 0
-    while tries and budget >= 0 and (start := _OPENING.search(text, place)):
+    results: list[tuple[str, dict[str, Any]]] = []
+    tries, budget, index = SALVAGE_TRIES, 16 * len(text), 0
+    while tries and budget >= 0 and (start := _OPENING.search(text, index)):
         end, value = _object_at(text, start.start())
         if value is not None and is_row(value):
-            found.append((text[start.start() : end], value))
-            place = end
+            results.append((text[start.start() : end], value))
+            index = end
         else:
-            tries, budget, place = tries - 1, budget - (end - start.start()), start.start() + 1
-    return found
+            tries, budget, index = tries - 1, budget - (end - start.start()), start.start() + 1
+    return results
 
 
-def _object_at(text: str, place: int) -> tuple[int, dict[str, Any] | None]:
+def _object_at(text: str, index: int) -> tuple[int, dict[str, Any] | None]:
     """Read one object that begins at a place; give where its reading ended, and None if there is none."""
     try:
-        _, end = _STRICT.raw_decode(text, place)
-        value = orjson.loads(text[place:end])
+        _, end = _STRICT.raw_decode(text, index)
+        value = orjson.loads(text[index:end])
     except json.JSONDecodeError as error:
-        return max(error.pos, place), None
+        return max(error.pos, index), None
     except (ValueError, RecursionError):
         return len(text), None
     return end, value if isinstance(value, dict) else None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         raise ValueError("a key stands twice")
-    return found
+    return result
 
 
 def _no_constant(name: str) -> None:
@@ -138,8 +138,8 @@ class RowReader:
 
     def _salvaged(self, number: int, line: bytes) -> Iterator[ImportRow]:
         text = line.decode("utf-8", "surrogateescape") if len(line) <= SALVAGE_BYTES else ""
-        found = salvage(text, self._importer.is_row)
-        whole = [(text, value) for text, value in found if _encodable(text)]
+        result = salvage(text, self._importer.is_row)
+        whole = [(text, value) for text, value in result if _encodable(text)]
         self._corrupt(number, f"not one JSON object; whole rows found in it: {len(whole)}")
         for text, value in whole:
             yield ImportRow(number, text, value)

@@ -213,7 +213,7 @@ def store_drafts(engine: Engine, drafts: Sequence[TrajectoryDraft], clean: Secre
 def drafts_columns(drafts: Sequence[TrajectoryDraft], clean: SecretScrubber) -> dict[Table, Columns]:
     """Give the columns of trajectories for each table, as they are stored."""
     steps = [(draft, number, *step) for draft in drafts for number, step in enumerate(draft.steps)]
-    calls = [(draft, place, *call) for draft in drafts for place, call in enumerate(draft.calls)]
+    calls = [(draft, index, *call) for draft in drafts for index, call in enumerate(draft.calls)]
     tables = {
         metadata.tables[Trajectory.__tablename__]: _trajectories(drafts),
         metadata.tables[StepRow.__tablename__]: _steps(steps),
@@ -228,35 +228,35 @@ def settle(tables: Mapping[Table, Columns], clean: SecretScrubber) -> None:
 
     Texts that come again and again, such as system prompts, are searched once.
     """
-    found: list[tuple[list[Any], bool]] = []
+    results: list[tuple[list[Any], bool]] = []
     for table, columns in tables.items():
         for name in [name for name, values in columns.items() if values.count(None) == len(values)]:
             del columns[name]
         for name, values in columns.items():
             kind = table.columns[name].type
             if isinstance(kind, JSON):
-                found.append((values, True))
+                results.append((values, True))
             elif isinstance(kind, Text) and name not in _CHECKED:
-                found.append((values, False))
-    _settle(found, clean)
+                results.append((values, False))
+    _settle(results, clean)
 
 
 _CHECKED = frozenset({"trajectory_id", "agent_id", "window_id", "call_id", "purpose", "final_status"})
 """Columns whose values were checked at birth."""
 
 
-def _settle(found: Sequence[tuple[list[Any], bool]], clean: SecretScrubber) -> None:
-    told = [list(values) if is_json else values for values, is_json in found]
-    for values, is_json in found:
+def _settle(result: Sequence[tuple[list[Any], bool]], clean: SecretScrubber) -> None:
+    payload = [list(values) if is_json else values for values, is_json in result]
+    for values, is_json in result:
         values[:] = _written(values) if is_json else _storable(values)
-    texts = list(dict.fromkeys(text for values, _ in found for text in values if text is not None))
+    texts = list(dict.fromkeys(text for values, _ in result for text in values if text is not None))
     suspects = {text for text, suspect in zip(texts, clean.suspects(texts), strict=True) if suspect}
     if not suspects:
         return
-    for (values, is_json), before in zip(found, told, strict=True):
-        for place, text in enumerate(values):
+    for (values, is_json), before in zip(result, payload, strict=True):
+        for index, text in enumerate(values):
             if text in suspects:
-                values[place] = str(clean.rewrite(before[place])) if is_json else clean.read_closely(text)
+                values[index] = str(clean.rewrite(before[index])) if is_json else clean.read_closely(text)
 
 
 def _storable(values: list[str | None]) -> list[str | None]:
@@ -305,10 +305,10 @@ def _trajectory(draft: TrajectoryDraft) -> dict[str, Any]:
     }
     end, now = draft.end or (End(), None)
     ends = [step[2] for step in draft.steps if step[2] is not None]
-    actions = [(each.action.type, each.action.success) for each in ends]
-    told = end_row(end, named.time, now) if now is not None else dict.fromkeys(_END)
-    sums = summed(actions, [each.reward for each in ends]) if now is not None else dict.fromkeys(_SUMS)
-    return row | told | sums | {"final_status": draft.status, "metrics": end.metrics}
+    actions = [(item.action.type, item.action.success) for item in ends]
+    payload = end_row(end, named.time, now) if now is not None else dict.fromkeys(_END)
+    sums = summed(actions, [item.reward for item in ends]) if now is not None else dict.fromkeys(_SUMS)
+    return row | payload | sums | {"final_status": draft.status, "metrics": end.metrics}
 
 
 _END = ("end_time", "duration_ms", "final_status", "final_balance", "final_pnl")
@@ -332,7 +332,7 @@ def _steps(
         "reported_reward": [None if end is None else end.reward for end in ends],
         "done": [None if end is None else end.done for end in ends],
     }
-    return columns | {column: [getattr(it, name, None) for it in actions] for column, name in named.items()}
+    return columns | {column: [getattr(action, name, None) for action in actions] for column, name in named.items()}
 
 
 def _calls(calls: Sequence[tuple[TrajectoryDraft, int, str, int | None, Call, datetime]]) -> Columns:

@@ -165,11 +165,11 @@ class TrajectoryClient:
             self.dropped += 1
             return
         key = f"{self._prefix}-{next(self._numbers)}"
-        told = {"key": key, "kind": kind, "trajectory_id": None if kind == "start" else trajectory_id}
+        payload = {"key": key, "kind": kind, "trajectory_id": None if kind == "start" else trajectory_id}
         try:
-            line = orjson.dumps(told | {"body": fact})
+            line = orjson.dumps(payload | {"body": fact})
         except TypeError:
-            line = orjson.dumps(plain(told | {"body": asdict(fact)}))
+            line = orjson.dumps(plain(payload | {"body": asdict(fact)}))
         if self._spool.append(line):
             self._wake.set()
             return
@@ -180,13 +180,13 @@ class TrajectoryClient:
         pause = FIRST_PAUSE
         while not self._closing.is_set():
             self._wake.clear()
-            lines, place = self._spool.peek(LINES, BYTES)
+            lines, index = self._spool.peek(LINES, BYTES)
             if not lines:
                 self._tell_idle()
                 self._wake.wait(1.0)
                 continue
             if self._send(lines):
-                self._spool.finish(place)
+                self._spool.finish(index)
                 pause = FIRST_PAUSE
             else:
                 self._closing.wait(pause * (0.7 + 0.6 * self._rng.random()))
@@ -210,10 +210,10 @@ class TrajectoryClient:
                 self._refuse(lines[0], status, answer[:200].decode("utf-8", "replace"))
                 return True
             return status in (413, 422) and all(self._send([line]) for line in lines)
-        if any(each["status"] == 503 for each in answers):
+        if any(entry["status"] == 503 for entry in answers):
             return False
-        for line, each in zip(lines, answers, strict=True):
-            self._settle(line, each)
+        for line, item in zip(lines, answers, strict=True):
+            self._settle(line, item)
         return True
 
     def _settle(self, line: bytes, answer: Json) -> None:
@@ -225,9 +225,9 @@ class TrajectoryClient:
             self._acknowledged(orjson.loads(line))
 
     def _refuse(self, line: bytes, status: int, error: str) -> None:
-        told = orjson.loads(line)
+        payload = orjson.loads(line)
         self.refused += 1
-        self.refusals.append(Refusal(status, error, told["kind"], told["trajectory_id"]))
+        self.refusals.append(Refusal(status, error, payload["kind"], payload["trajectory_id"]))
 
     def _post(self, body: bytes) -> tuple[int, bytes]:
         connection = self._connection or self._connect()

@@ -93,18 +93,18 @@ def write_once(recorder: TrajectoryRecorder, sent: SentRecord, scope: str) -> Ca
         raise InputError(f"expected an idempotency key of 1 to {LONGEST_KEY} characters, found {len(sent.key)}")
     fact = _read(sent.kind, sent.body)
     write = _write(recorder, sent, fact)
-    told = {"kind": sent.kind, "trajectory_id": sent.trajectory_id, "body": sent.body}
+    payload = {"kind": sent.kind, "trajectory_id": sent.trajectory_id, "body": sent.body}
     now = recorder.clock()
-    return lambda connection: once(connection, f"{scope}:{sent.key}", told, now, write)
+    return lambda connection: once(connection, f"{scope}:{sent.key}", payload, now, write)
 
 
 def _read(kind: Kind, body: Json) -> Any:
     try:
         return _READERS[kind].validate_python(body)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, found["loc"]))
-        raise InputError(f"expected a valid {kind}, found {where}: {found['msg']}") from error
+        result = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, result["loc"]))
+        raise InputError(f"expected a valid {kind}, found {where}: {result['msg']}") from error
 
 
 def _write(recorder: TrajectoryRecorder, sent: SentRecord, fact: Any) -> Callable[[Connection], Json]:
@@ -112,8 +112,8 @@ def _write(recorder: TrajectoryRecorder, sent: SentRecord, fact: Any) -> Callabl
     if sent.kind == "start":
         named = recorder.name(fact)
         begin = recorder.started(fact, named)
-        told: Json = {"trajectory_id": named.trajectory_id, "window_id": named.window_id}
-        return lambda connection: begin(connection) or told
+        payload: Json = {"trajectory_id": named.trajectory_id, "window_id": named.window_id}
+        return lambda connection: begin(connection) or payload
     if sent.trajectory_id is None:
         raise InputError(f"expected the trajectory_id of a {sent.kind}, found none")
     identity = sent.trajectory_id
@@ -173,8 +173,8 @@ def _add_records(app: FastAPI, recorder: TrajectoryRecorder) -> None:
 
 def _told(fact: Any) -> Json:
     """Give a record's body as JSON, what was left open left out, so that equal requests have equal bodies."""
-    told: Json = jsonable_encoder(asdict(fact))
-    return {name: value for name, value in told.items() if value is not None}
+    payload: Json = jsonable_encoder(asdict(fact))
+    return {name: value for name, value in payload.items() if value is not None}
 
 
 def _add_batch(app: FastAPI, recorder: TrajectoryRecorder) -> None:
@@ -182,12 +182,12 @@ def _add_batch(app: FastAPI, recorder: TrajectoryRecorder) -> None:
     async def records(body: RecordBatch, scope: Scope) -> Response:
         if len(body.records) > MOST_RECORDS:
             raise InputError(f"expected at most {MOST_RECORDS} records, found {len(body.records)}")
-        found = [_prepared(recorder, sent, scope) for sent in body.records]
-        writes = [each for each in found if not isinstance(each, PlayproofError)]
-        told = await asyncio.wrap_future(recorder.writer.submit_row(writes))
-        stored = iter(told)
-        answers = [each if isinstance(each, PlayproofError) else next(stored) for each in found]
-        return _answer({"answers": [_settled(each) for each in answers]}, False)
+        prepareds = [_prepared(recorder, sent, scope) for sent in body.records]
+        writes = [item for item in prepareds if not isinstance(item, PlayproofError)]
+        payload = await asyncio.wrap_future(recorder.writer.submit_row(writes))
+        stored = iter(payload)
+        answers = [item if isinstance(item, PlayproofError) else next(stored) for item in prepareds]
+        return _answer({"answers": [_settled(answer) for answer in answers]}, False)
 
 
 def _prepared(
@@ -200,13 +200,13 @@ def _prepared(
         return error
 
 
-def _settled(found: Answer | Exception) -> Json:
+def _settled(result: Answer | Exception) -> Json:
     """Tell how one record of a batch fared."""
-    if isinstance(found, PlayproofError):
-        return {"status": status_of(found), "error": str(found), "reason": getattr(found, "reason", None)}
-    if isinstance(found, Exception):
-        raise found
-    answer, again = found
+    if isinstance(result, PlayproofError):
+        return {"status": status_of(result), "error": str(result), "reason": getattr(result, "reason", None)}
+    if isinstance(result, Exception):
+        raise result
+    answer, again = result
     return {"status": 200, "answer": answer, "again": again}
 
 
@@ -214,33 +214,33 @@ def _add_reads(app: FastAPI, recorder: TrajectoryRecorder) -> None:
     @app.get("/v1/trajectories", summary="List trajectories, the latest first")
     async def listing(window_id: str | None = None, agent_id: str | None = None, limit: int = 100) -> Response:
         most = max(1, min(limit, MOST_RECORDS))
-        found = await asyncio.to_thread(
+        thread = await asyncio.to_thread(
             list_trajectories, recorder.engine, window_id=window_id, agent_id=agent_id, limit=most
         )
-        return _answer({"trajectories": [_listed(asdict(each)) for each in found]}, False)
+        return _answer({"trajectories": [_listed(asdict(item)) for item in thread]}, False)
 
     @app.get("/v1/trajectories/{trajectory_id}", summary="Read a whole trajectory")
     async def whole(trajectory_id: str) -> Response:
         try:
-            found = await asyncio.to_thread(read_trajectory, recorder.engine, trajectory_id)
+            thread = await asyncio.to_thread(read_trajectory, recorder.engine, trajectory_id)
         except InputError as error:
             raise RefusedRecord("unknown", str(error)) from error
-        return _answer(asdict(found), False)
+        return _answer(asdict(thread), False)
 
     @app.get("/healthz", summary="Tell that the server is there")
     async def health() -> Response:
         return _answer({"ok": True}, False)
 
 
-def _listed(told: Json) -> Json:
-    return {name: value for name, value in told.items() if name not in ("steps", "calls")}
+def _listed(payload: Json) -> Json:
+    return {name: value for name, value in payload.items() if name not in ("steps", "calls")}
 
 
-def _answer(told: Json, again: bool) -> Response:
+def _answer(payload: Json, again: bool) -> Response:
     import orjson
 
     headers = {"Idempotent-Replay": "true"} if again else {}
-    return Response(orjson.dumps(told), 200, headers, "application/json")
+    return Response(orjson.dumps(payload), 200, headers, "application/json")
 
 
 def status_of(error: PlayproofError) -> int:
@@ -257,8 +257,8 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        found = error.errors()[0]
-        return problem(422, f"expected a valid body, found {'.'.join(map(str, found['loc']))}: {found['msg']}")
+        result = error.errors()[0]
+        return problem(422, f"expected a valid body, found {'.'.join(map(str, result['loc']))}: {result['msg']}")
 
     @app.exception_handler(TooLarge)
     async def too_large(_: Request, __: TooLarge) -> Response:

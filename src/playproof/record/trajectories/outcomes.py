@@ -60,22 +60,23 @@ def sync(
     closed = {
         name
         for name, group in played.items()
-        if is_closed(name, group[0].window_hours, windows, now, grace) and all(it.status != "running" for it in group)
+        if is_closed(name, group[0].window_hours, windows, now, grace)
+        and all(item.status != "running" for item in group)
     }
     with engine.connect() as connection:
         known = set(connection.scalars(select(MarketOutcome.window_id).distinct()))
     wanted = sorted(closed - known)
-    found = _sorted(source(wanted) if wanted else ())
-    written = tuple(name for name in wanted if name in found and write_outcomes(engine, name, found[name], now))
-    missing = tuple(name for name in wanted if name not in found)
+    result = _sorted(source(wanted) if wanted else ())
+    written = tuple(name for name in wanted if name in result and write_outcomes(engine, name, result[name], now))
+    missing = tuple(name for name in wanted if name not in result)
     return OutcomeSync(written, tuple(sorted(closed & known)), tuple(sorted(set(played) - closed)), missing)
 
 
 def _sorted(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    result: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["window_id"], []).append(row)
-    return found
+        result.setdefault(row["window_id"], []).append(row)
+    return result
 
 
 def write_outcomes(engine: Engine, window_id: str, rows: Sequence[Row], now: datetime) -> bool:
@@ -96,5 +97,5 @@ def read_outcomes(engine: Engine, window_ids: Iterable[str]) -> dict[str, Outcom
     query = select(MarketOutcome.__table__).where(MarketOutcome.window_id.in_(list(window_ids)))
     with engine.connect() as connection:
         rows = connection.execute(query.order_by(MarketOutcome.window_id, MarketOutcome.kind, MarketOutcome.subject))
-        found = _sorted(dict(row) for row in rows.mappings())
-    return {name: Outcomes(name, tuple(each)) for name, each in found.items()}
+        result = _sorted(dict(row) for row in rows.mappings())
+    return {name: Outcomes(name, tuple(item)) for name, item in result.items()}

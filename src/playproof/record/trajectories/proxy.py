@@ -186,9 +186,9 @@ class Proxy:
     async def _store(
         self, said: _PendingExchange, status: int, content: bytes, seconds: float, error: str | None, streamed: bool
     ) -> None:
-        told = _from_events(content) if streamed else _object(content)
+        events = _from_events(content) if streamed else _object(content)
         try:
-            call = read_call(said, status, told, content, seconds * 1000, error)
+            call = read_call(said, status, events, content, seconds * 1000, error)
             await asyncio.wrap_future(self.recorder.writer.submit(self._write(said, call)))
             self.counts.stored += 1
         except PlayproofError as problem_found:
@@ -219,9 +219,9 @@ class Proxy:
         if connection.execute(running.values(episode_length=known.steps + 1)).rowcount != 1:
             return False
         clean, now = self.recorder.clean, self.recorder.clock()
-        place = {"trajectory_id": known.trajectory_id, "number": known.steps, "time": named.time}
+        index = {"trajectory_id": known.trajectory_id, "number": known.steps, "time": named.time}
         ended = writes.step_end_row(_answered(call), now, clean)
-        connection.execute(insert(StepRow).values(**place, state={}, accesses=[], **ended))
+        connection.execute(insert(StepRow).values(**index, state={}, accesses=[], **ended))
         said = writes.call_row(call, clean)
         where = {"call_id": self.recorder.new_key(), "trajectory_id": known.trajectory_id, "time": call.time or now}
         connection.execute(insert(LlmCall).values(**where, step=known.steps, place=known.calls, **said))
@@ -283,30 +283,30 @@ def proxy_role(method: str, path: str) -> Role | None:
 
 
 def read_call(
-    said: _PendingExchange, status: int, told: Json | None, content: bytes, latency_ms: float, error: str | None
+    said: _PendingExchange, status: int, payload: Json | None, content: bytes, latency_ms: float, error: str | None
 ) -> Call:
     """Read a model call from a request and its answer."""
     asked = said.asked or {}
-    choice: Json = ((told or {}).get("choices") or [{}])[0] or {}
+    choice: Json = ((payload or {}).get("choices") or [{}])[0] or {}
     message = choice.get("message") or {}
-    usage = (told or {}).get("usage") or {}
+    usage = (payload or {}).get("usage") or {}
     ids, logprobs = _tokens(choice)
     purpose = said.headers.get(PURPOSE, "action")
     failed = f"HTTP {status}: {content[:LONGEST_ERROR].decode('utf-8', 'replace')}" if status >= 400 else None
     return Call(
-        model=str((told or {}).get("model") or asked.get("model") or "unknown")[:200],
+        model=str((payload or {}).get("model") or asked.get("model") or "unknown")[:200],
         purpose=purpose if purpose in ("action", "reasoning", "evaluation", "response") else "action",
         messages=_messages(asked),
-        response=_answer_text(choice, message, told),
+        response=_answer_text(choice, message, payload),
         reasoning=_text(message.get("reasoning_content") or message.get("reasoning")),
-        model_version=_text((told or {}).get("system_fingerprint")),
+        model_version=_text((payload or {}).get("system_fingerprint")),
         latency_ms=latency_ms,
         temperature=_number(asked.get("temperature")),
         max_tokens=_whole(asked.get("max_completion_tokens") or asked.get("max_tokens")),
         top_p=_number(asked.get("top_p")),
         prompt_tokens=_whole(usage.get("prompt_tokens")),
         completion_tokens=_whole(usage.get("completion_tokens")),
-        prompt_token_ids=_whole_list((told or {}).get("prompt_token_ids")),
+        prompt_token_ids=_whole_list((payload or {}).get("prompt_token_ids")),
         token_ids=ids,
         logprobs=logprobs if ids is None or logprobs is None or len(ids) == len(logprobs) else None,
         error=error or failed,
@@ -314,18 +314,18 @@ def read_call(
 
 
 def _messages(asked: Json) -> list[Json] | None:
-    found = asked.get("messages", asked.get("input"))
-    if isinstance(found, list):
-        return [each if isinstance(each, dict) else {"role": "user", "content": str(each)} for each in found]
-    prompt = asked.get("prompt", found)
+    messages = asked.get("messages", asked.get("input"))
+    if isinstance(messages, list):
+        return [item if isinstance(item, dict) else {"role": "user", "content": str(item)} for item in messages]
+    prompt = asked.get("prompt", messages)
     return [{"role": "user", "content": prompt if isinstance(prompt, str) else str(prompt)}] if prompt else None
 
 
-def _answer_text(choice: Json, message: Json, told: Json | None) -> str | None:
-    for found in (message.get("content"), choice.get("text"), (told or {}).get("output_text")):
-        if isinstance(found, str):
-            return found
-    spoken = message.get("tool_calls") or message.get("content") or (told or {}).get("output")
+def _answer_text(choice: Json, message: Json, payload: Json | None) -> str | None:
+    for result in (message.get("content"), choice.get("text"), (payload or {}).get("output_text")):
+        if isinstance(result, str):
+            return result
+    spoken = message.get("tool_calls") or message.get("content") or (payload or {}).get("output")
     return orjson.dumps(spoken).decode() if spoken else None
 
 
@@ -334,21 +334,21 @@ def _tokens(choice: Json) -> tuple[list[int] | None, list[float | None] | None]:
     content = (choice.get("logprobs") or {}).get("content")
     if not isinstance(content, list):
         return _whole_list(choice.get("token_ids")), None
-    logprobs = [_number(each.get("logprob")) for each in content if isinstance(each, dict)]
+    logprobs = [_number(item.get("logprob")) for item in content if isinstance(item, dict)]
     ids = _whole_list(choice.get("token_ids")) or _named_ids(content)
     return ids, [None if value is None else min(0.0, value) for value in logprobs]
 
 
 def _named_ids(content: Iterable[Any]) -> list[int] | None:
     """Read ids that stand beside tokens, or as their names."""
-    found = []
-    for each in content:
-        named = _TOKEN_ID.fullmatch(str(each.get("token", "")))
-        identity = each.get("token_id", int(named[1]) if named else None)
+    results = []
+    for item in content:
+        named = _TOKEN_ID.fullmatch(str(item.get("token", "")))
+        identity = item.get("token_id", int(named[1]) if named else None)
         if not isinstance(identity, int):
             return None
-        found.append(identity)
-    return found
+        results.append(identity)
+    return results
 
 
 def _from_events(content: bytes) -> Json | None:
@@ -356,11 +356,11 @@ def _from_events(content: bytes) -> Json | None:
     whole: Json = {}
     choice: Json = {"message": {}}
     for line in content.split(b"\n"):
-        told = _object(line[5:].strip()) if line.startswith(b"data:") else None
-        if told is None:
+        payload = _object(line[5:].strip()) if line.startswith(b"data:") else None
+        if payload is None:
             continue
-        whole |= {name: value for name, value in told.items() if value is not None and name != "choices"}
-        for piece in told.get("choices") or []:
+        whole |= {name: value for name, value in payload.items() if value is not None and name != "choices"}
+        for piece in payload.get("choices") or []:
             if isinstance(piece, dict) and piece.get("index", 0) == 0:
                 _join(choice, piece)
     return whole | {"choices": [choice]} if whole else None
@@ -409,25 +409,25 @@ def _left_open(connection: Connection, agent_id: str, window_id: str) -> list[st
 
 def _object(content: bytes) -> Json | None:
     try:
-        found = orjson.loads(content)
+        payload = orjson.loads(content)
     except orjson.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return payload if isinstance(payload, dict) else None
 
 
-def _text(found: object) -> str | None:
-    return found if isinstance(found, str) else None
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
-def _number(found: object) -> float | None:
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _whole(found: object) -> int | None:
-    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 2**31 else None
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
 
 
-def _whole_list(found: object) -> list[int] | None:
-    if not isinstance(found, list) or not all(isinstance(each, int) for each in found):
+def _whole_list(value: object) -> list[int] | None:
+    if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
         return None
-    return found
+    return value

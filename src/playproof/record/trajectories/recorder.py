@@ -94,8 +94,8 @@ class TrajectoryRecorder:
         settings: Json | None = None,
     ) -> None:
         """Write what is known of an agent, in place of what was."""
-        told = {"kind": kind, "archetype": archetype, "name": name, "model": model, "model_version": model_version}
-        row = {"agent_id": check_id(agent_id, "agent_id"), **told, "settings": self.clean.json(settings)}
+        payload = {"kind": kind, "archetype": archetype, "name": name, "model": model, "model_version": model_version}
+        row = {"agent_id": check_id(agent_id, "agent_id"), **payload, "settings": self.clean.json(settings)}
         self.writer.write(lambda connection: _register(connection, row, self.clock()))
 
     def start_trajectory(
@@ -219,7 +219,7 @@ def _cut_off(connection: Connection, before: datetime, now: datetime, clean: Sec
     running = select(Trajectory.trajectory_id).where(
         Trajectory.final_status == writes.RUNNING, Trajectory.start_time < before
     )
-    found = tuple(connection.scalars(running.order_by(Trajectory.trajectory_id).with_for_update()))
-    for identity in found:
+    result = tuple(connection.scalars(running.order_by(Trajectory.trajectory_id).with_for_update()))
+    for identity in result:
         writes.end_trajectory(connection, identity, replace(End(), status="cut"), now, clean)
-    return found
+    return result

@@ -55,10 +55,10 @@ _QUOTED_BASE_58 = r'"[1-9A-HJ-NP-Za-km-z]{87,88}\\?"'
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Give the values of variables that are named like secrets, longest first."""
-    found = {
+    values = {
         value for name, value in environment.items() if len(value) >= SHORTEST and _NAMED_SECRET.search(name.upper())
     }
-    return tuple(sorted(found, key=lambda value: (-len(value), value)))
+    return tuple(sorted(values, key=lambda value: (-len(value), value)))
 
 
 class SecretScrubber:
@@ -78,9 +78,9 @@ class SecretScrubber:
     def suspects(self, texts: Sequence[str]) -> list[bool]:
         """Tell which texts, or written JSON values, may hold a secret; the others hold none."""
         signs = "|".join(map(re.escape, self._signs))
-        found = pl.DataFrame({"text": pl.Series(texts, dtype=pl.String)}).lazy()
-        holds = [pl.col("text").str.contains(each) for each in (signs, _SECRET_KEY, _QUOTED_BASE_58)]
-        return found.select(pl.any_horizontal(holds)).collect().to_series().to_list()
+        result = pl.DataFrame({"text": pl.Series(texts, dtype=pl.String)}).lazy()
+        holds = [pl.col("text").str.contains(item) for item in (signs, _SECRET_KEY, _QUOTED_BASE_58)]
+        return result.select(pl.any_horizontal(holds)).collect().to_series().to_list()
 
     def suspect(self, text: str) -> bool:
         """Tell whether one text may hold a secret."""
@@ -115,10 +115,10 @@ class SecretScrubber:
             return self.read_closely(value)
         if isinstance(value, dict):
             return {
-                self.read_closely(key): REDACTED if key.lower() in SECRET_KEYS else self._without(each)
-                for key, each in value.items()
+                self.read_closely(key): REDACTED if key.lower() in SECRET_KEYS else self._without(item)
+                for key, item in value.items()
             }
-        return [self._without(each) for each in value] if isinstance(value, list) else value
+        return [self._without(item) for item in value] if isinstance(value, list) else value
 
 
 def _may_end_a_secret(piece: str) -> bool:

@@ -72,11 +72,11 @@ class Spool:
         lines = chunk[:end].split(b"\n")[:-1][:most_lines]
         return lines, done + sum(len(line) + 1 for line in lines)
 
-    def finish(self, place: int) -> None:
+    def finish(self, index: int) -> None:
         """Note that everything before a place is acknowledged."""
         with self._lock:
-            self._done = place
-            if place == self._size and place > SHRUNK_AT:
+            self._done = index
+            if index == self._size and index > SHRUNK_AT:
                 os.ftruncate(self._file, 0)
                 self._size = self._done = 0
             temporary = self._mark.with_suffix(".new")

@@ -98,8 +98,10 @@ class Survey:
         """Give the survey as one object."""
         counts = {f"{level}+": self.with_agents(level) for level in LEVELS}
         names = ("window_id", "closed", "has_outcomes", "trajectories", "agents", "actions", "pnl")
-        told = [{name: getattr(each, name) for name in names} | {"groups": list(each.groups)} for each in self.windows]
-        return {"agents": counts, "sft": self.sft, "grpo": self.grpo, "grpo_groups": self.groups, "windows": told}
+        payload = [
+            {name: getattr(window, name) for name in names} | {"groups": list(window.groups)} for window in self.windows
+        ]
+        return {"agents": counts, "sft": self.sft, "grpo": self.grpo, "grpo_groups": self.groups, "windows": payload}
 
 
 def verdict(count: int) -> str:
@@ -128,32 +130,34 @@ def survey(
     """Look at every window that began in the last hours, all of them if None."""
     since = None if hours is None else now - timedelta(hours=hours)
     played = read_played(engine, since)
-    told = _with_outcomes(engine)
-    found: dict[str, list[TrajectorySummary]] = {}
-    for each in played:
-        found.setdefault(each.window_id, []).append(each)
+    outcomes = _with_outcomes(engine)
+    result: dict[str, list[TrajectorySummary]] = {}
+    for item in played:
+        result.setdefault(item.window_id, []).append(item)
     standings = [
-        _standing(name, group, name in told, is_closed(name, group[0].window_hours, windows, now, grace), min_actions)
-        for name, group in sorted(found.items())
+        _standing(
+            name, group, name in outcomes, is_closed(name, group[0].window_hours, windows, now, grace), min_actions
+        )
+        for name, group in sorted(result.items())
     ]
     return Survey(tuple(standings), min_agents, min_actions)
 
 
 def _standing(
-    name: str, group: Sequence[TrajectorySummary], told: bool, closed: bool, min_actions: int
+    name: str, group: Sequence[TrajectorySummary], flag: bool, closed: bool, min_actions: int
 ) -> WindowStatus:
-    counted = [each for each in group if each.status == "completed" and each.actions >= min_actions]
+    counted = [entry for entry in group if entry.status == "completed" and entry.actions >= min_actions]
     forks: dict[str, int] = {}
-    for each in counted:
-        forks[each.scenario_id] = forks.get(each.scenario_id, 0) + (each.trainable == each.actions)
-    pnls = [each.pnl for each in group if each.pnl is not None]
+    for item in counted:
+        forks[item.scenario_id] = forks.get(item.scenario_id, 0) + (item.trainable == item.actions)
+    pnls = [entry.pnl for entry in group if entry.pnl is not None]
     return WindowStatus(
         name,
         closed,
-        told,
+        flag,
         len(group),
-        len({each.agent_id for each in counted}),
-        sum(each.actions for each in group),
+        len({entry.agent_id for entry in counted}),
+        sum(entry.actions for entry in group),
         sum(pnls) if pnls else None,
         tuple(size for _, size in sorted(forks.items()) if size),
     )
@@ -205,7 +209,7 @@ def _with_outcomes(engine: Engine) -> frozenset[str]:
 
 def by_window(played: Sequence[TrajectorySummary]) -> Mapping[str, list[TrajectorySummary]]:
     """Sort trajectories by their windows."""
-    found: dict[str, list[TrajectorySummary]] = {}
-    for each in played:
-        found.setdefault(each.window_id, []).append(each)
-    return found
+    result: dict[str, list[TrajectorySummary]] = {}
+    for item in played:
+        result.setdefault(item.window_id, []).append(item)
+    return result

@@ -80,12 +80,12 @@ def read_standing(connection: Connection, trajectory_id: str) -> TrajectoryStatu
         open_step.is_not(None),
         calls,
     ).where(Trajectory.trajectory_id == trajectory_id)
-    found = connection.execute(query).one_or_none()
-    if found is None:
+    one = connection.execute(query).one_or_none()
+    if one is None:
         raise RefusedRecord(
             "unknown", f"expected a known trajectory, found {trajectory_id[:80]!r}; start it with start_trajectory"
         )
-    return TrajectoryStatus(*found)
+    return TrajectoryStatus(*one)
 
 
 def check_running(trajectory_id: str, status: str) -> None:
@@ -194,8 +194,8 @@ def access_row(access: Access, now: datetime, clean: SecretScrubber) -> JsonText
 def access_told(access: Access, now: datetime) -> dict[str, Any]:
     """Give an access as it stands in a step's list, secrets included."""
     time = access.time or now
-    told = time if time.tzinfo is UTC else time.astimezone(UTC)
-    return {"provider": access.provider, "purpose": access.purpose, "data": access.data, "time": told}
+    payload = time if time.tzinfo is UTC else time.astimezone(UTC)
+    return {"provider": access.provider, "purpose": access.purpose, "data": access.data, "time": payload}
 
 
 def log_call(

@@ -29,8 +29,8 @@ def insert_columns(connection: Connection, table: Table, columns: Mapping[str, S
 
 
 def _execute_many(connection: Connection, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
-    names, places = ", ".join(_quoted(columns)), ", ".join("?" * len(columns))
-    statement = f"INSERT INTO {table.name} ({names}) VALUES ({places})"  # noqa: S608
+    names, indices = ", ".join(_quoted(columns)), ", ".join("?" * len(columns))
+    statement = f"INSERT INTO {table.name} ({names}) VALUES ({indices})"  # noqa: S608
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     try:

@@ -65,9 +65,9 @@ def plain(value: Any, depth: int = 0) -> Any:
     if depth > _MOST_DEPTH:
         raise InputError(f"expected JSON nested at most {_MOST_DEPTH} deep, found more")
     if isinstance(value, Mapping):
-        return {storable(str(key)): plain(each, depth + 1) for key, each in value.items()}
+        return {storable(str(key)): plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each, depth + 1) for each in value]
+        return [plain(item, depth + 1) for item in value]
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, datetime):

@@ -29,11 +29,11 @@ _WRITES = "playproof_writes"
 
 def database_url(home: Path | None = None, url: str | None = None) -> URL:
     """Give the URL in force: the one given, $PLAYPROOF_DB, $DATABASE_URL, or SQLite in the home."""
-    found = url or os.environ.get(VARIABLE) or os.environ.get(ALIAS)
-    if not found:
+    result = url or os.environ.get(VARIABLE) or os.environ.get(ALIAS)
+    if not result:
         return URL.create("sqlite", database=str(database(home)))
     try:
-        parsed = make_url(found)
+        parsed = make_url(result)
     except ArgumentError:
         raise ConfigError(
             f"expected a URL such as postgresql://user@host/name or sqlite:///path in {VARIABLE}, found one that"
@@ -113,8 +113,8 @@ def _postgres(target: URL) -> Engine:
 
 
 def _option(query: Mapping[str, Any]) -> str:
-    found = query.get("options", "")
-    return found if isinstance(found, str) else " ".join(found)
+    options = query.get("options", "")
+    return options if isinstance(options, str) else " ".join(options)
 
 
 def _json() -> dict[str, Any]:

@@ -98,11 +98,11 @@ class GroupWriter:
 
     def _take(self) -> tuple[list[_Job], bool]:
         """Wait for a job, and take those that came meanwhile; leave out what its caller gave up."""
-        found = [self._jobs.get()]
-        while found[-1] is not None and _count(found) < MOST and not self._jobs.empty():
-            found.append(self._jobs.get_nowait())
-        wanted = [job for job in found if job is not None and job.future.set_running_or_notify_cancel()]
-        return wanted, found[-1] is not None
+        result = [self._jobs.get()]
+        while result[-1] is not None and _count(result) < MOST and not self._jobs.empty():
+            result.append(self._jobs.get_nowait())
+        wanted = [job for job in result if job is not None and job.future.set_running_or_notify_cancel()]
+        return wanted, result[-1] is not None
 
     def _carry_out(self, batch: Sequence[_Job]) -> None:
         """Write a batch in one transaction; if the database refuses it, in smaller ones."""
@@ -118,8 +118,8 @@ class GroupWriter:
         except (SQLAlchemyError, OSError) as error:
             self._fail(batch, error)
             return
-        for job, told in zip(batch, answers, strict=True):
-            _answer(job, told)
+        for job, answer in zip(batch, answers, strict=True):
+            _answer(job, answer)
 
     def _apart(self, batch: Sequence[_Job], error: Exception) -> None:
         """Carry out every job of a batch in a transaction of its own, or every write of a single one."""
@@ -147,10 +147,10 @@ class GroupWriter:
             yield alone.future.result() if error is None else error
 
     def _fail(self, batch: Sequence[_Job], error: Exception) -> None:
-        found = getattr(error, "orig", None) or error
+        orig = getattr(error, "orig", None) or error
         for job in batch:
             failure = StoreError(
-                f"expected {shown_url(self.engine)} to commit, found: {found}; it may or may not have been carried out"
+                f"expected {shown_url(self.engine)} to commit, found: {orig}; it may or may not have been carried out"
             )
             failure.__cause__ = error
             _answer(job, [failure] * len(job.writes))
@@ -168,11 +168,11 @@ def _attempt(write: Write[Any], connection: Connection) -> Any:
         return refusal
 
 
-def _answer(job: _Job, told: list[Any]) -> None:
+def _answer(job: _Job, values: list[Any]) -> None:
     """Answer a job with what each of its writes gave, an error for one that failed."""
     if job.is_row:
-        job.future.set_result(told)
-    elif isinstance(told[0], Exception):
-        job.future.set_exception(told[0])
+        job.future.set_result(values)
+    elif isinstance(values[0], Exception):
+        job.future.set_exception(values[0])
     else:
-        job.future.set_result(told[0])
+        job.future.set_result(values[0])

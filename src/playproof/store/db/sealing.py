@@ -41,27 +41,27 @@ def seal_windows(engine: Engine, home: Path, window_ids: Sequence[str]) -> int:
     count = 0
     with EventLog.open(home, COLUMNS, LOG) as log:
         for _, trajectories in each_window(engine, window_ids):
-            for each in trajectories:
-                log.append(list(trajectory_events(each)))
+            for trajectory in trajectories:
+                log.append(list(trajectory_events(trajectory)))
                 count += 1
     compact(home, [LOG], final=True)
     return count
 
 
-def trajectory_events(found: StoredTrajectory) -> Iterator[Event]:
+def trajectory_events(trajectory: StoredTrajectory) -> Iterator[Event]:
     """Give a trajectory as events: start, then each step behind its calls, then the end."""
-    for seq, (name, doc_type, time, columns, told) in enumerate(_facts(found)):
+    for seq, (name, doc_type, time, columns, payload) in enumerate(_facts(trajectory)):
         yield Event(
             ts=time,
             source="import",
             doc_type=doc_type,
-            session_id=found.trajectory_id,
+            session_id=trajectory.trajectory_id,
             seq=seq,
             event_name=name,
             direction="none",
-            window_id=found.window_id,
-            player_id=found.agent_id,
-            raw=orjson.dumps(told).decode(),
+            window_id=trajectory.window_id,
+            player_id=trajectory.agent_id,
+            raw=orjson.dumps(payload).decode(),
             columns={key: value for key, value in columns.items() if value is not None},
         )
 
@@ -69,13 +69,13 @@ def trajectory_events(found: StoredTrajectory) -> Iterator[Event]:
 Told = tuple[str, DocType, datetime, dict[str, Value], dict[str, Any]]
 
 
-def _facts(found: StoredTrajectory) -> Iterable[Told]:
-    whole = {name: value for name, value in _shallow(found).items() if name not in ("steps", "calls")}
-    yield "trajectory.start", "system_event", found.start_time, {}, whole
-    for call in (each for each in found.calls if each.step is None):
+def _facts(trajectory: StoredTrajectory) -> Iterable[Told]:
+    whole = {name: value for name, value in _shallow(trajectory).items() if name not in ("steps", "calls")}
+    yield "trajectory.start", "system_event", trajectory.start_time, {}, whole
+    for call in (item for item in trajectory.calls if item.step is None):
         yield "trajectory.call", "ml_episode", call.time, {"model": call.model}, asdict(call)
-    for step in found.steps:
-        for call in found.calls_of(step.number):
+    for step in trajectory.steps:
+        for call in trajectory.calls_of(step.number):
             yield (
                 "trajectory.call",
                 "ml_episode",
@@ -92,13 +92,13 @@ def _facts(found: StoredTrajectory) -> Iterable[Told]:
             "reported_reward": step.reported_reward,
         }
         yield "trajectory.step", "player_action", step.completed_at or step.time, columns, asdict(step)
-    if found.end_time is not None:
-        ended: dict[str, Value] = {"trajectory_status": found.final_status, "trajectory_pnl": found.final_pnl}
-        yield "trajectory.end", "system_event", found.end_time, ended, {"metrics": found.metrics}
+    if trajectory.end_time is not None:
+        ended: dict[str, Value] = {"trajectory_status": trajectory.final_status, "trajectory_pnl": trajectory.final_pnl}
+        yield "trajectory.end", "system_event", trajectory.end_time, ended, {"metrics": trajectory.metrics}
 
 
-def _shallow(found: StoredTrajectory) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in StoredTrajectory.__dataclass_fields__}
+def _shallow(trajectory: StoredTrajectory) -> dict[str, Any]:
+    return {name: getattr(trajectory, name) for name in StoredTrajectory.__dataclass_fields__}
 
 
 def _whole(value: object) -> int | None:

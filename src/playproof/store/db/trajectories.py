@@ -74,8 +74,8 @@ class StoredCall:
         """Give what the model was told as messages, also where it was stored as two prompts."""
         if self.messages is not None:
             return self.messages
-        told = (("system", self.system_prompt), ("user", self.user_prompt))
-        return [{"role": role, "content": text} for role, text in told if text is not None]
+        payload = (("system", self.system_prompt), ("user", self.user_prompt))
+        return [{"role": role, "content": text} for role, text in payload if text is not None]
 
     @property
     def trainable(self) -> bool:
@@ -125,9 +125,9 @@ class StoredTrajectory:
         return tuple(call for call in self.calls if call.step == number)
 
 
-_STEP = [getattr(StepRow, each.name) for each in fields(StoredStep)]
-_CALL = [getattr(LlmCall, each.name) for each in fields(StoredCall)]
-_TRAJECTORY = [getattr(Trajectory, each.name) for each in fields(StoredTrajectory)[:-2]]
+_STEP = [getattr(StepRow, field.name) for field in fields(StoredStep)]
+_CALL = [getattr(LlmCall, field.name) for field in fields(StoredCall)]
+_TRAJECTORY = [getattr(Trajectory, field.name) for field in fields(StoredTrajectory)[:-2]]
 _SOME: Any = bindparam("some", expanding=True)
 _STEPS = (
     select(StepRow.trajectory_id, *_STEP)
@@ -151,12 +151,12 @@ def read_trajectory(engine: Engine, trajectory_id: str) -> StoredTrajectory:
     """Read one whole trajectory."""
     with engine.connect() as connection:
         query = select(*_TRAJECTORY).where(Trajectory.trajectory_id == trajectory_id)
-        found = _read(connection, connection.execute(query).all())
-    if not found:
+        result = _read(connection, connection.execute(query).all())
+    if not result:
         raise InputError(
             f"expected a stored trajectory, found no {trajectory_id[:80]!r}; list them with: trajectories ls"
         )
-    return found[0]
+    return result[0]
 
 
 def read_window(engine: Engine, window_id: str) -> tuple[StoredTrajectory, ...]:
@@ -213,12 +213,12 @@ def _read(connection: Connection, rows: Sequence[Any]) -> tuple[StoredTrajectory
     calls: dict[str, tuple[StoredCall, ...]] = {}
     for start in range(0, len(identities), AT_ONCE):
         some = {"some": identities[start : start + AT_ONCE]}
-        found = connection.execute(_STEPS, some).all()
-        steps |= {name: tuple(StoredStep(*row[1:]) for row in each) for name, each in groupby(found, itemgetter(0))}
+        result = connection.execute(_STEPS, some).all()
+        steps |= {name: tuple(StoredStep(*row[1:]) for row in item) for name, item in groupby(result, itemgetter(0))}
         made = connection.execute(_CALLS, some).all()
-        calls |= {name: tuple(StoredCall(*row[1:]) for row in each) for name, each in groupby(made, itemgetter(0))}
+        calls |= {name: tuple(StoredCall(*row[1:]) for row in item) for name, item in groupby(made, itemgetter(0))}
     wholes = (StoredTrajectory(*row) for row in rows)
     return tuple(
-        replace(each, steps=steps.get(each.trajectory_id, ()), calls=calls.get(each.trajectory_id, ()))
-        for each in wholes
+        replace(whole, steps=steps.get(whole.trajectory_id, ()), calls=calls.get(whole.trajectory_id, ()))
+        for whole in wholes
     )

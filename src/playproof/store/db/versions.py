@@ -120,8 +120,8 @@ def _run(connection: Connection, config: Config, scripts: ScriptDirectory) -> No
 
 def _differences(connection: Connection) -> tuple[str, ...]:
     options = {"version_table": TABLE, "compare_type": True}
-    found = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
-    return tuple(_told(each) for each in found)
+    result = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+    return tuple(_told(item) for item in result)
 
 
 def _told(difference: Any) -> str:
@@ -129,4 +129,4 @@ def _told(difference: Any) -> str:
     if isinstance(difference, list):
         return "; ".join(map(_told, difference))
     kind, *what = difference
-    return f"{kind} {' '.join(str(getattr(each, 'name', each)) for each in what if each is not None)}"
+    return f"{kind} {' '.join(str(getattr(item, 'name', item)) for item in what if item is not None)}"

@@ -105,9 +105,9 @@ def compact_log(
 
 def _plan(log: EventLog, final: bool) -> list[Range]:
     with contextlib.closing(connect_reader(log_path(log.home, log.name))) as reader:
-        found = reader.execute("SELECT id, window_id FROM events ORDER BY id")
-        sessions = groupby(found, key=lambda row: row[0] >> SEQ_BITS)
-        return [each for _, rows in sessions for each in whole_windows(list(rows), final)]
+        result = reader.execute("SELECT id, window_id FROM events ORDER BY id")
+        sessions = groupby(result, key=lambda row: row[0] >> SEQ_BITS)
+        return [whole_window for _, rows in sessions for whole_window in whole_windows(list(rows), final)]
 
 
 def whole_windows(rows: Sequence[tuple[int, str | None]], final: bool) -> Iterator[Range]:
@@ -117,22 +117,22 @@ def whole_windows(rows: Sequence[tuple[int, str | None]], final: bool) -> Iterat
     """
     first: dict[str, int] = {}
     last: dict[str, int] = {}
-    for place, (_, window) in enumerate(rows):
+    for index, (_, window) in enumerate(rows):
         if window is not None:
-            first.setdefault(window, place)
-            last[window] = place
+            first.setdefault(window, index)
+            last[window] = index
     end = len(rows)
     if not final:
         end = first[max(last, key=last.__getitem__)] if last else 0
     start, reach = 0, -1
     good = 0
-    for place, (_, window) in enumerate(rows[:end]):
+    for index, (_, window) in enumerate(rows[:end]):
         reach = max(reach, last[window]) if window is not None else reach
-        if reach > place:
+        if reach > index:
             continue
-        good = place + 1
+        good = index + 1
         if good - start >= BATCH_ROWS:
-            yield Range(rows[start][0], rows[place][0], good - start)
+            yield Range(rows[start][0], rows[index][0], good - start)
             start = good
     if good > start:
         yield Range(rows[start][0], rows[good - 1][0], good - start)
@@ -141,11 +141,11 @@ def whole_windows(rows: Sequence[tuple[int, str | None]], final: bool) -> Iterat
 def _batches(ranges: Iterable[Range]) -> Iterator[list[Range]]:
     """Put small ranges together."""
     batch: list[Range] = []
-    for each in ranges:
-        if batch and sum(known.rows for known in batch) + each.rows > BATCH_ROWS:
+    for item in ranges:
+        if batch and sum(known.rows for known in batch) + item.rows > BATCH_ROWS:
             yield batch
             batch = []
-        batch.append(each)
+        batch.append(item)
     if batch:
         yield batch
 
@@ -155,8 +155,8 @@ def _move(log: EventLog, files: PartFiles, batch: Sequence[Range], clock: Callab
     with contextlib.closing(connect_reader(log_path(log.home, log.name))) as reader:
         rows = [
             row
-            for each in batch
-            for row in reader.execute(f"{log.layout.select} WHERE id BETWEEN ? AND ? ORDER BY id", each[:2])
+            for item in batch
+            for row in reader.execute(f"{log.layout.select} WHERE id BETWEEN ? AND ? ORDER BY id", item[:2])
         ]
         live = live_parts(reader, log.name)
     good = [row for row in rows if log.layout.intact(row)]
@@ -169,10 +169,10 @@ def _move(log: EventLog, files: PartFiles, batch: Sequence[Range], clock: Callab
 
 def _partitions(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     """Sort rows by doc_type and UTC date."""
-    found: dict[tuple[str, str], list[Row]] = {}
+    result: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        found.setdefault((row[4], date_of(row[1])), []).append(row)
-    return found
+        result.setdefault((row[4], date_of(row[1])), []).append(row)
+    return result
 
 
 def _draft(
@@ -183,7 +183,7 @@ def _draft(
     tables = [to_table(rows, log.layout, names)]
     absorbed = []
     total = len(rows)
-    for part in sorted((each for each in live if (each.doc_type, each.date) == (doc_type, date)), key=lambda p: p.rows):
+    for part in sorted((item for item in live if (item.doc_type, item.date) == (doc_type, date)), key=lambda p: p.rows):
         if part.rows > 2 * total or total + part.rows > MERGED_ROWS or part.bytes > MERGED_BYTES:
             break
         if check_part(files, part) is None:
@@ -191,7 +191,7 @@ def _draft(
             absorbed.append(part)
             total += part.rows
     shape = schema(log.layout.columns)
-    table = pa.concat_tables([fill(each, shape) for each in tables]).sort_by(SORTED)
+    table = pa.concat_tables([fill(item, shape) for item in tables]).sort_by(SORTED)
     return draft_part(log, doc_type, date, table, absorbed)
 
 
@@ -204,7 +204,7 @@ def draft_part(
     numbers = {name: number for number, name in log.session_names().items()}
     spans = table.group_by("session_id").aggregate([("seq", "min"), ("seq", "max"), ("seq", "count")])
     sessions = [
-        (numbers[each["session_id"]], each["seq_min"], each["seq_max"], each["seq_count"]) for each in spans.to_pylist()
+        (numbers[item["session_id"]], item["seq_min"], item["seq_max"], item["seq_count"]) for item in spans.to_pylist()
     ]
     part = PartEntry(log.name, path, doc_type, date, table.num_rows, content.size, sha256)
     return PartDraft(part, sessions, content, list(absorbed))
@@ -215,8 +215,8 @@ def publish(log: EventLog, files: PartFiles, drafts: Sequence[PartDraft]) -> Non
     staged = [files.stage(log.name, Path(draft.part.path).name, draft.content) for draft in drafts]
     paths = [(draft.part.path,) for draft in drafts]
     log.transact(lambda connection: _note(connection, paths))
-    for draft, place in zip(drafts, staged, strict=True):
-        files.publish(place, draft.part.path)
+    for draft, index in zip(drafts, staged, strict=True):
+        files.publish(index, draft.part.path)
 
 
 def _note(connection: sqlite3.Connection, paths: Sequence[tuple[str]]) -> None:
@@ -252,17 +252,17 @@ def _commit(
     connection.executemany("UPDATE parts SET state = 'replaced', replaced_at = ? WHERE path = ?", replaced)
     set_rows_aside(connection, damaged)
     ids = [(row[0],) for row in rows]
-    place = 0
-    for each in batch:
+    index = 0
+    for item in batch:
         (there,) = connection.execute(
-            "SELECT count(*) FROM events WHERE id BETWEEN ? AND ?", (each.first, each.last)
+            "SELECT count(*) FROM events WHERE id BETWEEN ? AND ?", (item.first, item.last)
         ).fetchone()
-        ours = sum(1 for row in damaged if each.first <= row[0] <= each.last)
-        if there + ours == each.rows:
-            connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", (each.first, each.last))
+        ours = sum(1 for row in damaged if item.first <= row[0] <= item.last)
+        if there + ours == item.rows:
+            connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", (item.first, item.last))
         else:  # rows arrived in between since
-            connection.executemany("DELETE FROM events WHERE id = ?", ids[place : place + each.rows])
-        place += each.rows
+            connection.executemany("DELETE FROM events WHERE id = ?", ids[index : index + item.rows])
+        index += item.rows
 
 
 def set_rows_aside(connection: sqlite3.Connection, damaged: Sequence[Row]) -> None:
@@ -299,10 +299,10 @@ def _forget(connection: sqlite3.Connection, replaced: Sequence[str]) -> None:
 
 def live_parts(connection: sqlite3.Connection, log: str) -> list[PartEntry]:
     """Give the parts that a log's manifest lists for readers, in the order of their partitions."""
-    found = connection.execute(
+    result = connection.execute(
         "SELECT path, doc_type, date, rows, bytes, sha256 FROM parts WHERE state = 'live' ORDER BY doc_type, date, path"
     )
-    return [PartEntry(log, *each) for each in found]
+    return [PartEntry(log, *item) for item in result]
 
 
 def check_part(files: PartFiles, part: PartEntry) -> str | None:

@@ -35,8 +35,8 @@ class EventIndex:
     def forget(self) -> None:
         """Look at the manifest anew."""
         self._parts.clear()
-        found = self._connection.execute("SELECT number, max(last) FROM part_sessions GROUP BY number")
-        self._last = dict(found.fetchall())
+        result = self._connection.execute("SELECT number, max(last) FROM part_sessions GROUP BY number")
+        self._last = dict(result.fetchall())
 
     def may_hold(self, rows: Sequence[tuple[object, Row]]) -> bool:
         """Tell whether a row is old enough that it could be in a part."""
@@ -47,9 +47,9 @@ class EventIndex:
 
     def checksum(self, identity: int) -> int | None:
         """Give the checksum of the event stored under a key; None if there is none."""
-        found = self._connection.execute("SELECT checksum FROM events WHERE id = ?", (identity,)).fetchone()
-        if found is not None:
-            return int(found[0])
+        row = self._connection.execute("SELECT checksum FROM events WHERE id = ?", (identity,)).fetchone()
+        if row is not None:
+            return int(row[0])
         number, seq = split_id(identity)
         if seq > self._last.get(number, -1):
             return None
@@ -68,8 +68,8 @@ class EventIndex:
                 self._parts.popitem(last=False)
         self._parts.move_to_end(path)
         keys, checksums = self._parts[path]
-        place = int(keys.searchsorted(identity))
-        return int(checksums[place]) if place < len(keys) and keys[place] == identity else None
+        index = int(keys.searchsorted(identity))
+        return int(checksums[index]) if index < len(keys) and keys[index] == identity else None
 
     def _read(self, path: str) -> Any:
         """Read keys and checksums of a part; one that cannot be read holds nothing."""

@@ -73,7 +73,7 @@ def schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema(
         [
             *ENVELOPE,
-            *(pa.field(each.name, ARROW_TYPES[each.kind]) for each in columns),
+            *(pa.field(column.name, ARROW_TYPES[column.kind]) for column in columns),
             pa.field("raw", pa.string()),
             CHECKSUM,
         ]
@@ -86,13 +86,13 @@ def to_table(rows: Sequence[Row], layout: Layout, sessions: Mapping[int, str]) -
     if not rows:
         return shape.empty_table()
     ids, *values = zip(*rows, strict=True)
-    identities = [split_id(each) for each in ids]
-    told: list[Sequence[Any]] = [
+    identities = [split_id(item) for item in ids]
+    lines: list[Sequence[Any]] = [
         [sessions[number] for number, _ in identities],
         [seq for _, seq in identities],
         *values,
     ]
-    return pa.table([_array(each, field.type) for each, field in zip(told, shape, strict=True)], schema=shape)
+    return pa.table([_array(item, field.type) for item, field in zip(lines, shape, strict=True)], schema=shape)
 
 
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
@@ -105,7 +105,7 @@ def fill(table: pa.Table, shape: pa.Schema) -> pa.Table:
     """Give a table the columns of a schema, None where it has none."""
     have = set(table.schema.names)
     columns = [
-        table[each.name].cast(each.type) if each.name in have else pa.nulls(table.num_rows, each.type) for each in shape
+        table[item.name].cast(item.type) if item.name in have else pa.nulls(table.num_rows, item.type) for item in shape
     ]
     return pa.table(columns, schema=shape)
 
@@ -118,7 +118,7 @@ def to_events(batch: pa.RecordBatch | pa.Table) -> Iterator[Event]:
     raws = columns[shape.get_field_index("raw")]
     kept = {*(field.name for field in ENVELOPE), "raw", CHECKSUM.name}
     game = [(name, values) for name, values in zip(shape.names, columns, strict=True) if name not in kept]
-    for place, (session, seq, ts, server, source, doc, direction, name, window, player) in enumerate(
+    for index, (session, seq, ts, server, source, doc, direction, name, window, player) in enumerate(
         zip(*envelope, strict=True)
     ):
         yield Event(
@@ -132,8 +132,8 @@ def to_events(batch: pa.RecordBatch | pa.Table) -> Iterator[Event]:
             direction=direction,
             window_id=window,
             player_id=player,
-            raw=raws[place],
-            columns={column: value for column, values in game if (value := values[place]) is not None},
+            raw=raws[index],
+            columns={column: value for column, values in game if (value := values[index]) is not None},
         )
 
 
@@ -232,8 +232,8 @@ class PartFiles:
 
     def sizes(self, paths: Sequence[str]) -> dict[str, int | None]:
         """Give the size of each file, None where there is none."""
-        found = self.filesystem.get_file_info(list(paths))
-        return {path: info.size if info.is_file else None for path, info in zip(paths, found, strict=True)}
+        file_info = self.filesystem.get_file_info(list(paths))
+        return {path: info.size if info.is_file else None for path, info in zip(paths, file_info, strict=True)}
 
     def remove(self, path: str) -> None:
         """Delete a file that may be there."""
@@ -256,8 +256,8 @@ class PartFiles:
 
     def all(self) -> list[str]:
         """Give every file below the folder, staged and quarantined ones apart, sorted."""
-        found = self._files("")
-        return sorted(path for path in found if path.partition("/")[0] not in (STAGING, QUARANTINE))
+        files = self._files("")
+        return sorted(path for path in files if path.partition("/")[0] not in (STAGING, QUARANTINE))
 
     def _files(self, below: str) -> list[str]:
         chosen = fs.FileSelector(below, recursive=True, allow_not_found=True)

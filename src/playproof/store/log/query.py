@@ -26,10 +26,10 @@ def check_select(sql: str) -> None:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
         raise InputError(f"expected one SELECT, found SQL that cannot be read: {error}") from error
-    found = [statement.type.name for statement in statements]
-    if found != ["SELECT"]:
+    names = [statement.type.name for statement in statements]
+    if names != ["SELECT"]:
         raise InputError(
-            f"expected one SELECT, found {', '.join(found) or 'nothing'}; the store is read by queries alone"
+            f"expected one SELECT, found {', '.join(names) or 'nothing'}; the store is read by queries alone"
         )
 
 
@@ -58,7 +58,7 @@ def _offer(connection: duckdb.DuckDBPyConnection, views: Sequence[LogView], shap
         "SET autoinstall_known_extensions = false",
         "SET autoload_known_extensions = false",
         "SET temp_directory = ''",
-        f"SET allowed_paths = [{', '.join(_literal(path) for each in paths.values() for path in each)}]",
+        f"SET allowed_paths = [{', '.join(_literal(path) for item in paths.values() for path in item)}]",
         "SET enable_external_access = false",
     ):
         connection.execute(setting)

@@ -127,7 +127,7 @@ class EventStore:
         hot = [_frame(fill(view.hot(), shape)) for view in views if view.rows]
         if not parts:
             return pl.concat([_frame(shape.empty_table()), *hot]).lazy()
-        return pl.concat([self._scan_parts(parts, shape), *(each.lazy() for each in hot)])
+        return pl.concat([self._scan_parts(parts, shape), *(item.lazy() for item in hot)])
 
     def _scan_parts(self, paths: Sequence[str], shape: pa.Schema) -> pl.LazyFrame:
         import polars as pl
@@ -155,11 +155,11 @@ class EventStore:
         """Give the columns of all logs and those declared here, checksums apart."""
         shapes = [schema(view.layout.columns) for view in views] + [schema(self._columns)]
         try:
-            found = pa.unify_schemas(shapes, promote_options="permissive")
+            result = pa.unify_schemas(shapes, promote_options="permissive")
         except pa.ArrowException as error:
             raise StoreError(f"expected columns of one name to agree in all logs, found: {error}") from error
-        fields = [each for each in found if each.name not in ("raw", CHECKSUM.name)]
-        return pa.schema([*fields, found.field("raw")])
+        fields = [item for item in result if item.name not in ("raw", CHECKSUM.name)]
+        return pa.schema([*fields, result.field("raw")])
 
     def views(self, doc_type: str | None = None) -> tuple[LogView, ...]:
         """Give the present state of every log, damaged parts and rows left out."""

@@ -114,10 +114,10 @@ class RowShape:
         self.types = types
         """What the game's columns must be, for rows to need no conversion."""
         order = sorted(range(len(present)), key=present.__getitem__)
-        numbers = [place for place in order if packed[present[place]] != TEXT]
+        numbers = [index for index in order if packed[present[index]] != TEXT]
         self.numbers = itemgetter(*numbers)
-        self._texts = itemgetter(*(place for place in order if packed[present[place]] == TEXT))
-        self._pack = struct.Struct("<" + "".join(packed[present[place]] for place in numbers)).pack
+        self._texts = itemgetter(*(index for index in order if packed[present[index]] == TEXT))
+        self._pack = struct.Struct("<" + "".join(packed[present[number]] for number in numbers)).pack
         self._seed = zlib.crc32(",".join(sorted(present)).encode())
 
     def checksum(self, values: Sequence[Any]) -> int:
@@ -156,7 +156,7 @@ class Layout:
     @cached_property
     def _packed(self) -> dict[str, str]:
         envelope = {name: WHOLE if name in ("ts", "server_ts") else TEXT for name in ENVELOPE}
-        return {"id": WHOLE, **envelope, **{each.name: _PACKED[each.kind] for each in self.columns}, "raw": TEXT}
+        return {"id": WHOLE, **envelope, **{column.name: _PACKED[column.kind] for column in self.columns}, "raw": TEXT}
 
     @cached_property
     def _kinds(self) -> dict[str, str]:

@@ -102,8 +102,8 @@ def check_version(connection: sqlite3.Connection) -> int:
 
 def read_layout(connection: sqlite3.Connection) -> Layout:
     """Give the columns of a log's table."""
-    found = connection.execute("SELECT name, kind, unit, doc FROM columns ORDER BY rowid").fetchall()
-    return Layout(tuple(Column(*each) for each in found))
+    rows = connection.execute("SELECT name, kind, unit, doc FROM columns ORDER BY rowid").fetchall()
+    return Layout(tuple(Column(*item) for item in rows))
 
 
 def declare(connection: sqlite3.Connection, columns: Sequence[Column]) -> Layout:

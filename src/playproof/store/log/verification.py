@@ -58,8 +58,8 @@ def verify(home: Path, files: PartFiles | None = None) -> Verification:
     foreign = [
         Damage("foreign", path, "no manifest lists it", set_aside=False) for path in parts.all() if path not in listed
     ]
-    findings = [finding for each in checked for finding in each.findings]
-    return Verification(sum(each.parts for each in checked), sum(each.rows for each in checked), (*findings, *foreign))
+    findings = [finding for item in checked for finding in item.findings]
+    return Verification(sum(item.parts for item in checked), sum(item.rows for item in checked), (*findings, *foreign))
 
 
 def _verify_log(home: Path, name: str, files: PartFiles) -> Verification:

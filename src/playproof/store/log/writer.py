@@ -185,7 +185,7 @@ class EventLog:
             if self._closed:
                 raise StoreError(f"expected an open log, found {self.name!r} closed; open it again")
             sessions, row = self._sessions, self.layout.row
-            rows = [row(each, sessions.get(each.session_id) or self._number(each)) for each in events]
+            rows = [row(event, sessions.get(event.session_id) or self._number(event)) for event in events]
             group = EventGroup(rows)
             group.future.set_running_or_notify_cancel()
             self._pending.append(group)
@@ -266,8 +266,8 @@ class EventLog:
         if sessions:
             connection.executemany("INSERT INTO sessions VALUES (?, ?)", sessions)
         try:
-            for shape, each in by_shape.items():
-                connection.executemany(shape.insert, each)
+            for shape, item in by_shape.items():
+                connection.executemany(shape.insert, item)
         except sqlite3.IntegrityError:
             connection.execute("ROLLBACK")
             return False
@@ -374,6 +374,6 @@ def sync_folder(path: Path) -> None:
 def _has_session(path: Path, session_id: str) -> bool:
     """Tell whether another log holds a session; one that cannot be read holds none."""
     with contextlib.closing(connect_reader(path)) as reader, contextlib.suppress(sqlite3.Error):
-        found = reader.execute("SELECT 1 FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
-        return found is not None
+        row = reader.execute("SELECT 1 FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
+        return row is not None
     return False

@@ -46,24 +46,26 @@ def client(environment: Mapping[str, str]) -> Any:
 
 def art_groups(scored: Sequence[ScoredGroup]) -> list[dict[str, Any]]:
     """Give groups that teach in ART's format; those that cannot be trained on are refused with what is wrong."""
-    found = []
-    for each in scored:
-        if advantages([1e4 * value for value in each.rewards]) is None:
+    results = []
+    for item in scored:
+        if advantages([1e4 * value for value in item.rewards]) is None:
             continue
         views = [
             PolicyView(
-                tuple(conversation_of(it) for it in episode.exchanges),
-                {"trajectory_id": episode.episode_id, "scenario_id": each.group.window},
+                tuple(conversation_of(exchange) for exchange in episode.exchanges),
+                {"trajectory_id": episode.episode_id, "scenario_id": item.group.window},
                 {"pnl": episode.pnl or 0, "valid": episode.valid},
                 reward,
             )
-            for episode, reward in zip(each.group.episodes, each.rewards, strict=True)
+            for episode, reward in zip(item.group.episodes, item.rewards, strict=True)
         ]
-        told = validate_compatibility(views)
-        if not told.compatible:
-            raise InputError(f"expected a group that ART can train on, found in {each.group.window}: {told.errors[0]}")
-        found.append(to_art_group(views, {"window": each.group.window}))
-    return found
+        payload = validate_compatibility(views)
+        if not payload.compatible:
+            raise InputError(
+                f"expected a group that ART can train on, found in {item.group.window}: {payload.errors[0]}"
+            )
+        results.append(to_art_group(views, {"window": item.group.window}))
+    return results
 
 
 async def _train(art: Any, game: Game, config: GRPOConfig, name: str) -> None:
@@ -79,7 +81,7 @@ async def _train(art: Any, game: Game, config: GRPOConfig, name: str) -> None:
         played = await asyncio.to_thread(
             play, game, config.terms, plan.numbers(iteration), config.forks, player, version
         )
-        groups = art_groups([score(it.group, it.outcomes, computed) for it in played])
+        groups = art_groups([score(item.group, item.outcomes, computed) for item in played])
         if groups:
             made = [art.TrajectoryGroup.model_validate(group) for group in groups]
             await model.train(made, config=art.TrainConfig(learning_rate=config.learning_rate))
@@ -89,21 +91,21 @@ def service_player(openai: Any, model: str, limit: int) -> Answering:
     """Answer by a model behind an OpenAI-compatible address, all copies at once."""
 
     async def one(messages: tuple[tuple[str, str], ...]) -> ChatExchange:
-        told = [{"role": role, "content": content} for role, content in messages]
+        payload = [{"role": role, "content": content} for role, content in messages]
         answer = await openai.chat.completions.create(
-            model=model, messages=told, max_tokens=limit, temperature=1.0, logprobs=True
+            model=model, messages=payload, max_tokens=limit, temperature=1.0, logprobs=True
         )
         content = (answer.choices[0].logprobs.content or []) if answer.choices[0].logprobs else []
-        ids = tuple(int(it.token.removeprefix("token_id:")) for it in content if it.token.startswith("token_id:"))
-        logprobs = tuple(it.logprob for it in content) if len(ids) == len(content) else ()
+        ids = tuple(int(item.token.removeprefix("token_id:")) for item in content if item.token.startswith("token_id:"))
+        logprobs = tuple(item.logprob for item in content) if len(ids) == len(content) else ()
         return ChatExchange(messages, answer.choices[0].message.content or "", (), ids if logprobs else (), logprobs)
 
     async def every(chats: Sequence[tuple[tuple[str, str], ...]]) -> list[ChatExchange]:
         return list(await asyncio.gather(*map(one, chats)))
 
     def answers(tables: Sequence[Forks]) -> list[list[ChatExchange]]:
-        chats = [[tuple((it.role, it.content) for it in chat) for chat in table.prompts()] for table in tables]
-        told = iter(asyncio.run(every([chat for of in chats for chat in of])))
-        return [[next(told) for _ in of] for of in chats]
+        chats = [[tuple((item.role, item.content) for item in chat) for chat in table.prompts()] for table in tables]
+        payload = iter(asyncio.run(every([chat for of in chats for chat in of])))
+        return [[next(payload) for _ in of] for of in chats]
 
     return answers

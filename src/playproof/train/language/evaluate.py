@@ -55,11 +55,11 @@ def measure(game: Game, terms: ForkTerms, numbers: Sequence[int], forks: int, pl
     played: list[PlayedGroup] = []
     for start in range(0, len(numbers), AT_ONCE):
         played += play(game, terms, numbers[start : start + AT_ONCE], forks, player, None)
-    ends = [end for each in played for end in each.ends]
+    ends = [end for item in played for end in item.ends]
     decisions = max(1, sum(end.decisions for end in ends))
     return PlayerMeasurement(
-        np.array([each.money for each in played]),
-        np.array([each.reward for each in played]),
+        np.array([item.money for item in played]),
+        np.array([item.reward for item in played]),
         sum(end.valid for end in ends) / decisions,
         sum(end.refused for end in ends) / decisions,
         sum(end.trades for end in ends) / max(1, len(ends)),
@@ -74,7 +74,7 @@ def measure_baselines(
 
 
 def gains(
-    found: PlayerMeasurement, others: Mapping[str, PlayerMeasurement], rng: np.random.Generator
+    player_measurement: PlayerMeasurement, others: Mapping[str, PlayerMeasurement], rng: np.random.Generator
 ) -> dict[str, tuple[float, float]]:
     """Give for each other player the interval of the difference in P&L, window by window."""
-    return paired_intervals(found.pnl, {name: it.pnl for name, it in others.items()}, rng)
+    return paired_intervals(player_measurement.pnl, {name: other.pnl for name, other in others.items()}, rng)

@@ -41,12 +41,12 @@ def generate(
     budget: int = BUDGET,
 ) -> list[SampledAnswer]:
     """Draw an answer of at most `limit` tokens to every prompt; temperature 0 takes the likeliest."""
-    found: list[SampledAnswer | None] = [None] * len(prompts)
+    sampled_answers: list[SampledAnswer | None] = [None] * len(prompts)
     for numbers, row in pack_rows(prompts, budget):
         growing = _PartialAnswers(model, row, limit)
         for number, drawn in zip(numbers, growing.draw(ends, generator, temperature), strict=True):
-            found[number] = drawn
-    return [drawn for drawn in found if drawn is not None]
+            sampled_answers[number] = drawn
+    return [drawn for drawn in sampled_answers if drawn is not None]
 
 
 class _PartialAnswers:
@@ -55,18 +55,18 @@ class _PartialAnswers:
     def __init__(self, model: Any, row: PackedPrefixes, limit: int) -> None:
         self.model, self.limit = model, limit
         self.count, self.length = len(row.places), len(row.ids)
-        places, which = np.unique(row.ends, return_inverse=True)
+        indices, which = np.unique(row.ends, return_inverse=True)
         self.branch = torch.from_numpy(which)  # (answers,): which branch each is on
-        self.depths = torch.from_numpy(row.positions[places])  # (branches,)
-        self.visible = torch.from_numpy(row.visible[places])  # (branches, tokens so far)
-        told = model(
+        self.depths = torch.from_numpy(row.positions[indices])  # (branches,)
+        self.visible = torch.from_numpy(row.visible[indices])  # (branches, tokens so far)
+        payload = model(
             input_ids=torch.from_numpy(row.ids)[None],
             position_ids=torch.from_numpy(row.positions)[None],
             attention_mask=torch.from_numpy(row.visible)[None, None],
             use_cache=True,
-            logits_to_keep=torch.from_numpy(places),
+            logits_to_keep=torch.from_numpy(indices),
         )
-        self.cache, self.logits = told.past_key_values, told.logits[0]  # (branches, vocabulary)
+        self.cache, self.logits = payload.past_key_values, payload.logits[0]  # (branches, vocabulary)
 
     def draw(self, ends: frozenset[int], generator: torch.Generator, temperature: float) -> list[SampledAnswer]:
         """Draw until every answer has ended or the limit is reached."""
@@ -86,7 +86,8 @@ class _PartialAnswers:
                 break
             self._feed(active, tokens)
         return [
-            SampledAnswer(tuple(each), tuple(told), each[-1] in ends) for each, told in zip(ids, logprobs, strict=True)
+            SampledAnswer(tuple(item), tuple(logprob), item[-1] in ends)
+            for item, logprob in zip(ids, logprobs, strict=True)
         ]
 
     def _feed(self, active: Tensor, tokens: Tensor) -> None:
@@ -97,14 +98,14 @@ class _PartialAnswers:
         own = torch.eye(len(after), dtype=torch.bool)
         self.visible = torch.cat([self.visible[before], own], 1)
         self.depths = self.depths[before] + 1
-        told = self.model(
+        payload = self.model(
             input_ids=after[None],
             position_ids=self.depths[None],
             attention_mask=self.visible[None, None],
             past_key_values=self.cache,
             use_cache=True,
         )
-        self.logits = told.logits[0]
+        self.logits = payload.logits[0]
 
 
 def _choose(own: Tensor, temperature: float, generator: torch.Generator) -> Tensor:

@@ -118,7 +118,7 @@ def train_grpo(
     source: Callable[[UsedWindows, LanguageModel], Source] | None = None,
     resume: bool = False,
     tracking: Tracking = Tracking(),  # noqa: B008
-    show: Show = lambda iteration, told: None,  # noqa: ARG005
+    show: Show = lambda iteration, payload: None,  # noqa: ARG005
 ) -> dict[str, Any]:
     """Train a model; give what came of it. `source` makes another source of groups than forked windows."""
     run = Run.resume(path, "grpo", tracking) if resume else Run.create(path, "grpo", asdict(config), tracking)
@@ -173,12 +173,12 @@ class Training:
             self.run.save_state(0, state_arrays(self.found.model, self.learner.optimiser), {})
         for iteration in range(done + 1, self.config.iterations + 1):
             try:
-                told = self._iterate(iteration)
+                iterate = self._iterate(iteration)
             except Diverged as error:
                 raise self._stopped(iteration, error) from error
-            if told is None:
+            if iterate is None:
                 break
-            show(iteration, told)
+            show(iteration, iterate)
         result = self._result(None)
         self.run.finish(result)
         return result
@@ -213,15 +213,15 @@ class Training:
         learned = self.learner.learn(
             chosen, config.groups_a_step, config.epochs, np.random.default_rng([config.seed, iteration, 5])
         )
-        told = iteration_told(taken, chosen, learned) | {"checkpoint": f"{CHECKPOINTS}/{iteration:04d}"}
-        self.run.note("grpo", iteration, told)
+        payload = iteration_told(taken, chosen, learned) | {"checkpoint": f"{CHECKPOINTS}/{iteration:04d}"}
+        self.run.note("grpo", iteration, payload)
         if iteration % config.evaluate_every == 0 or iteration == config.iterations:
-            told |= self._measure(iteration)
-        self._save(iteration, told)
+            payload |= self._measure(iteration)
+        self._save(iteration, payload)
         self.run.save_state(iteration, state_arrays(self.found.model, self.learner.optimiser), {})
-        used = [it.episode_id for each in taken.scored for it in each.group.episodes]
+        used = [episode.episode_id for item in taken.scored for episode in item.group.episodes]
         self.ledger.settle(iteration, self.version(iteration), used)
-        return told
+        return payload
 
     def _measure(self, iteration: int) -> dict[str, Any]:
         """Measure the policy in money on held-out windows, beside the model that training began with."""
@@ -229,28 +229,29 @@ class Training:
         if not config.holdout:
             return {}
         player = model_player(self.found, config.max_tokens, (config.seed, 9))
-        found = measure(self.game, config.terms, self.plan.held, config.holdout_forks, player)
-        told: dict[str, Any] = {f"holdout_{name}": value for name, value in found.to_json(self.rng).items()}
+        result = measure(self.game, config.terms, self.plan.held, config.holdout_forks, player)
+        payload: dict[str, Any] = {f"holdout_{name}": value for name, value in result.to_json(self.rng).items()}
         if iteration:
             first = self._first()
-            low, high = gains(found, {"parent": first}, self.rng)["parent"]
-            told |= {"gain": float((found.pnl - first.pnl).mean()), "gain_low": low, "gain_high": high}
-            if high < 0 or found.valid < first.valid / 2:
+            low, high = gains(result, {"parent": first}, self.rng)["parent"]
+            payload |= {"gain": float((result.pnl - first.pnl).mean()), "gain_low": low, "gain_high": high}
+            if high < 0 or result.valid < first.valid / 2:
                 raise Diverged(
-                    f"expected money and valid decisions to hold, found {told['gain']:.3g} a window against the model "
-                    f"that training began with, at most {high:.3g}, and {found.valid:.0%} valid decisions after "
+                    f"expected money and valid decisions to hold, found {payload['gain']:.3g} a window against the "
+                    f"model "
+                    f"that training began with, at most {high:.3g}, and {result.valid:.0%} valid decisions after "
                     f"{first.valid:.0%}"
                 )
-        self.run.note("holdout", iteration, told | {"windows_pnl": found.pnl.tolist(), "valid": found.valid})
-        return told
+        self.run.note("holdout", iteration, payload | {"windows_pnl": result.pnl.tolist(), "valid": result.valid})
+        return payload
 
     def _first(self) -> PlayerMeasurement:
         """Give how the model that training began with did, from the run's own log."""
-        line = next(it for it in read_log(self.run.path) if it["kind"] == "holdout" and it["step"] == 0)
+        line = next(item for item in read_log(self.run.path) if item["kind"] == "holdout" and item["step"] == 0)
         pnl = np.array(line["windows_pnl"], np.float64)
         return PlayerMeasurement(pnl, np.zeros_like(pnl), float(line["valid"]), 0.0, 0.0)
 
-    def _save(self, iteration: int, told: Mapping[str, Any]) -> None:
+    def _save(self, iteration: int, payload: Mapping[str, Any]) -> None:
         card = LanguageCard(
             version=self.version(iteration),
             method="grpo",
@@ -262,7 +263,7 @@ class Training:
             commit=commit(),
             seed=self.config.seed,
             config=asdict(self.config),
-            metrics={name: value for name, value in told.items() if isinstance(value, (int, float))},
+            metrics={name: value for name, value in payload.items() if isinstance(value, (int, float))},
         )
         save_language_model(self.run.path / CHECKPOINTS / f"{iteration:04d}", self.found, card)
 
@@ -273,29 +274,29 @@ class Training:
         return Diverged(f"training stopped in iteration {iteration}: {error}. The last good checkpoint is {kept}")
 
     def _result(self, stopped: str | None) -> dict[str, Any]:
-        log = [it for it in read_log(self.run.path) if it["kind"] in ("grpo", "holdout")]
-        last = max((it["step"] for it in log if it["kind"] == "grpo"), default=0)
-        held = [it for it in log if it["kind"] == "holdout"]
+        log = [item for item in read_log(self.run.path) if item["kind"] in ("grpo", "holdout")]
+        last = max((item["step"] for item in log if item["kind"] == "grpo"), default=0)
+        held = [item for item in log if item["kind"] == "holdout"]
         return {
             "run": str(self.run.path),
             "iterations": last,
             "checkpoint": str(self.run.path / CHECKPOINTS / f"{last:04d}") if last else None,
             "stopped": stopped,
-            "flat_groups": sum(it["flat"] for it in log if it["kind"] == "grpo"),
+            "flat_groups": sum(item["flat"] for item in log if item["kind"] == "grpo"),
             "before": {name: value for name, value in held[0].items() if name != "windows_pnl"} if held else None,
             "after": {name: value for name, value in held[-1].items() if name != "windows_pnl"} if held else None,
         }
 
 
-def _is_whole(found: LanguageModel) -> bool:
+def _is_whole(model: LanguageModel) -> bool:
     """Tell whether a checkpoint of this package holds all weights, which are then trained further."""
-    return found.card is not None and not found.card.base_hash
+    return model.card is not None and not model.card.base_hash
 
 
 def iteration_told(taken: IterationData, chosen: SelectedSamples, learned: UpdateStats) -> dict[str, Any]:
     """Give what is noted and shown of an iteration."""
-    rewards = [value for it in taken.scored for value in it.rewards]
-    best = max(taken.scored, key=lambda it: max(it.rewards))
+    rewards = [value for item in taken.scored for value in item.rewards]
+    best = max(taken.scored, key=lambda item: max(item.rewards))
     return {
         "windows": len(taken.scored),
         "episodes": len(rewards),

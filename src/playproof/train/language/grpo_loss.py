@@ -53,13 +53,13 @@ def advantages(rewards: Sequence[float]) -> tuple[float, ...] | None:
 
     Give rewards in units in which a spread of 1e-4 is nothing, such as basis points.
     """
-    told = np.asarray(rewards, np.float64)
-    if len(told) < 2 or not np.isfinite(told).all():
+    payload = np.asarray(rewards, np.float64)
+    if len(payload) < 2 or not np.isfinite(payload).all():
         return None
-    spread = float(told.std(ddof=1))
+    spread = float(payload.std(ddof=1))
     if spread <= FLAT:
         return None
-    return tuple(((told - told.mean()) / (spread + EPSILON)).tolist())
+    return tuple(((payload - payload.mean()) / (spread + EPSILON)).tolist())
 
 
 def distance(logprobs: Tensor, others: Tensor) -> Tensor:
@@ -79,23 +79,23 @@ def grpo_loss(
     total: int | None = None,
 ) -> Loss:
     """Give the loss of n sequences; `total` is the count of sequences or tokens of the whole batch they are part of."""
-    each = torch.tensor(list(lengths))
-    told = torch.tensor(list(given), dtype=logprobs.dtype).repeat_interleave(each)
+    item = torch.tensor(list(lengths))
+    payload = torch.tensor(list(given), dtype=logprobs.dtype).repeat_interleave(item)
     ratio = torch.exp(logprobs - old)
     cut = torch.clamp(ratio, 1 - clipping.low, 1 + clipping.high)
-    per_token = -torch.min(ratio * told, cut * told)
+    per_token = -torch.min(ratio * payload, cut * payload)
     kl_reference = 0.0
     if clipping.beta and reference is not None:
         apart = distance(logprobs, reference)
         per_token = per_token + clipping.beta * ratio * apart  # weighted, since another policy drew the tokens
         kl_reference = float(apart.detach().sum())
     if clipping.averaging == "sequence":
-        weights = (1.0 / each.to(logprobs.dtype)).repeat_interleave(each)
-        value = (per_token * weights).sum() / (total or len(each))
+        weights = (1.0 / item.to(logprobs.dtype)).repeat_interleave(item)
+        value = (per_token * weights).sum() / (total or len(item))
     else:
         value = per_token.sum() / (total or len(per_token))
     moved = ratio.detach()
-    outside = ((moved < 1 - clipping.low) & (told < 0)) | ((moved > 1 + clipping.high) & (told > 0))
+    outside = ((moved < 1 - clipping.low) & (payload < 0)) | ((moved > 1 + clipping.high) & (payload > 0))
     return Loss(
         value,
         len(per_token),

@@ -49,8 +49,8 @@ class ScoredGroup:
     @property
     def best(self) -> str:
         """Name the agent with the highest score."""
-        place = max(range(len(self.rewards)), key=self.rewards.__getitem__)
-        return self.group.episodes[place].agent
+        index = max(range(len(self.rewards)), key=self.rewards.__getitem__)
+        return self.group.episodes[index].agent
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,17 @@ class IterationData:
 class Source(Protocol):
     """Gives groups to learn from."""
 
-    def take(self, iteration: int, found: LanguageModel, version: str) -> IterationData:
+    def take(self, iteration: int, model: LanguageModel, version: str) -> IterationData:
         """Give the groups of an iteration, from 1 on; empty when there are no more."""
 
 
 def score(group: ConversationGroup, outcomes: Outcomes, reward: RewardFunction) -> ScoredGroup:
     """Score a group and put the scores in the order of its episodes."""
-    told = reward(to_judged(group, outcomes))
-    missing = [it.episode_id for it in group.episodes if it.episode_id not in told.values]
+    payload = reward(to_judged(group, outcomes))
+    missing = [episode.episode_id for episode in group.episodes if episode.episode_id not in payload.values]
     if missing:
         raise InputError(f"expected a score for every episode of {group.window}, found none for {missing[0]}")
-    return ScoredGroup(group, tuple(told.values[it.episode_id] for it in group.episodes), told.reward)
+    return ScoredGroup(group, tuple(payload.values[episode.episode_id] for episode in group.episodes), payload.reward)
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ class ForkedSource:
     reward: RewardFunction
     ledger: UsedWindows
 
-    def take(self, iteration: int, found: LanguageModel, version: str) -> IterationData:
+    def take(self, iteration: int, model: LanguageModel, version: str) -> IterationData:
         """Play the iteration's windows with the model as it stands."""
         numbers, terms = self.plan.numbers(iteration), self.plan.terms
         self.ledger.reserve([terms.window(number) for number in numbers], iteration)
-        player = model_player(found, self.max_tokens, (self.seed, iteration))
+        player = model_player(model, self.max_tokens, (self.seed, iteration))
         played = play(self.game, terms, numbers, self.forks, player, version)
-        return IterationData(tuple(score(it.group, it.outcomes, self.reward) for it in played))
+        return IterationData(tuple(score(item.group, item.outcomes, self.reward) for item in played))
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class RecordedSource:
     target: int = TARGET
     most: float = MAX_DROPOUT
 
-    def take(self, iteration: int, found: LanguageModel, version: str) -> IterationData:  # noqa: ARG002
+    def take(self, iteration: int, model: LanguageModel, version: str) -> IterationData:  # noqa: ARG002
         """Read the next windows that were not used; large sets lose whole windows."""
         mine = self.ledger.reserved(iteration)
         used = self.ledger.used() - mine
@@ -157,10 +157,10 @@ class RecordedSource:
         if not windows:
             return IterationData(())
         self.ledger.reserve(windows, iteration)
-        groups = [self._own(it) for it in read_groups(self.engine, windows, self.min_agents, self.min_actions)]
+        groups = [self._own(group) for group in read_groups(self.engine, windows, self.min_agents, self.min_actions)]
         kept, dropped = drop_windows(groups, self.seed + iteration, self.target, self.most)
         outcomes = read_outcomes(self.engine, windows)
-        scored = tuple(score(it, outcomes[it.window.partition("/")[0]], self.reward) for it in kept)
+        scored = tuple(score(item, outcomes[item.window.partition("/")[0]], self.reward) for item in kept)
         return IterationData(scored, dropped)
 
     def _own(self, group: ConversationGroup) -> ConversationGroup:
@@ -168,7 +168,10 @@ class RecordedSource:
         first = f"{self.ledger.lineage}@0"
         return replace(
             group,
-            episodes=tuple(replace(it, version=first) if it.version == self.parent else it for it in group.episodes),
+            episodes=tuple(
+                replace(episode, version=first) if episode.version == self.parent else episode
+                for episode in group.episodes
+            ),
         )
 
 
@@ -185,11 +188,11 @@ def recorded_split(
     """Find recorded windows to learn from, time-ordered, with the last ones held out."""
     if game.windows is None:
         raise ConfigError(f"expected a game with windows, found {game.name}")
-    found = usable_windows(engine, game.windows, now, hours, min_agents, min_actions)
-    split = hold_out(found, min(holdout, len(found)), embargo)
+    result = usable_windows(engine, game.windows, now, hours, min_agents, min_actions)
+    split = hold_out(result, min(holdout, len(result)), embargo)
     if not split.train:
         raise InputError(
-            f"expected windows to learn from, found {len(found)} usable ones, of which {len(split.held)} are held out "
+            f"expected windows to learn from, found {len(result)} usable ones, of which {len(split.held)} are held out "
             f"and {len(split.embargoed)} lie in the embargo before them; record more windows, or hold fewer out"
         )
     return split

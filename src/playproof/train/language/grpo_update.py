@@ -70,21 +70,23 @@ class UpdateStats:
     extra: dict[str, float] = field(default_factory=dict)
 
 
-def choose(scored: Sequence[ScoredGroup], found: LanguageModel, lineage: str, newest: int) -> SelectedSamples:
+def choose(scored: Sequence[ScoredGroup], model: LanguageModel, lineage: str, newest: int) -> SelectedSamples:
     """Give the answers that may teach, with the advantages of their episodes."""
     lessons: list[tuple[TrainingSample, ...]] = []
     standings: dict[Why, int] = {}
     flat = idle = 0
-    for each in scored:
-        told = advantages([BASIS * value for value in each.rewards])
-        flat += told is None
+    for item in scored:
+        payload = advantages([BASIS * value for value in item.rewards])
+        flat += payload is None
         own: list[TrainingSample] = []
-        for place, episode in enumerate(each.group.episodes):
+        for index, episode in enumerate(item.group.episodes):
             why = standing(episode, lineage, newest)
             standings[why] = standings.get(why, 0) + 1
-            if told is not None and why == "own":
-                own += [TrainingSample(sampled_tokens(it, found), told[place]) for it in episode.exchanges]
-        idle += told is not None and not own
+            if payload is not None and why == "own":
+                own += [
+                    TrainingSample(sampled_tokens(exchange, model), payload[index]) for exchange in episode.exchanges
+                ]
+        idle += payload is not None and not own
         if own:
             lessons.append(tuple(own))
     return SelectedSamples(tuple(lessons), flat, idle, standings)
@@ -94,43 +96,44 @@ class GRPOLearner:
     """A policy with its optimiser."""
 
     def __init__(
-        self, found: LanguageModel, learning_rate: float, clipping: Clipping, max_kl: float, warm_up: int = 0
+        self, result: LanguageModel, learning_rate: float, clipping: Clipping, max_kl: float, warm_up: int = 0
     ) -> None:
-        self.found, self.clipping, self.max_kl = found, clipping, max_kl
+        self.found, self.clipping, self.max_kl = result, clipping, max_kl
         self.learning_rate, self.warm_up = learning_rate, warm_up
-        self.optimiser = make_optimiser(found.model, learning_rate)
-        self._parent = {name: each.detach().clone() for name, each in trained(found.model).items()}
+        self.optimiser = make_optimiser(result.model, learning_rate)
+        self._parent = {name: item.detach().clone() for name, item in trained(result.model).items()}
 
     def learn(self, chosen: SelectedSamples, groups_a_step: int, epochs: int, rng: np.random.Generator) -> UpdateStats:
         """Learn from the groups, so many an optimiser step, in an order drawn anew for each pass."""
-        told = UpdateStats()
+        update_stats = UpdateStats()
         for _ in range(epochs):
             order = rng.permutation(len(chosen.lessons))
             for start in range(0, len(order), groups_a_step):
-                batch = [it for at in order[start : start + groups_a_step] for it in chosen.lessons[int(at)]]
-                self.step(batch, told)
-        told.loss /= max(1, told.steps)
-        told.clipped /= max(1, told.tokens)
+                batch = [lesson for at in order[start : start + groups_a_step] for lesson in chosen.lessons[int(at)]]
+                self.step(batch, update_stats)
+        update_stats.loss /= max(1, update_stats.steps)
+        update_stats.clipped /= max(1, update_stats.tokens)
         if chosen.lessons:
-            everything = [it for of in chosen.lessons for it in of]
-            told.kl = self.moved(everything[:: math.ceil(len(everything) / LOOKED_AT)])
-            if not math.isfinite(told.kl) or told.kl > self.max_kl:
+            everything = [item for of in chosen.lessons for item in of]
+            update_stats.kl = self.moved(everything[:: math.ceil(len(everything) / LOOKED_AT)])
+            if not math.isfinite(update_stats.kl) or update_stats.kl > self.max_kl:
                 raise Diverged(
-                    f"expected an iteration to move the policy by a KL of at most {self.max_kl}, found {told.kl:.3g}; "
+                    f"expected an iteration to move the policy by a KL of at most {self.max_kl}, found "
+                    f"{update_stats.kl:.3g}; "
                     "lower --learning-rate, or raise max_kl"
                 )
-        return told
+        return update_stats
 
-    def step(self, batch: Sequence[TrainingSample], told: UpdateStats) -> None:
+    def step(self, batch: Sequence[TrainingSample], update_stats: UpdateStats) -> None:
         """Take one optimiser step."""
         reference = self._reference(batch) if self.clipping.beta else None
         self.found.model.train()
         self.optimiser.zero_grad()
-        sequences = [it.tokens for it in batch]
-        tokens = sum(len(it.answer) for it in sequences)
+        sequences = [item.tokens for item in batch]
+        tokens = sum(len(sequence.answer) for sequence in sequences)
         total, value = len(batch) if self.clipping.averaging == "sequence" else tokens, 0.0
         for scored in score_answers(self.found.model, sequences):
-            old = torch.tensor([it for number in scored.numbers for it in sequences[number].logprobs or ()])
+            old = torch.tensor([item for number in scored.numbers for item in sequences[number].logprobs or ()])
             loss = grpo_loss(
                 scored.logprobs,
                 old,
@@ -139,34 +142,34 @@ class GRPOLearner:
                 self.clipping,
                 reference=None
                 if reference is None
-                else torch.tensor([it for number in scored.numbers for it in reference[number]]),
+                else torch.tensor([item for number in scored.numbers for item in reference[number]]),
                 total=total,
             )
             loss.value.backward()  # type: ignore[no-untyped-call]
             value += float(loss.value.detach())
-            told.clipped += loss.clipped
-            told.kl_reference += loss.kl_reference / tokens
+            update_stats.clipped += loss.clipped
+            update_stats.kl_reference += loss.kl_reference / tokens
         norm = float(torch.nn.utils.clip_grad_norm_(list(trained(self.found.model).values()), 1.0))
         if not math.isfinite(value) or not math.isfinite(norm):
             raise Diverged(f"expected a finite loss, found {value} with gradient {norm}; lower --learning-rate")
-        for each in self.optimiser.param_groups:
-            each["lr"] = self.learning_rate * min(1.0, (self._steps() + 1) / (self.warm_up + 1))
+        for param_group in self.optimiser.param_groups:
+            param_group["lr"] = self.learning_rate * min(1.0, (self._steps() + 1) / (self.warm_up + 1))
         self.optimiser.step()
-        told.loss += value
-        told.steps += 1
-        told.tokens += tokens
-        told.norm = max(told.norm, norm)
+        update_stats.loss += value
+        update_stats.steps += 1
+        update_stats.tokens += tokens
+        update_stats.norm = max(update_stats.norm, norm)
 
     def _steps(self) -> int:
         """Give the optimiser's steps so far, those before a resume included."""
-        return max((int(it["step"]) for it in self.optimiser.state.values() if "step" in it), default=0)
+        return max((int(item["step"]) for item in self.optimiser.state.values() if "step" in item), default=0)
 
     def moved(self, batch: Sequence[TrainingSample]) -> float:
         """Give the mean distance of the policy that drew a token from this one."""
         self.found.model.eval()
-        now = fixed_answers(self.found.model, [it.tokens for it in batch])
+        now = fixed_answers(self.found.model, [item.tokens for item in batch])
         gaps = np.concatenate(
-            [np.subtract(values, it.tokens.logprobs or ()) for it, values in zip(batch, now, strict=True)]
+            [np.subtract(values, item.tokens.logprobs or ()) for item, values in zip(batch, now, strict=True)]
         )
         return float(np.mean(np.exp(gaps) - gaps - 1))
 
@@ -174,12 +177,12 @@ class GRPOLearner:
         """Give the answers' log-probabilities under the policy that training began with."""
         with self._as_parent():
             self.found.model.eval()
-            return fixed_answers(self.found.model, [it.tokens for it in batch])
+            return fixed_answers(self.found.model, [item.tokens for item in batch])
 
     @contextmanager
     def _as_parent(self) -> Iterator[None]:
         """Put the weights that training began with in place for a while."""
-        own: dict[str, Any] = {name: each.detach().clone() for name, each in trained(self.found.model).items()}
+        own: dict[str, Any] = {name: item.detach().clone() for name, item in trained(self.found.model).items()}
         _put(self.found.model, self._parent)
         try:
             yield
@@ -189,5 +192,5 @@ class GRPOLearner:
 
 def _put(model: Any, values: dict[str, Any]) -> None:
     with torch.no_grad():
-        for name, each in trained(model).items():
-            each.copy_(values[name])
+        for name, item in trained(model).items():
+            item.copy_(values[name])

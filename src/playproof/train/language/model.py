@@ -79,21 +79,21 @@ class LanguageModel:
     @property
     def ends(self) -> frozenset[int]:
         """Give the tokens that end an answer."""
-        told = getattr(self.model.generation_config, "eos_token_id", None)
-        known = told if isinstance(told, list) else [told]
+        payload = getattr(self.model.generation_config, "eos_token_id", None)
+        known = payload if isinstance(payload, list) else [payload]
         turn = self.tokenizer.get_vocab().get("<|im_end|>")
-        return frozenset(it for it in (*known, self.tokenizer.eos_token_id, turn) if it is not None)
+        return frozenset(item for item in (*known, self.tokenizer.eos_token_id, turn) if item is not None)
 
     @property
     def parameters(self) -> int:
         """Count the weights, an adapter's included."""
-        return sum(each.numel() for each in self.model.parameters())
+        return sum(parameter.numel() for parameter in self.model.parameters())
 
     def prompt_ids(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
         """Give a chat's tokens up to where the answer begins."""
-        told = [{"role": role, "content": content} for role, content in messages]
+        payload = [{"role": role, "content": content} for role, content in messages]
         return tuple(
-            self.tokenizer.apply_chat_template(told, add_generation_prompt=True, tokenize=True, return_dict=False)
+            self.tokenizer.apply_chat_template(payload, add_generation_prompt=True, tokenize=True, return_dict=False)
         )
 
     def answer_ids(self, answer: str) -> tuple[int, ...]:
@@ -110,8 +110,8 @@ def load_language_model(path_or_name: str | Path, home: Path | None = None) -> L
     """Load a checkpoint's folder, any folder or name of transformers, or `smollm2`, which comes in a package."""
     name = str(path_or_name)
     if name in (SMOLLM2, PACKAGED):
-        found = load_model(PACKAGED, home, torch.get_num_threads())
-        return LanguageModel(SMOLLM2, found.model, found.tokenizer)
+        result = load_model(PACKAGED, home, torch.get_num_threads())
+        return LanguageModel(SMOLLM2, result.model, result.tokenizer)
     card = read_card(Path(name)) if (Path(name) / CARD).exists() else None
     if (Path(name) / ADAPTER).exists():
         return _load_adapter(Path(name), card, home)
@@ -140,15 +140,17 @@ def _load_adapter(path: Path, card: LanguageCard | None, home: Path | None) -> L
     """Load the base model and lay an adapter over it."""
     from peft import PeftModel
 
-    told = card.base if card is not None else str(json.loads((path / ADAPTER).read_text())["base_model_name_or_path"])
-    base = load_language_model(told, home)
+    payload = (
+        card.base if card is not None else str(json.loads((path / ADAPTER).read_text())["base_model_name_or_path"])
+    )
+    base = load_language_model(payload, home)
     if card is not None and weights_hash(base.model) != card.base_hash:
-        raise CheckpointRefused(f"expected the base model {told} as {path} was trained on it, found other weights")
+        raise CheckpointRefused(f"expected the base model {payload} as {path} was trained on it, found other weights")
     model = PeftModel.from_pretrained(base.model, str(path), is_trainable=True)
     return LanguageModel(str(path), model.eval(), _autos()[1].from_pretrained(path), card)
 
 
-def add_adapter(found: LanguageModel, rank: int = RANK, seed: int = 0) -> LanguageModel:
+def add_adapter(result: LanguageModel, rank: int = RANK, seed: int = 0) -> LanguageModel:
     """Lay a fresh LoRA adapter over a model; only it will be trained."""
     from peft import LoraConfig, get_peft_model
 
@@ -156,7 +158,7 @@ def add_adapter(found: LanguageModel, rank: int = RANK, seed: int = 0) -> Langua
     config = LoraConfig(
         r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
     )
-    return replace(found, model=get_peft_model(found.model, config))
+    return replace(result, model=get_peft_model(result.model, config))
 
 
 def is_adapted(model: Any) -> bool:
@@ -173,16 +175,16 @@ def weights_hash(model: Any) -> str:
     return digest.hexdigest()
 
 
-def save_language_model(path: Path, found: LanguageModel, card: LanguageCard) -> LanguageCard:
+def save_language_model(path: Path, result: LanguageModel, card: LanguageCard) -> LanguageCard:
     """Write a checkpoint's folder, whole or not at all; give the card with the hashes of its files."""
     rough = path.with_name(f".{path.name}.unfinished")
     shutil.rmtree(rough, ignore_errors=True)
     rough.mkdir(parents=True)
     _autos()  # which silences the progress bars
-    found.model.save_pretrained(rough, safe_serialization=True)
-    found.tokenizer.save_pretrained(rough)
+    result.model.save_pretrained(rough, safe_serialization=True)
+    result.tokenizer.save_pretrained(rough)
     (rough / "README.md").unlink(missing_ok=True)  # peft's model card, which says nothing
-    names = sorted(each.name for each in rough.iterdir())
+    names = sorted(item.name for item in rough.iterdir())
     full = replace(card, files={name: _hash(rough / name) for name in names})
     for name in names:
         _sync(rough / name)
@@ -196,13 +198,13 @@ def save_language_model(path: Path, found: LanguageModel, card: LanguageCard) ->
 def read_card(path: Path) -> LanguageCard:
     """Read a checkpoint's card and check every file against it."""
     try:
-        told = json.loads((path / CARD).read_text(encoding="utf-8"))
-        card = LanguageCard(**told)
+        payload = json.loads((path / CARD).read_text(encoding="utf-8"))
+        card = LanguageCard(**payload)
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointRefused(f"expected the card of a language model at {path / CARD}, found: {error}") from None
     if card.kind != "language":
         raise CheckpointRefused(f"expected a language model at {path}, found a checkpoint of kind {card.kind!r}")
-    there = {each.name for each in path.iterdir()} - {CARD}
+    there = {item.name for item in path.iterdir()} - {CARD}
     if there != set(card.files):
         odd = ", ".join(sorted(there ^ set(card.files)))
         raise CheckpointRefused(f"expected exactly the files that the card of {path} names, found a difference: {odd}")

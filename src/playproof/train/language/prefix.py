@@ -33,18 +33,18 @@ class PackedPrefixes:
     @property
     def ends(self) -> Ints:
         """Give where each sequence ends."""
-        return np.array([place[-1] for place in self.places], np.int64)
+        return np.array([index[-1] for index in self.places], np.int64)
 
 
 def pack(sequences: Sequence[Sequence[int]]) -> PackedPrefixes:
     """Lay sequences, none of them empty, into one row."""
     tree = _Tree()
-    places = tuple(np.array(tree.add(sequence), np.int64) for sequence in sequences)
+    indices = tuple(np.array(tree.add(sequence), np.int64) for sequence in sequences)
     visible = np.eye(len(tree.ids), dtype=np.bool_)
     for at, parent in enumerate(tree.parents):
         if parent >= 0:
             visible[at] |= visible[parent]
-    return PackedPrefixes(np.array(tree.ids, np.int64), np.array(tree.depths, np.int64), visible, places)
+    return PackedPrefixes(np.array(tree.ids, np.int64), np.array(tree.depths, np.int64), visible, indices)
 
 
 def pack_rows(sequences: Sequence[Sequence[int]], budget: int = BUDGET) -> Iterator[tuple[list[int], PackedPrefixes]]:
@@ -53,14 +53,14 @@ def pack_rows(sequences: Sequence[Sequence[int]], budget: int = BUDGET) -> Itera
     Neighbours in the order of their tokens share most, so they come into one row.
     """
     tree, chosen = _Tree(), list[int]()
-    for number in sorted(range(len(sequences)), key=lambda it: tuple(sequences[it])):
+    for number in sorted(range(len(sequences)), key=lambda item: tuple(sequences[item])):
         if chosen and len(tree.ids) + tree.news(sequences[number]) > budget:
-            yield chosen, pack([sequences[it] for it in chosen])
+            yield chosen, pack([sequences[item] for item in chosen])
             tree, chosen = _Tree(), []
         tree.add(sequences[number])
         chosen.append(number)
     if chosen:
-        yield chosen, pack([sequences[it] for it in chosen])
+        yield chosen, pack([sequences[item] for item in chosen])
 
 
 class _Tree:

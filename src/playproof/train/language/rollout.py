@@ -53,10 +53,12 @@ class PlayedGroup:
 def to_judged(group: ConversationGroup, outcomes: Outcomes) -> judged.JudgedGroup:
     """Give a group with its outcomes, as rewards and judges score it."""
     contenders = []
-    for each in group.episodes:
-        conversations = tuple(conversation_of(it) for it in each.exchanges)
-        view = PolicyView(conversations, {"trajectory_id": each.episode_id, "window_id": group.window})
-        contenders.append(judged.Contender(each.episode_id, JudgeView(view, outcomes), each.start_equity, each.pnl))
+    for episode in group.episodes:
+        conversations = tuple(conversation_of(exchange) for exchange in episode.exchanges)
+        view = PolicyView(conversations, {"trajectory_id": episode.episode_id, "window_id": group.window})
+        contenders.append(
+            judged.Contender(episode.episode_id, JudgeView(view, outcomes), episode.start_equity, episode.pnl)
+        )
     return judged.JudgedGroup(group.window, outcomes, tuple(contenders))
 
 
@@ -70,8 +72,8 @@ def play(
     tables: list[Forks] = [make(terms, number, forks) for number in numbers]
     said: list[list[list[ChatExchange]]] = [[[] for _ in range(forks)] for _ in tables]
     while tables and not tables[0].over:
-        for place, (table, answers) in enumerate(zip(tables, player(tables), strict=True)):
-            for own, exchange in zip(said[place], answers, strict=True):
+        for index, (table, answers) in enumerate(zip(tables, player(tables), strict=True)):
+            for own, exchange in zip(said[index], answers, strict=True):
                 own.append(exchange)
             table.act([exchange.answer for exchange in answers])
     return [
@@ -92,20 +94,20 @@ def _group(window: str, version: str | None, said: Sequence[Sequence[ChatExchang
     return PlayedGroup(ConversationGroup(window, episodes), ends, Outcomes(window, rows))
 
 
-def model_player(found: LanguageModel, limit: int, seed: Sequence[int], temperature: float = 1.0) -> Answering:
+def model_player(result: LanguageModel, limit: int, seed: Sequence[int], temperature: float = 1.0) -> Answering:
     """Answer by a model; the same seed, the same answers."""
     generator = torch.Generator()
     generator.manual_seed(int(np.random.default_rng(list(seed)).integers(2**62)))
 
     def answers(tables: Sequence[Forks]) -> list[list[ChatExchange]]:
-        chats = [[tuple((it.role, it.content) for it in chat) for chat in table.prompts()] for table in tables]
+        chats = [[tuple((item.role, item.content) for item in chat) for chat in table.prompts()] for table in tables]
         flat = [chat for of in chats for chat in of]
-        prompts = [found.prompt_ids(chat) for chat in flat]
-        found.model.eval()
-        drawn = generate(found.model, prompts, found.ends, limit, generator, temperature)
+        prompts = [result.prompt_ids(chat) for chat in flat]
+        result.model.eval()
+        drawn = generate(result.model, prompts, result.ends, limit, generator, temperature)
         exchanges = iter(
-            ChatExchange(chat, found.text(it.token_ids), prompt, it.token_ids, it.logprobs, temperature)
-            for chat, prompt, it in zip(flat, prompts, drawn, strict=True)
+            ChatExchange(chat, result.text(item.token_ids), prompt, item.token_ids, item.logprobs, temperature)
+            for chat, prompt, item in zip(flat, prompts, drawn, strict=True)
         )
         return [[next(exchanges) for _ in of] for of in chats]
 
@@ -117,12 +119,12 @@ def scripted_player(name: str, seed: Sequence[int]) -> Answering:
     rng = np.random.default_rng(list(seed))
 
     def answers(tables: Sequence[Forks]) -> list[list[ChatExchange]]:
-        found = []
+        results = []
         for table in tables:
-            chats = [tuple((it.role, it.content) for it in chat) for chat in table.prompts()]
-            found.append(
+            chats = [tuple((item.role, item.content) for item in chat) for chat in table.prompts()]
+            results.append(
                 [ChatExchange(chat, text) for chat, text in zip(chats, table.scripted(name, rng), strict=True)]
             )
-        return found
+        return results
 
     return answers

@@ -88,16 +88,16 @@ def train_sft(
     groups: Sequence[ConversationGroup] = (),
     resume: bool = False,
     tracking: Tracking = Tracking(),  # noqa: B008
-    show: Show = lambda step, told: None,  # noqa: ARG005
+    show: Show = lambda step, payload: None,  # noqa: ARG005
 ) -> dict[str, Any]:
     """Teach a model and measure it; give what came of it."""
     exchanges = _lessons(game, config, groups)
-    found = starting_model(config.base, config.rank, config.seed, exchanges)
-    sequences, long = _sequences(found, exchanges, config)
+    result = starting_model(config.base, config.rank, config.seed, exchanges)
+    sequences, long = _sequences(result, exchanges, config)
     run = Run.resume(path, "sft", tracking) if resume else Run.create(path, "sft", asdict(config), tracking)
     try:
-        _learn(run, found, sequences, config, show)
-        return _finish(run, game, config, found, sequences, long)
+        _learn(run, result, sequences, config, show)
+        return _finish(run, game, config, result, sequences, long)
     finally:
         run.close()
 
@@ -107,55 +107,62 @@ def _lessons(game: Game, config: SFTConfig, groups: Sequence[ConversationGroup])
     if not groups:
         numbers = range(config.windows)
         player = scripted_player(config.player, (config.seed, 1))
-        groups = [it.group for it in play(game, config.terms, numbers, 1, player, None)]
-    found = [exchange for group in groups for episode in group.episodes for exchange in episode.exchanges]
-    if not found:
+        groups = [item.group for item in play(game, config.terms, numbers, 1, player, None)]
+    result = [exchange for group in groups for episode in group.episodes for exchange in episode.exchanges]
+    if not result:
         raise InputError("expected answers to learn from, found none; record play or name a scripted player")
-    return found
+    return result
 
 
 def starting_model(base: str, rank: int | None, seed: int, exchanges: Sequence[ChatExchange]) -> LanguageModel:
     """Make or load the model that training begins with."""
     if base == TINY:
-        return make_tiny([text for it in exchanges for text in (*(told for _, told in it.messages), it.answer)], seed)
-    found = load_language_model(base)
-    return found if rank is None else add_adapter(found, rank, seed)
+        return make_tiny(
+            [
+                text
+                for exchange in exchanges
+                for text in (*(payload for _, payload in exchange.messages), exchange.answer)
+            ],
+            seed,
+        )
+    language_model = load_language_model(base)
+    return language_model if rank is None else add_adapter(language_model, rank, seed)
 
 
 def _sequences(
-    found: LanguageModel, exchanges: Sequence[ChatExchange], config: SFTConfig
+    model: LanguageModel, exchanges: Sequence[ChatExchange], config: SFTConfig
 ) -> tuple[list[TokenSequence], int]:
-    told = [written_tokens(it, found) for it in exchanges]
-    fitting = [it for it in told if len(it.answer) <= config.max_tokens]
+    payload = [written_tokens(exchange, model) for exchange in exchanges]
+    fitting = [item for item in payload if len(item.answer) <= config.max_tokens]
     if not fitting:
         raise InputError(
             f"expected answers of at most {config.max_tokens} tokens, found none; the shortest has "
-            f"{min(len(it.answer) for it in told)}: raise --max-tokens"
+            f"{min(len(item.answer) for item in payload)}: raise --max-tokens"
         )
-    return fitting, len(told) - len(fitting)
+    return fitting, len(payload) - len(fitting)
 
 
-def _learn(run: Run, found: LanguageModel, sequences: Sequence[TokenSequence], config: SFTConfig, show: Show) -> None:
+def _learn(run: Run, result: LanguageModel, sequences: Sequence[TokenSequence], config: SFTConfig, show: Show) -> None:
     """Take optimiser steps from the resume point on."""
     torch.manual_seed(config.seed)
-    optimiser = make_optimiser(found.model, config.learning_rate)
-    each = math.ceil(len(sequences) / config.batch)
-    total, done = each * config.epochs, 0
+    optimiser = make_optimiser(result.model, config.learning_rate)
+    item = math.ceil(len(sequences) / config.batch)
+    total, done = item * config.epochs, 0
     saved = run.load_state()
     if saved is not None:
         done = saved[0]
-        restore_state(found.model, optimiser, saved[1])
+        restore_state(result.model, optimiser, saved[1])
     for step in range(done, total):
-        epoch, place = divmod(step, each)
+        epoch, index = divmod(step, item)
         order = np.random.default_rng([config.seed, epoch]).permutation(len(sequences))
-        batch = [sequences[int(it)] for it in order[place * config.batch : (place + 1) * config.batch]]
+        batch = [sequences[int(entry)] for entry in order[index * config.batch : (index + 1) * config.batch]]
         for group in optimiser.param_groups:
             group["lr"] = config.learning_rate * _slope(step, total)
-        loss = sft_step(found.model, optimiser, batch)
-        run.note("sft", step + 1, {"loss": loss, "tokens": sum(len(it.answer) for it in batch)})
+        loss = sft_step(result.model, optimiser, batch)
+        run.note("sft", step + 1, {"loss": loss, "tokens": sum(len(entry.answer) for entry in batch)})
         show(step + 1, {"loss": loss, "steps": total})
         if (step + 1) % config.save_every == 0 or step + 1 == total:
-            run.save_state(step + 1, state_arrays(found.model, optimiser), {})
+            run.save_state(step + 1, state_arrays(result.model, optimiser), {})
 
 
 def _slope(step: int, total: int) -> float:
@@ -168,7 +175,7 @@ def sft_step(model: Any, optimiser: torch.optim.Optimizer, batch: Sequence[Token
     """Take one step on a batch; give the mean loss of its answers' tokens."""
     model.train()
     optimiser.zero_grad()
-    tokens, total = sum(len(it.answer) for it in batch), 0.0
+    tokens, total = sum(len(item.answer) for item in batch), 0.0
     for scored in score_answers(model, batch):
         loss = -scored.logprobs.sum() / tokens
         loss.backward()  # type: ignore[no-untyped-call]
@@ -181,36 +188,36 @@ def sft_step(model: Any, optimiser: torch.optim.Optimizer, batch: Sequence[Token
 
 
 def _finish(
-    run: Run, game: Game, config: SFTConfig, found: LanguageModel, sequences: Sequence[TokenSequence], long: int
+    run: Run, game: Game, config: SFTConfig, value: LanguageModel, sequences: Sequence[TokenSequence], long: int
 ) -> dict[str, Any]:
     """Measure the model on later windows, save it and write the result."""
     first = config.windows + config.embargo
     held = range(first, first + config.holdout)
-    told = fixed_answers(found.model, sequences[: 4 * config.batch])
+    payload = fixed_answers(value.model, sequences[: 4 * config.batch])
     metrics: dict[str, Any] = {
         "answers": len(sequences),
         "left_out_long": long,
-        "loss": -sum(map(sum, told)) / max(1, sum(map(len, told))),
+        "loss": -sum(map(sum, payload)) / max(1, sum(map(len, payload))),
     }
     rng = np.random.default_rng(config.seed)
     if config.holdout:
-        player = model_player(found, config.max_tokens, (config.seed, 2))
+        player = model_player(value, config.max_tokens, (config.seed, 2))
         metrics["holdout"] = measure(game, config.terms, held, 1, player).to_json(rng)
         others = measure_baselines(game, config.terms, held) if config.baselines else {}
-        metrics["baselines"] = {name: it.to_json(rng) for name, it in others.items()}
+        metrics["baselines"] = {name: other.to_json(rng) for name, other in others.items()}
     card = LanguageCard(
         version=f"{run.path.name}@0",
         method="sft",
         game=game.name,
         base=config.base,
-        base_hash="" if config.rank is None or config.base == TINY else weights_hash(found.model),
+        base_hash="" if config.rank is None or config.base == TINY else weights_hash(value.model),
         next_window=first + config.holdout,
         commit=commit(),
         seed=config.seed,
         config=asdict(config),
         metrics=metrics,
     )
-    save_language_model(run.path / "checkpoints" / "sft", found, card)
+    save_language_model(run.path / "checkpoints" / "sft", value, card)
     result = {"run": str(run.path), "checkpoint": str(run.path / "checkpoints" / "sft"), **metrics}
     run.finish(result)
     return result

@@ -17,7 +17,7 @@ _PARTS = ("step", "exp_avg", "exp_avg_sq")
 
 def trained(model: Any) -> dict[str, torch.nn.Parameter]:
     """Give the parameters that are trained, by name."""
-    return {name: each for name, each in model.named_parameters() if each.requires_grad}
+    return {name: item for name, item in model.named_parameters() if item.requires_grad}
 
 
 def make_optimiser(model: Any, learning_rate: float) -> torch.optim.AdamW:
@@ -27,12 +27,12 @@ def make_optimiser(model: Any, learning_rate: float) -> torch.optim.AdamW:
 
 def state_arrays(model: Any, optimiser: torch.optim.Optimizer) -> dict[str, NDArray[Any]]:
     """Give weights and optimiser as arrays."""
-    found: dict[str, NDArray[Any]] = {}
-    for name, each in trained(model).items():
-        found[f"weights/{name}"] = each.detach().numpy()
-        for part, value in optimiser.state.get(each, {}).items():
-            found[f"{part}/{name}"] = np.asarray(value.detach().numpy())
-    return found
+    result: dict[str, NDArray[Any]] = {}
+    for name, item in trained(model).items():
+        result[f"weights/{name}"] = item.detach().numpy()
+        for part, value in optimiser.state.get(item, {}).items():
+            result[f"{part}/{name}"] = np.asarray(value.detach().numpy())
+    return result
 
 
 def restore_state(model: Any, optimiser: torch.optim.Optimizer, data: Mapping[str, bytes]) -> None:
@@ -40,11 +40,11 @@ def restore_state(model: Any, optimiser: torch.optim.Optimizer, data: Mapping[st
     wanted = trained(model)
     if missing := [name for name in wanted if f"weights/{name}" not in data]:
         raise DecodeError(f"expected a resume point of the same model, found none for {missing[0]}")
-    for name, each in wanted.items():
+    for name, item in wanted.items():
         with torch.no_grad():
-            restore(each.detach().numpy(), data[f"weights/{name}"])
+            restore(item.detach().numpy(), data[f"weights/{name}"])
         if f"step/{name}" in data:
-            made = {"step": torch.zeros(()), "exp_avg": torch.zeros_like(each), "exp_avg_sq": torch.zeros_like(each)}
+            made = {"step": torch.zeros(()), "exp_avg": torch.zeros_like(item), "exp_avg_sq": torch.zeros_like(item)}
             for part in _PARTS:
                 restore(made[part].numpy(), data[f"{part}/{name}"])
-            optimiser.state[each] = made
+            optimiser.state[item] = made

@@ -145,33 +145,33 @@ class RolloutBoundary(BaseCallback):  # type: ignore[misc]
         self._since = self._clock()
 
     def _note_update(self) -> None:
-        told = {name.removeprefix("train/"): value for name, value in self.logger.name_to_value.items()}
-        told = {name: value for name, value in told.items() if "/" not in name}
-        told["steps_per_second"] = self.num_timesteps / max(self.progress.seconds, 1e-9)
-        self.run.note("train", self.num_timesteps, told)
-        self._show(self.num_timesteps, told)
+        payload = {name.removeprefix("train/"): value for name, value in self.logger.name_to_value.items()}
+        payload = {name: value for name, value in payload.items() if "/" not in name}
+        payload["steps_per_second"] = self.num_timesteps / max(self.progress.seconds, 1e-9)
+        self.run.note("train", self.num_timesteps, payload)
+        self._show(self.num_timesteps, payload)
 
     def _look(self) -> None:
         """Evaluate in money; keep the policy if it is the best so far; raise the alarm if reward lies."""
-        found, progress = self._evaluate(), self.progress
-        told = found.summary()
-        pnl, reward = found.pnl.astype(np.float64), found.reward
+        evaluate, progress = self._evaluate(), self.progress
+        payload = evaluate.summary()
+        pnl, reward = evaluate.pnl.astype(np.float64), evaluate.reward
         better = not progress.best_pnl or float(pnl.mean()) > float(np.mean(progress.best_pnl))
-        told["alarm"] = not better and diverged(
+        payload["alarm"] = not better and diverged(
             reward, pnl, np.asarray(progress.best_reward), np.asarray(progress.best_pnl, np.float64)
         )
-        progress.alarms += told["alarm"]
-        told["alarms"] = progress.alarms
-        progress.first_pnl = progress.first_pnl or found.pnl.tolist()
-        told["gain"], told["gain_se"] = gained(pnl, np.asarray(progress.first_pnl, np.float64))
+        progress.alarms += payload["alarm"]
+        payload["alarms"] = progress.alarms
+        progress.first_pnl = progress.first_pnl or evaluate.pnl.tolist()
+        payload["gain"], payload["gain_se"] = gained(pnl, np.asarray(progress.first_pnl, np.float64))
         progress.since_best = 0 if better else progress.since_best + 1
         if better:
-            progress.best = self._keep(self.num_timesteps, told)
+            progress.best = self._keep(self.num_timesteps, payload)
             progress.best_step = self.num_timesteps
-            progress.best_pnl, progress.best_reward = found.pnl.tolist(), reward.tolist()
-        told |= {"best": better, "seconds": progress.seconds}
-        self.run.note("evaluation", self.num_timesteps, told)
-        self._show(self.num_timesteps, told)
+            progress.best_pnl, progress.best_reward = evaluate.pnl.tolist(), reward.tolist()
+        payload |= {"best": better, "seconds": progress.seconds}
+        self.run.note("evaluation", self.num_timesteps, payload)
+        self._show(self.num_timesteps, payload)
         self._decide(float(pnl.mean()))
 
     def _decide(self, pnl: float) -> None:

@@ -157,10 +157,10 @@ class PPOConfig:
         return self.worlds[-1][0]
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> PPOConfig:
+    def from_json(cls, payload: Mapping[str, Any]) -> PPOConfig:
         """Read a configuration back from a run's folder."""
-        worlds = tuple((name, float(share)) for name, share in told["worlds"])
-        return cls(**{**told, "worlds": worlds, "hidden": tuple(told["hidden"])})
+        worlds = tuple((name, float(share)) for name, share in payload["worlds"])
+        return cls(**{**payload, "worlds": worlds, "hidden": tuple(payload["hidden"])})
 
 
 def plan_preset(config: PPOConfig) -> PPOConfig:
@@ -347,7 +347,7 @@ def train_ppo(
     resume: bool = False,
     allow_failing_reward: bool = False,
     tracking: Tracking = Tracking(),  # noqa: B008  (frozen)
-    show: Show = lambda step, told: None,  # noqa: ARG005
+    show: Show = lambda step, payload: None,  # noqa: ARG005
     clock: Clock = time.perf_counter,
     halt: int | None = None,
     judged: bool | None = None,
@@ -397,10 +397,10 @@ def told_of(config: PPOConfig, source: Path | None) -> dict[str, Any]:
     return asdict(config) | {"source": None if source is None else str(source.absolute())}
 
 
-def asked_of(told: Mapping[str, Any]) -> tuple[PPOConfig, Path | None]:
+def asked_of(payload: Mapping[str, Any]) -> tuple[PPOConfig, Path | None]:
     """Read back what a training was asked for: its configuration, and what it starts from."""
-    config = PPOConfig.from_json({name: value for name, value in told.items() if name != "source"})
-    return config, Path(told["source"]) if told.get("source") else None
+    config = PPOConfig.from_json({name: value for name, value in payload.items() if name != "source"})
+    return config, Path(payload["source"]) if payload.get("source") else None
 
 
 def _boundary(
@@ -417,8 +417,8 @@ def _boundary(
     def evaluate() -> Rollout:
         return table.evaluate(table.policy(weights_of(model)), config.world)
 
-    def keep(step: int, told: Mapping[str, Any]) -> str:
-        return run.save_checkpoint(step, table.card({**told, "step": step}), weights_of(model))
+    def keep(step: int, payload: Mapping[str, Any]) -> str:
+        return run.save_checkpoint(step, table.card({**payload, "step": step}), weights_of(model))
 
     starts = np.cumsum([0.0, *(share for _, share in config.worlds[:-1])]) * config.steps
     watch = EvaluationSchedule(
@@ -466,11 +466,11 @@ _VECTORS = ("best_pnl", "best_reward", "first_pnl")
 
 def _finish(run: Run, boundary: RolloutBoundary, steps: int, weights: Weights, table: TrainSetup) -> PPOResult:
     progress = boundary.progress
-    told = {name: value for name, value in vars(progress).items() if name not in _VECTORS}
-    told["best_profit"] = float(np.mean(progress.best_pnl)) if progress.best_pnl else None
+    payload = {name: value for name, value in vars(progress).items() if name not in _VECTORS}
+    payload["best_profit"] = float(np.mean(progress.best_pnl)) if progress.best_pnl else None
     if progress.best and progress.alarms:  # a policy answers for the alarms after it, too
         run.amend_checkpoint(progress.best, {"alarms": progress.alarms})
-    run.finish(told | {"steps": steps})
+    run.finish(payload | {"steps": steps})
     best = run.path / progress.best if progress.best else None
     return PPOResult(run.path, best, steps, progress, weights, table)
 
@@ -583,8 +583,8 @@ def weights_of(model: Any) -> Weights:
     """Give a model's parameters by the names that policies act by."""
     policy = model.policy
     if hasattr(policy, "weights"):
-        found: Weights = policy.weights()
-        return found
+        result: Weights = policy.weights()
+        return result
     actor = {f"trunk.{k}": layer for k, layer in enumerate(policy.mlp_extractor.policy_net[::2])}
     weights = linear_weights(actor) | _cut(linear_weights({"out": policy.action_net}), model.action_space.nvec)
     if hasattr(policy, "lstm_actor"):
@@ -596,8 +596,8 @@ def weights_of(model: Any) -> Weights:
 def _cut(whole: Weights, heads: Sequence[int]) -> Weights:
     """Cut the one layer of logits into the layers of the heads."""
     cuts = np.cumsum(heads)[:-1]
-    found: dict[str, NDArray[np.float32]] = {}
+    result: dict[str, NDArray[np.float32]] = {}
     for part in ("weight", "bias"):
         pieces = np.split(whole[f"out.{part}"], cuts)
-        found |= {f"head.{k}.{part}": np.ascontiguousarray(piece) for k, piece in enumerate(pieces)}
-    return found
+        result |= {f"head.{k}.{part}": np.ascontiguousarray(piece) for k, piece in enumerate(pieces)}
+    return result

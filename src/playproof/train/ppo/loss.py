@@ -74,12 +74,12 @@ class FastPolicy(MaskableActorCriticPolicy):  # type: ignore[misc]
 
     def weights(self) -> Weights:
         """Give the parameters by the names that policies act by, the critic's beside them."""
-        found, whole = linear_weights(self.layers()), linear_weights({"out": self.action_net})
+        result, whole = linear_weights(self.layers()), linear_weights({"out": self.action_net})
         cuts = np.cumsum(self.action_dist.action_dims)[:-1]
         for part in ("weight", "bias"):
             pieces = np.split(whole[f"out.{part}"], cuts)
-            found |= {f"head.{k}.{part}": np.ascontiguousarray(piece) for k, piece in enumerate(pieces)}
-        return found
+            result |= {f"head.{k}.{part}": np.ascontiguousarray(piece) for k, piece in enumerate(pieces)}
+        return result
 
     def load(self, weights: Weights) -> None:
         """Take a policy's parameters over, and its critic's if there are any."""
@@ -145,8 +145,8 @@ class MaskedPPO(MaskablePPO):  # type: ignore[misc]
         sums: dict[str, list[float]] = {}
         for _ in range(self.n_epochs):
             for batch in self.rollout_buffer.get(self.batch_size):
-                loss, told = self._loss(batch, clip, beta, critic_only)
-                for name, value in told.items():
+                loss, payload = self._loss(batch, clip, beta, critic_only)
+                for name, value in payload.items():
                     sums.setdefault(name, []).append(float(value))
                 if self.target_kl is not None and sums["approx_kl"][-1] > 1.5 * self.target_kl:
                     break
@@ -178,16 +178,16 @@ class MaskedPPO(MaskablePPO):  # type: ignore[misc]
         policy_loss = -torch.min(advantages * ratio, advantages * ratio.clamp(1 - clip, 1 + clip)).mean()
         entropy = entropy_of(chances).mean()
         loss = policy_loss + self._pull(chances, masks, entropy) + self.vf_coef * value_loss
-        told = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        told["approx_kl"] = ((ratio - 1) - log_ratio).mean()
-        told["clip_fraction"] = ((ratio - 1).abs() > clip).float().mean()
+        payload = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        payload["approx_kl"] = ((ratio - 1) - log_ratio).mean()
+        payload["clip_fraction"] = ((ratio - 1).abs() > clip).float().mean()
         if beta > 0 and self.anchor is not None:
             with torch.no_grad():
                 reference = self.anchor.chances(batch.observations, masks)
-            told["anchor"] = divergence(reference, chances).mean()
-            loss = loss + beta * told["anchor"]
-        told["loss"] = loss
-        return loss, {name: value.detach() for name, value in told.items()}
+            payload["anchor"] = divergence(reference, chances).mean()
+            loss = loss + beta * payload["anchor"]
+        payload["loss"] = loss
+        return loss, {name: value.detach() for name, value in payload.items()}
 
     def _pull(self, chances: list[Tensor], masks: Tensor, entropy: Tensor) -> Tensor:
         """Give the part of the loss that money does not speak of: what the policy is pulled to."""

@@ -63,12 +63,12 @@ def steps_of(config: PPOConfig) -> int:
 
 def begun(path: Path) -> tuple[Restart, ...]:
     """Give the beginnings of a run; none if it was alone, or has not decided yet."""
-    return tuple(Restart(**told) for told in (_plan(path) or {}).get("begun", ()))
+    return tuple(Restart(**payload) for payload in (_plan(path) or {}).get("begun", ()))
 
 
 def given_up(path: Path) -> tuple[Restart, ...]:
     """Give those of them that were not gone on with."""
-    return tuple(it for at, it in enumerate(begun(path)) if at != (_plan(path) or {})["chosen"])
+    return tuple(item for at, item in enumerate(begun(path)) if at != (_plan(path) or {})["chosen"])
 
 
 def train_best(
@@ -80,7 +80,7 @@ def train_best(
     resume: bool = False,
     allow_failing_reward: bool = False,
     tracking: Tracking = Tracking(),  # noqa: B008  (frozen)
-    show: Show = lambda step, told: None,  # noqa: ARG005
+    show: Show = lambda step, payload: None,  # noqa: ARG005
     clock: Clock = time.perf_counter,
 ) -> PPOResult:
     """Train like train_ppo, after as many beginnings as the configuration asks for."""
@@ -97,14 +97,14 @@ def train_best(
     halt = _halt(config)
     judged: bool | None = None
     if not (path / CONFIG).exists():
-        found, settled = list[Restart](), False
+        result, settled = list[Restart](), False
         for number in range(config.beginnings):
-            own, place = replace(config, seed=seed_of(config, number), beginnings=1), path / FOLDER / str(number)
+            own, index = replace(config, seed=seed_of(config, number), beginnings=1), path / FOLDER / str(number)
             made = train(
                 own,
-                place,
+                index,
                 source=source,
-                resume=(place / CONFIG).exists(),
+                resume=(index / CONFIG).exists(),
                 tracking=Tracking(tensorboard=False),
                 show=_later(show, number * halt),
                 halt=halt,
@@ -113,12 +113,12 @@ def train_best(
             if made.progress.stopped == INTERRUPTED:
                 return made
             judged = made.table.failed_checks
-            found.append(Restart(own.seed, _profit(made, config), made.progress.seconds))
+            result.append(Restart(own.seed, _profit(made, config), made.progress.seconds))
             settled = made.progress.alarms >= ALARMS or made.progress.reached is not None
             if settled:
                 break
-        best = len(found) - 1 if settled else int(np.argmax([it.profit for it in found]))
-        _write(path, {**plan, "begun": [vars(it) for it in found], "chosen": best})
+        best = len(result) - 1 if settled else int(np.argmax([item.profit for item in result]))
+        _write(path, {**plan, "begun": [vars(item) for item in result], "chosen": best})
         _take_over(path / FOLDER / str(best), path)
     shown = _later(show, (config.beginnings - 1) * halt)
     return train(config, path, resume=True, tracking=tracking, show=shown, judged=judged)
@@ -132,7 +132,7 @@ def _halt(config: PPOConfig) -> int:
 
 def _later(show: Show, steps: int) -> Show:
     """Count steps on from those of the trainings before."""
-    return lambda step, told: show(steps + step, told)
+    return lambda step, payload: show(steps + step, payload)
 
 
 def _profit(made: PPOResult, config: PPOConfig) -> float:
@@ -142,18 +142,18 @@ def _profit(made: PPOResult, config: PPOConfig) -> float:
     return float(table.evaluate(table.policy(made.weights), config.world).pnl.mean())
 
 
-def _take_over(place: Path, path: Path) -> None:
+def _take_over(index: Path, path: Path) -> None:
     """Copy a beginning to where it goes on; its configuration last, since that makes it a run."""
-    shutil.copytree(place, path, ignore=shutil.ignore_patterns(CONFIG), dirs_exist_ok=True)
-    write_durably(path / CONFIG, (place / CONFIG).read_bytes())
+    shutil.copytree(index, path, ignore=shutil.ignore_patterns(CONFIG), dirs_exist_ok=True)
+    write_durably(path / CONFIG, (index / CONFIG).read_bytes())
 
 
 def _plan(path: Path) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads((path / PLAN).read_text(encoding="utf-8"))
+        payload: dict[str, Any] = json.loads((path / PLAN).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    return found
+    return payload
 
 
 def _write(path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,14 +23,14 @@ Arrays = dict[str, NDArray[Any]]
 def gather(model: Any, env: Any) -> tuple[Arrays, dict[str, Any]]:
     """Give the whole state of a training: arrays, and numbers beside them."""
     arrays: Arrays = {f"policy.{name}": tensor.detach().numpy() for name, tensor in model.policy.state_dict().items()}
-    for place, moments in model.policy.optimizer.state_dict()["state"].items():
-        arrays |= {f"adam.{place}.{name}": _array(value) for name, value in moments.items()}
+    for index, moments in model.policy.optimizer.state_dict()["state"].items():
+        arrays |= {f"adam.{index}.{name}": _array(value) for name, value in moments.items()}
     arrays |= {f"env.{name}": array for name, array in env.arrays().items()}
     arrays |= {"last_obs": model._last_obs, "last_starts": np.asarray(model._last_episode_starts, np.bool_)}
-    arrays |= {f"memory.{place}": state.detach().numpy() for place, state in enumerate(_memories(model))}
-    kind, keys, place, has_gauss, gauss = np.random.get_state(legacy=True)
+    arrays |= {f"memory.{position}": state.detach().numpy() for position, state in enumerate(_memories(model))}
+    kind, keys, index, has_gauss, gauss = np.random.get_state(legacy=True)
     arrays |= {"torch_generator": torch.get_rng_state().numpy(), "numpy_generator": np.asarray(keys)}
-    facts = {"numpy": [kind, place, has_gauss, gauss], "steps": model.num_timesteps, "updates": model._n_updates}
+    facts = {"numpy": [kind, index, has_gauss, gauss], "steps": model.num_timesteps, "updates": model._n_updates}
     return arrays, facts
 
 
@@ -46,25 +46,25 @@ def bring_back(model: Any, env: Any, saved: Mapping[str, bytes], facts: Mapping[
     restore(model._last_obs, _saved(saved, "last_obs"))
     model._last_episode_starts = np.zeros(model.n_envs, np.bool_)
     restore(model._last_episode_starts, _saved(saved, "last_starts"))
-    for place, state in enumerate(_memories(model)):
-        restore(state.numpy(), _saved(saved, f"memory.{place}"))
+    for index, state in enumerate(_memories(model)):
+        restore(state.numpy(), _saved(saved, f"memory.{index}"))
     model.num_timesteps, model._n_updates = facts["steps"], facts["updates"]
-    kind, place, has_gauss, gauss = facts["numpy"]
+    kind, index, has_gauss, gauss = facts["numpy"]
     keys = np.frombuffer(_saved(saved, "numpy_generator"), np.uint32)
-    np.random.set_state((kind, keys, place, has_gauss, gauss))
+    np.random.set_state((kind, keys, index, has_gauss, gauss))
     torch.set_rng_state(torch.from_numpy(np.frombuffer(_saved(saved, "torch_generator"), np.uint8).copy()))
 
 
 def _bring_back_adam(optimizer: torch.optim.Optimizer, saved: Mapping[str, bytes]) -> None:
     """Put Adam's moments back, in the order of its parameters."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for place, parameter in enumerate(parameters):
-        if f"adam.{place}.step" not in saved:
+    for index, parameter in enumerate(parameters):
+        if f"adam.{index}.step" not in saved:
             continue
         state = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
         state["step"] = torch.zeros((), dtype=torch.float32)
         for name, tensor in state.items():
-            restore(tensor.numpy(), _saved(saved, f"adam.{place}.{name}"))
+            restore(tensor.numpy(), _saved(saved, f"adam.{index}.{name}"))
         optimizer.state[parameter] = state
 
 

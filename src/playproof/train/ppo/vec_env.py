@@ -86,12 +86,12 @@ class GameVecEnv(VecEnv):  # type: ignore[misc]
     def _infos(self, ended: FinishedEpisodes) -> list[dict[str, Any]]:
         """Tell what came of the windows that ended, in money too."""
         infos: list[dict[str, Any]] = [{}] * self.num_envs
-        for place, lane in enumerate(ended.lanes.tolist()):
+        for index, lane in enumerate(ended.lanes.tolist()):
             infos[lane] = {
-                "terminal_observation": self._last(ended.rows[place], lane),
-                "TimeLimit.truncated": bool(ended.truncated[place]),
+                "terminal_observation": self._last(ended.rows[index], lane),
+                "TimeLimit.truncated": bool(ended.truncated[index]),
                 "episode": {"r": float(self.returns[lane]), "l": int(self.lengths[lane]), "t": 0.0},
-                "pnl": int(ended.pnl[place]),
+                "pnl": int(ended.pnl[index]),
             }
         return infos
 
@@ -128,8 +128,8 @@ class GameVecEnv(VecEnv):  # type: ignore[misc]
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
         """Call a method of all lanes; give the part of each lane asked for."""
-        found = getattr(self, method_name)(*args, **kwargs)
-        return [found[lane] for lane in self._get_indices(indices)]
+        result = getattr(self, method_name)(*args, **kwargs)
+        return [result[lane] for lane in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:  # noqa: ARG002
         """Tell that no lane is wrapped."""

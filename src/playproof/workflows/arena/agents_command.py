@@ -41,12 +41,12 @@ def agents(
     opened: Callable[..., Any] = resolve("playproof.store.db:opened")
     ready: Callable[..., Any] = resolve("playproof.store.db:ready")
     with opened() as engine:
-        found = read_results(ready(engine), since)
-    if not found:
+        results = read_results(ready(engine), since)
+    if not results:
         raise GateFailed("expected windows with agents and outcomes, found none; run: playproof arena run")
-    ranked, windows = rank_results(found, seed), sorted({it.window for it in found})
+    ranked, windows = rank_results(results, seed), sorted({item.window for item in results})
     title = f"{len(windows)} windows from {windows[0]} to {windows[-1]}; USD a window, 95 % intervals over windows"
-    data = {"windows": windows, "agents": [it.to_json() for it in ranked]}
+    data = {"windows": windows, "agents": [item.to_json() for item in ranked]}
     emit(data, as_json, lambda: ranked_table(ranked, title))
 
 
@@ -56,21 +56,21 @@ def ranked_table(ranked: Sequence[RankedAgent], title: str) -> Table:
 
     table = Table(title=title, title_justify="left")
     table.add_column("agent")
-    forecasts = any(it.forecasts for it in ranked)
+    forecasts = any(entry.forecasts for entry in ranked)
     columns = ("profit", "alpha, % of equity", "over the others", "fees", "trades", "valid")
     for column in (*columns, "Brier") if forecasts else columns:
         table.add_column(column, justify="right", no_wrap=True)
-    for it in ranked:
+    for item in ranked:
         row = [
-            it.agent,
-            _within(it.profit, it.profit_interval, 1),
-            _within(100 * it.alpha, (100 * it.alpha_interval[0], 100 * it.alpha_interval[1]), 2),
-            _within(it.over_others, it.over_interval, 1),
-            f"{it.fees:.2f}",
-            f"{it.trades:.1f}",
-            f"{it.valid:.0%}",
+            item.agent,
+            _within(item.profit, item.profit_interval, 1),
+            _within(100 * item.alpha, (100 * item.alpha_interval[0], 100 * item.alpha_interval[1]), 2),
+            _within(item.over_others, item.over_interval, 1),
+            f"{item.fees:.2f}",
+            f"{item.trades:.1f}",
+            f"{item.valid:.0%}",
         ]
-        table.add_row(*row, *(["" if it.brier is None else f"{it.brier:.2f}"] if forecasts else []))
+        table.add_row(*row, *(["" if item.brier is None else f"{item.brier:.2f}"] if forecasts else []))
     return table
 
 

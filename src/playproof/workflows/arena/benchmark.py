@@ -51,7 +51,7 @@ class Contestant(Protocol):
     def version(self) -> str:
         """Give what results are kept under; another policy has another one."""
 
-    def answers(self, tables: Sequence[ArenaForks], place: Sequence[int]) -> list[str | None]:
+    def answers(self, tables: Sequence[ArenaForks], indices: Sequence[int]) -> list[str | None]:
         """Answer at every table, None where no answer came; `place` seeds what is drawn."""
 
 
@@ -66,10 +66,10 @@ class ScriptedContestant:
         """Give the name; scripted players do not change."""
         return f"scripted-{self.name}"
 
-    def answers(self, tables: Sequence[ArenaForks], place: Sequence[int]) -> list[str | None]:
+    def answers(self, tables: Sequence[ArenaForks], indices: Sequence[int]) -> list[str | None]:
         """Order what it wants most."""
         return [
-            table.scripted(self.name, np.random.default_rng([_CHANCE, *place, at]))[0]
+            table.scripted(self.name, np.random.default_rng([_CHANCE, *indices, at]))[0]
             for at, table in enumerate(tables)
         ]
 
@@ -92,18 +92,18 @@ class EndpointContestant:
         """Give name and settings."""
         return f"{self.model}-{self.max_tokens}-{self.temperature:g}"
 
-    def answers(self, tables: Sequence[ArenaForks], place: Sequence[int]) -> list[str | None]:  # noqa: ARG002
+    def answers(self, tables: Sequence[ArenaForks], indices: Sequence[int]) -> list[str | None]:  # noqa: ARG002
         """Ask side by side."""
         with ThreadPoolExecutor(self.parallel) as pool:
             return list(pool.map(self._ask, [table.prompts()[0] for table in tables]))
 
     def _ask(self, prompt: Prompt) -> str | None:
-        messages = [{"role": it.role, "content": it.content} for it in prompt]
+        messages = [{"role": item.role, "content": item.content} for item in prompt]
         try:
-            told = self.complete(
+            payload = self.complete(
                 model=self.model, messages=messages, max_tokens=self.max_tokens, temperature=self.temperature
             )
-            return told.choices[0].message.content or ""
+            return payload.choices[0].message.content or ""
         except self.errors:
             return None
 
@@ -118,35 +118,35 @@ class LocalContestant:
     max_tokens: int = 120
     temperature: float = 0.0
 
-    def answers(self, tables: Sequence[ArenaForks], place: Sequence[int]) -> list[str | None]:
+    def answers(self, tables: Sequence[ArenaForks], indices: Sequence[int]) -> list[str | None]:
         """Answer at all tables at once."""
         make: Callable[..., Any] = resolve("playproof.train.language.rollout:model_player")
-        exchanges = make(self.found, self.max_tokens, [_CHANCE, *place], self.temperature)(tables)
-        return [each[0].answer for each in exchanges]
+        exchanges = make(self.found, self.max_tokens, [_CHANCE, *indices], self.temperature)(tables)
+        return [exchange[0].answer for exchange in exchanges]
 
 
-def contestant(told: str, max_tokens: int, temperature: float) -> Contestant:
+def contestant(text: str, max_tokens: int, temperature: float) -> Contestant:
     """Make a contestant of a scripted player's name, an address with #model, a checkpoint or a model's name."""
     from playproof.games.arena.agents.archetypes import ARCHETYPES
 
-    if told in ARCHETYPES or told == DUMMY:
-        return ScriptedContestant(told)
-    if told.startswith(("http://", "https://")):
-        return _endpoint(told, max_tokens, temperature)
+    if text in ARCHETYPES or text == DUMMY:
+        return ScriptedContestant(text)
+    if text.startswith(("http://", "https://")):
+        return _endpoint(text, max_tokens, temperature)
     load: Callable[[str], Any] = resolve("playproof.train.language.model:load_language_model")
-    found = load(told)
-    name = found.version if found.card is not None else Path(found.name).name
-    weights = ",".join(sorted((found.card.files if found.card is not None else {}).values()))
+    result = load(text)
+    name = result.version if result.card is not None else Path(result.name).name
+    weights = ",".join(sorted((result.card.files if result.card is not None else {}).values()))
     digest = hashlib.sha256(f"{name} {weights} {max_tokens} {temperature}".encode()).hexdigest()[:16]
-    return LocalContestant(name, found, digest, max_tokens, temperature)
+    return LocalContestant(name, result, digest, max_tokens, temperature)
 
 
-def _endpoint(told: str, max_tokens: int, temperature: float) -> EndpointContestant:
+def _endpoint(text: str, max_tokens: int, temperature: float) -> EndpointContestant:
     try:
         import openai
     except ImportError:
         raise MissingExtra("the openai client", "llm") from None
-    url, _, model = told.partition("#")
+    url, _, model = text.partition("#")
     client = openai.OpenAI(base_url=url, api_key=os.environ.get("OPENAI_API_KEY", "none"))
     errors = (openai.OpenAIError, OSError, ValueError, AttributeError, IndexError)
     return EndpointContestant(
@@ -168,8 +168,8 @@ class BenchPlan:
     @property
     def hash(self) -> str:
         """Give one hash over everything that decides what is played, the number of windows left out."""
-        told = [VERSION, STAKE, self.decisions, self.prompt, sorted(self.options.items())]
-        return hashlib.sha256(json.dumps(told, default=str).encode()).hexdigest()[:12]
+        lines = [VERSION, STAKE, self.decisions, self.prompt, sorted(self.options.items())]
+        return hashlib.sha256(json.dumps(lines, default=str).encode()).hexdigest()[:12]
 
 
 @dataclass
@@ -223,7 +223,7 @@ class _TableNotes:
     def _values(self) -> dict[str, int]:
         """Give what each company is worth by itself."""
         listings = self.table._lanes[0].world.exchange.listings
-        return {market: it.fundamental for market, it in listings.items()}
+        return {market: listing.fundamental for market, listing in listings.items()}
 
     def close(self) -> WindowResult:
         """Give how the window went."""
@@ -256,8 +256,8 @@ def play_windows(
     seats = [_TableNotes(number, ArenaForks(terms, number, 1)) for number in numbers]
     turn = 0
     while not seats[0].table.over:
-        place = (numbers[0], turn, *scenario.name.encode())
-        for seat, answer in zip(seats, who.answers([it.table for it in seats], place), strict=True):
+        index = (numbers[0], turn, *scenario.name.encode())
+        for seat, answer in zip(seats, who.answers([item.table for item in seats], index), strict=True):
             seat.act(answer)
         turn += 1
     return [seat.close() for seat in seats]
@@ -270,15 +270,15 @@ def play(
     kept.mkdir(parents=True, exist_ok=True)
     name = f"{_ODD.sub('-', who.name)[:60]}-{hashlib.sha256(who.version.encode()).hexdigest()[:12]}"
     file = kept / f"{name}-{scenario.name}-{scenario.seed}-{plan.hash}.jsonl"
-    found = {it.number: it for it in _read(file)}
-    missing = [number for number in range(plan.windows) if number not in found]
+    index = {item.number: item for item in _read(file)}
+    missing = [number for number in range(plan.windows) if number not in index]
     show(plan.windows - len(missing))
     for start in range(0, len(missing), CHUNK):
         played = play_windows(who, plan, scenario, missing[start : start + CHUNK])
         _append(file, played)
-        found |= {it.number: it for it in played}
+        index |= {item.number: item for item in played}
         show(len(played))
-    return [found[number] for number in range(plan.windows)]
+    return [index[number] for number in range(plan.windows)]
 
 
 def _read(file: Path) -> Iterator[WindowResult]:
@@ -294,7 +294,7 @@ def _append(file: Path, played: Sequence[WindowResult]) -> None:
     torn = file.exists() and file.stat().st_size and not file.read_bytes().endswith(b"\n")
     with file.open("ab") as out:
         out.write(b"\n" if torn else b"")
-        out.write("".join(json.dumps(asdict(it)) + "\n" for it in played).encode())
+        out.write("".join(json.dumps(asdict(item)) + "\n" for item in played).encode())
         out.flush()
         os.fsync(out.fileno())
 
@@ -348,25 +348,25 @@ Results = Mapping[str, Mapping[str, Sequence[WindowResult]]]
 def figures(results: Results, seed: int = 1) -> list[ContestantFigures]:
     """Give everybody's figures for each scenario and for all together, the most profitable first."""
     scenarios = list(next(iter(results.values())))
-    found = []
+    result = []
     for scenario in (ALL, *scenarios):
         played = {who: _windows(of, scenario) for who, of in results.items()}
         rows = [_figures(who, scenario, played, seed) for who in played]
-        found += sorted(rows, key=lambda it: -it.pnl)
-    return found
+        result += sorted(rows, key=lambda item: -item.pnl)
+    return result
 
 
 def _windows(of: Mapping[str, Sequence[WindowResult]], scenario: str) -> list[WindowResult]:
-    return [it for name, each in of.items() if scenario in (ALL, name) for it in each]
+    return [result for name, results in of.items() if scenario in (ALL, name) for result in results]
 
 
 def _figures(who: str, scenario: str, played: Mapping[str, list[WindowResult]], seed: int) -> ContestantFigures:
     own = played[who]
     pnl = _pnl(own)
-    alpha = np.array([it.alpha for it in own])
-    decisions, opened = max(1, sum(it.decisions for it in own)), sum(it.opened for it in own)
+    alpha = np.array([item.alpha for item in own])
+    decisions, opened = max(1, sum(item.decisions for item in own)), sum(item.opened for item in own)
     running = np.concatenate([[0.0], np.cumsum(pnl)])
-    wrong = sum(it.decisions - it.valid + it.refused for it in own)
+    wrong = sum(item.decisions - item.valid + item.refused for item in own)
     return ContestantFigures(
         who,
         scenario,
@@ -377,20 +377,20 @@ def _figures(who: str, scenario: str, played: Mapping[str, list[WindowResult]], 
         _interval(alpha, seed),
         float((pnl > 0).mean()),
         float((np.maximum.accumulate(running) - running).max()),
-        float(np.mean([it.drawdown for it in own])) / UNIT,
-        sum(it.valid for it in own) / decisions,
+        float(np.mean([item.drawdown for item in own])) / UNIT,
+        sum(item.valid for item in own) / decisions,
         wrong / decisions,
-        sum(it.failed for it in own),
-        sum(it.trades for it in own) / len(own),
-        sum(it.hits for it in own) / opened if opened else None,
-        sum(it.captured for it in own) / opened if opened else None,
+        sum(item.failed for item in own),
+        sum(item.trades for item in own) / len(own),
+        sum(item.hits for item in own) / opened if opened else None,
+        sum(item.captured for item in own) / opened if opened else None,
         _e_value(pnl / (STAKE / UNIT)),
         {name: _versus(pnl, _pnl(other), seed) for name, other in played.items() if name != who},
     )
 
 
 def _pnl(played: Sequence[WindowResult]) -> NDArray[np.float64]:
-    return np.array([it.pnl for it in played]) / UNIT
+    return np.array([item.pnl for item in played]) / UNIT
 
 
 def _versus(pnl: NDArray[np.float64], other: NDArray[np.float64], seed: int) -> PairedResult:
@@ -423,9 +423,9 @@ class Criterion:
     dummy_met: bool
 
 
-def criteria(told: Sequence[ContestantFigures], model: str, against: str) -> list[Criterion]:
+def criteria(contestant_figureses: Sequence[ContestantFigures], model: str, against: str) -> list[Criterion]:
     """Hold a model against another by the plan's criteria, over all scenarios."""
-    by_name = {it.name: it for it in told if it.scenario == ALL}
+    by_name = {item.name: item for item in contestant_figureses if item.scenario == ALL}
     own, reference, dummy = by_name[model], by_name[against], by_name[DUMMY]
     bar = reference.pnl + 0.1 * abs(reference.pnl)
     return [

@@ -57,21 +57,21 @@ def bench(
     """
     from playproof.games.arena.market.scenarios import SEED, STAKE, chosen
     from playproof.money import UNIT
-    from playproof.reports.leaderboard import page
     from playproof.workflows.arena.benchmark import BenchPlan, criteria, figures
+    from playproof.workflows.arena.leaderboard import page
 
     plan = BenchPlan(tuple(chosen(scenario or [])), windows, decisions, prompt, {"persona": persona})
     if windows < 2:
         raise ConfigError(f"expected at least 2 windows of a scenario, found {windows}")
     everybody, own = _contestants(models or [], max_tokens, temperature)
     _check_unseen(plan)
-    place = out or folder("reports") / "arena-bench"
-    results = _played(everybody, plan, place)
-    told = figures(results)
+    index = out or folder("reports") / "arena-bench"
+    results = _played(everybody, plan, index)
+    payload = figures(results)
     reference = against or (own[0] if len(own) > 1 else "random")
     if reference not in results:
         raise ConfigError(f"expected to compare with one of {', '.join(results)}, found {reference!r}")
-    measured = {name: criteria(told, name, reference) for name in own if name != reference}
+    measured = {name: criteria(payload, name, reference) for name in own if name != reference}
     commit: Callable[[], str] = resolve("playproof.provenance:commit")
     facts = {
         "seed": SEED,
@@ -85,15 +85,15 @@ def bench(
     }
     data = facts | {
         "models": own,
-        "figures": [asdict(it) for it in told],
-        "criteria": {name: [asdict(it) for it in each] for name, each in measured.items()},
-        "page": str(place / "leaderboard.html"),
+        "figures": [asdict(item) for item in payload],
+        "criteria": {name: [asdict(item) for item in items] for name, items in measured.items()},
+        "page": str(index / "leaderboard.html"),
     }
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "leaderboard.html").write_text(page(told, own, measured, facts), encoding="utf-8")
-    (place / "leaderboard.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    emit(data, as_json, lambda: _table(told, measured, reference))
-    note(f"leaderboard: {place / 'leaderboard.html'}")
+    index.mkdir(parents=True, exist_ok=True)
+    (index / "leaderboard.html").write_text(page(payload, own, measured, facts), encoding="utf-8")
+    (index / "leaderboard.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    emit(data, as_json, lambda: _table(payload, measured, reference))
+    note(f"leaderboard: {index / 'leaderboard.html'}")
 
 
 def _contestants(models: Sequence[str], max_tokens: int, temperature: float) -> tuple[list[Contestant], list[str]]:
@@ -101,11 +101,11 @@ def _contestants(models: Sequence[str], max_tokens: int, temperature: float) -> 
     from playproof.workflows.arena.benchmark import BASELINES, DUMMY, ScriptedContestant, contestant
 
     known = (*BASELINES, DUMMY)
-    own = [contestant(it, max_tokens, temperature) for it in models if it not in known]
-    names = [it.name for it in own]
+    own = [contestant(model, max_tokens, temperature) for model in models if model not in known]
+    names = [item.name for item in own]
     if len(set(names)) < len(names):
         raise ConfigError(f"expected models of different names, found {', '.join(names)}")
-    return [*own, *(ScriptedContestant(it) for it in known)], names
+    return [*own, *(ScriptedContestant(item) for item in known)], names
 
 
 def _check_unseen(plan: BenchPlan) -> None:
@@ -119,11 +119,11 @@ def _check_unseen(plan: BenchPlan) -> None:
 
     with opened() as engine, ready(engine).connect() as connection:
         used = list(connection.scalars(select(used_window.window_id).where(used_window.purpose == "train").distinct()))
-    for it in plan.scenarios:
-        check_unseen(used, it.terms(plan.decisions), plan.windows)
+    for scenario in plan.scenarios:
+        check_unseen(used, scenario.terms(plan.decisions), plan.windows)
 
 
-def _played(everybody: Sequence[Contestant], plan: BenchPlan, place: Path) -> Results:
+def _played(everybody: Sequence[Contestant], plan: BenchPlan, path: Path) -> Results:
     """Let everybody play, with a progress bar."""
     from playproof.workflows.arena.benchmark import play
 
@@ -131,14 +131,14 @@ def _played(everybody: Sequence[Contestant], plan: BenchPlan, place: Path) -> Re
         task = bar.add_task("playing", total=len(everybody) * len(plan.scenarios) * plan.windows)
         return {
             who.name: {
-                it.name: play(who, plan, it, place / "played", lambda done: bar.advance(task, done))
-                for it in plan.scenarios
+                scenario.name: play(who, plan, scenario, path / "played", lambda done: bar.advance(task, done))
+                for scenario in plan.scenarios
             }
             for who in everybody
         }
 
 
-def _table(told: Sequence[ContestantFigures], measured: Any, reference: str) -> RenderableType:
+def _table(contestant_figureses: Sequence[ContestantFigures], measured: Any, reference: str) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
 
@@ -146,24 +146,29 @@ def _table(told: Sequence[ContestantFigures], measured: Any, reference: str) -> 
     table = Table(*columns, "e-value", title="USD a window", title_justify="left")
     for column in table.columns[2:]:
         column.justify = "right"
-    for it in told:
+    for entry in contestant_figureses:
         table.add_row(
-            it.scenario,
-            it.name,
-            f"{it.pnl:+.2f}",
-            f"{it.pnl_interval[0]:+.2f} to {it.pnl_interval[1]:+.2f}",
-            f"{it.alpha:+.3%}",
-            f"{it.win_rate:.0%}",
-            f"{it.drawdown:.0f}",
-            f"{it.valid:.0%}",
-            f"{it.errors:.1%}",
-            "-" if it.timing is None else f"{it.timing:.0%}",
-            f"{it.e_value:.3g}",
+            entry.scenario,
+            entry.name,
+            f"{entry.pnl:+.2f}",
+            f"{entry.pnl_interval[0]:+.2f} to {entry.pnl_interval[1]:+.2f}",
+            f"{entry.alpha:+.3%}",
+            f"{entry.win_rate:.0%}",
+            f"{entry.drawdown:.0f}",
+            f"{entry.valid:.0%}",
+            f"{entry.errors:.1%}",
+            "-" if entry.timing is None else f"{entry.timing:.0%}",
+            f"{entry.e_value:.3g}",
         )
     plan = Table("the plan's criteria", "wanted", "model", "dummy", title=f"against {reference}", title_justify="left")
-    for name, each in measured.items():
-        for it in each:
-            plan.add_row(f"{name}: {it.name}", f"{it.wanted:.4g}", _met(it.value, it.met), _met(it.dummy, it.dummy_met))
+    for name, item in measured.items():
+        for entry in item:
+            plan.add_row(
+                f"{name}: {entry.name}",
+                f"{entry.wanted:.4g}",
+                _met(entry.value, entry.met),
+                _met(entry.dummy, entry.dummy_met),
+            )
     return Group(table, plan) if measured else table
 
 

@@ -41,10 +41,10 @@ def free_stretch(engine: Any, now: datetime, windows: int, hours: int) -> dateti
             query = select(trajectory.window_id).where(
                 trajectory.window_id >= window_id(start), trajectory.window_id < window_id(end)
             )
-            taken = [parse_window(found).start for found in connection.scalars(query.distinct())]
+            taken = [parse_window(scalar).start for scalar in connection.scalars(query.distinct())]
             if not taken:
                 return start
-            end = window_start(min(it for it in taken if it is not None), hours)
+            end = window_start(min(item for item in taken if item is not None), hours)
 
 
 def write_outcomes(engine: Any, recorder: Any, closed: ClosedWindow) -> bool:
@@ -105,7 +105,7 @@ def read_results(engine: Any, since: str = "") -> list[AgentResult]:
             trajectory.trades_executed,
             trajectory.metrics,
         ).where(trajectory.window_id >= since, trajectory.final_pnl.is_not(None))
-        found = connection.execute(ended.order_by(trajectory.window_id, trajectory.agent_id)).all()
+        result = connection.execute(ended.order_by(trajectory.window_id, trajectory.agent_id)).all()
         forecasts = _forecasts(connection, since)
     changes: dict[str, list[float]] = {}
     for window, _, change, _ in rows:
@@ -126,7 +126,7 @@ def read_results(engine: Any, since: str = "") -> list[AgentResult]:
             metrics.get("rejected", 0),
             tuple(_squares(window, forecasts.get(identity, ()), answers)),
         )
-        for identity, window, agent, archetype, pnl, trades, metrics in found
+        for identity, window, agent, archetype, pnl, trades, metrics in result
         if window in changes and metrics and "start_equity" in metrics
     ]
 
@@ -141,11 +141,11 @@ def _forecasts(connection: Any, since: str) -> dict[str, list[tuple[str, float]]
         .join(trajectory, trajectory.trajectory_id == step.trajectory_id)
         .where(trajectory.window_id >= since, step.action_type == "trade")
     )
-    told: dict[str, list[tuple[str, float]]] = {}
+    payload: dict[str, list[tuple[str, float]]] = {}
     for identity, parameters in connection.execute(query):
         if parameters and isinstance(forecast := parameters.get("forecast"), int | float):
-            told.setdefault(identity, []).append((str(parameters.get("market")), float(forecast)))
-    return told
+            payload.setdefault(identity, []).append((str(parameters.get("market")), float(forecast)))
+    return payload
 
 
 def _squares(
@@ -156,6 +156,6 @@ def _squares(
     assert start is not None
     near = [window_id(start + timedelta(hours=hours)) for hours in range(QUESTION_WINDOWS)]
     for market, forecast in forecasts:
-        answer = next((answers[it, market] for it in near if (it, market) in answers), None)
+        answer = next((answers[item, market] for item in near if (item, market) in answers), None)
         if answer is not None:
             yield (forecast - (answer == SIDES[YES])) ** 2

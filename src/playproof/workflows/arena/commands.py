@@ -84,9 +84,9 @@ def run(
         "run": kept.run,
         "world": world,
         "seed": seed,
-        "windows": [it.window for it in closed],
+        "windows": [item.window for item in closed],
         "recorded": record,
-        "agents": [it.to_json() for it in ranked],
+        "agents": [item.to_json() for item in ranked],
     }
     emit(data, as_json, lambda: _table(ranked, plan, closed))
     if record and not as_json:
@@ -98,8 +98,8 @@ def _closed(running: Any, plan: RunPlan) -> list[ClosedWindow]:
     with progress() as bar:
         task = bar.add_task("running windows", total=plan.windows)
         closed = []
-        for it in running.windows():
-            closed.append(it)
+        for window in running.windows():
+            closed.append(window)
             bar.advance(task)
     return closed
 
@@ -226,22 +226,22 @@ def verify(
     opened: Callable[..., Any] = resolve("playproof.store.db:opened")
     with opened() as engine:
         recorded: list[RecordedTrajectory] = read_run(engine, run_id)
-    told = differences(recorded, run_again(recorded))
-    data = {"run": run_id, "trajectories": len(recorded), "differences": told}
-    emit(data, as_json, f"{len(recorded)} trajectories run again: {len(told)} differ")
-    if told:
-        raise GateFailed(f"{len(told)} of {len(recorded)} trajectories give other money, the first: {told[0]}")
+    payload = differences(recorded, run_again(recorded))
+    data = {"run": run_id, "trajectories": len(recorded), "differences": payload}
+    emit(data, as_json, f"{len(recorded)} trajectories run again: {len(payload)} differ")
+    if payload:
+        raise GateFailed(f"{len(payload)} of {len(recorded)} trajectories give other money, the first: {payload[0]}")
 
 
 def _mount() -> None:
     """Add the commands that other modules bring; one that is not there is left out."""
-    for name, place in MOUNTED.items():
-        if find_spec(place.partition(":")[0]) is not None:
-            brought: typer.Typer = resolve(place)
+    for name, index in MOUNTED.items():
+        if find_spec(index.partition(":")[0]) is not None:
+            brought: typer.Typer = resolve(index)
             app.add_typer(brought, name=name)
-    for name, place in SINGLE.items():
-        if find_spec(place.partition(":")[0]) is not None:
-            command: Callable[..., None] = resolve(place)
+    for name, index in SINGLE.items():
+        if find_spec(index.partition(":")[0]) is not None:
+            command: Callable[..., None] = resolve(index)
             app.command(name)(command)
 
 

@@ -98,7 +98,7 @@ class LoopSteps:
     score: Callable[[LoopPlan, str], Mapping[str, Any]]
     """Score the windows of a run."""
     contestant: Callable[[str, LoopPlan], Contestant]
-    note: Callable[[int, Mapping[str, Any]], None] = lambda cycle, told: None  # noqa: ARG005
+    note: Callable[[int, Mapping[str, Any]], None] = lambda cycle, payload: None  # noqa: ARG005
     """Show a cycle's numbers to whoever tracks them."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -122,7 +122,7 @@ class Loop:
                 f"expected the settings that the loop at {path} began with, found others; use another name"
             )
 
-    def cycle(self, show: Callable[[str, Mapping[str, Any]], None] = lambda step, told: None) -> Mapping[str, Any]:  # noqa: ARG005
+    def cycle(self, show: Callable[[str, Mapping[str, Any]], None] = lambda step, payload: None) -> Mapping[str, Any]:  # noqa: ARG005
         """Go through the steps that this cycle has left; give what became of it."""
         number = int(self.state["cycle"])
         for step in STEPS:
@@ -130,11 +130,11 @@ class Loop:
                 continue
             self.state["attempts"][step] = self.state["attempts"].get(step, 0) + 1
             write_state(self.path, self.state)
-            told = getattr(self, f"_{step}")(number)
-            self.state["done"][step] = told
+            fields = getattr(self, f"_{step}")(number)
+            self.state["done"][step] = fields
             if step != "decide":
                 write_state(self.path, self.state)
-            show(step, told)
+            show(step, fields)
         return self._close(number)
 
     def _close(self, number: int) -> Mapping[str, Any]:
@@ -164,8 +164,8 @@ class Loop:
 
     def _train(self, number: int) -> Mapping[str, Any]:
         seed = draw(self.plan.seed, number) % 2**31
-        place = self.path / "training" / f"{self.path.name}-{number:04d}"
-        lesson = TrainRequest(number, self.state["in_use"], place, seed, self.plan)
+        index = self.path / "training" / f"{self.path.name}-{number:04d}"
+        lesson = TrainRequest(number, self.state["in_use"], index, seed, self.plan)
         return _failure_told(lambda: self.joints.train(lesson))
 
     def _benchmark(self, number: int) -> Mapping[str, Any]:
@@ -183,12 +183,12 @@ class Loop:
         results = {}
         for who, contestant in everybody.items():
             results[who] = {scenario.name: kept.play(who, contestant, plan, scenario)}
-        told = {it.name: _short(it) for it in figures(results) if it.scenario == ALL}
-        return {"windows": plan.windows, "figures": told, "versus": _versus(results, scenario.name)}
+        payload = {figure.name: _short(figure) for figure in figures(results) if figure.scenario == ALL}
+        return {"windows": plan.windows, "figures": payload, "versus": _versus(results, scenario.name)}
 
     def _fresh(self, number: int) -> tuple[BenchScenario, BenchPlan]:
         """Give this cycle's own windows: a scenario whose seed no other cycle has."""
-        known = next(it for it in SCENARIOS.values() if it.world == self.plan.world)
+        known = next(scenario for scenario in SCENARIOS.values() if scenario.world == self.plan.world)
         fresh = BenchScenario(f"cycle-{number}", known.world, known.doc, draw(self.plan.seed, number, 77) % 2**31)
         return fresh, BenchPlan((fresh,), self.plan.bench_windows, self.plan.decisions, self.plan.prompt)
 
@@ -198,7 +198,7 @@ class Loop:
         if candidate is None:
             why = trained.get("failed") or "training gave no candidate"
             return {"kept": False, "candidate": None, "why": why}
-        beaten = {name: told["low"] > 0 for name, told in benched["versus"].items()}
+        beaten = {name: payload["low"] > 0 for name, payload in benched["versus"].items()}
         lost = [name for name in ("in use", *RIVALS) if not beaten[name]]
         gain = benched["versus"]["in use"]
         span = f"{gain['low']:+.2f} to {gain['high']:+.2f}"
@@ -215,9 +215,9 @@ class _WindowCache:
         self._found: dict[tuple[str, int], PlayedWindow] = {}
         for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
             try:
-                told = json.loads(line)
-                if told.pop("cycle") == cycle:
-                    self._found[told.pop("who"), told["number"]] = PlayedWindow(**told)
+                payload = json.loads(line)
+                if payload.pop("cycle") == cycle:
+                    self._found[payload.pop("who"), payload["number"]] = PlayedWindow(**payload)
             except (ValueError, TypeError, KeyError):
                 continue  # a line that a kill has torn; its windows are played again
 
@@ -227,29 +227,29 @@ class _WindowCache:
         for start in range(0, len(missing), CHUNK):
             played = play_windows(contestant, plan, scenario, missing[start : start + CHUNK])
             with self.file.open("ab") as out:
-                for it in played:
-                    out.write(b"\n" + json.dumps({"cycle": self.cycle, "who": who, **asdict(it)}).encode())
+                for item in played:
+                    out.write(b"\n" + json.dumps({"cycle": self.cycle, "who": who, **asdict(item)}).encode())
                 out.flush()
                 os.fsync(out.fileno())
-            self._found |= {(who, it.number): it for it in played}
+            self._found |= {(who, entry.number): entry for entry in played}
         return [self._found[who, number] for number in range(plan.windows)]
 
 
 def _versus(results: Mapping[str, Mapping[str, list[PlayedWindow]]], scenario: str) -> dict[str, dict[str, float]]:
     """Give how much more the candidate earned than each other, in USD a window with its paired interval."""
-    pnl = {who: np.array([it.pnl for it in of[scenario]]) / 1e9 for who, of in results.items()}
+    pnl = {who: np.array([item.pnl for item in of[scenario]]) / 1e9 for who, of in results.items()}
     intervals: Callable[..., dict[str, tuple[float, float]]] = resolve("playproof.stats.evidence:paired_intervals")
-    others = {who: it for who, it in pnl.items() if who != "candidate"}
-    found = intervals(pnl["candidate"], others, np.random.default_rng(1))
+    others = {who: profit for who, profit in pnl.items() if who != "candidate"}
+    result = intervals(pnl["candidate"], others, np.random.default_rng(1))
     return {
         who: {"difference": float((pnl["candidate"] - others[who]).mean()), "low": low, "high": high}
-        for who, (low, high) in found.items()
+        for who, (low, high) in result.items()
     }
 
 
-def _short(it: ContestantFigures) -> dict[str, float]:
+def _short(contestant_figures: ContestantFigures) -> dict[str, float]:
     names = ("pnl", "alpha", "win_rate", "drawdown", "valid", "errors", "e_value")
-    return {name: getattr(it, name) for name in names}
+    return {name: getattr(contestant_figures, name) for name in names}
 
 
 def _failure_told(step: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -262,12 +262,12 @@ def _failure_told(step: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
 
 def _numbers(done: Mapping[str, Any]) -> dict[str, float]:
     """Give a cycle's numbers for whoever tracks them."""
-    found: dict[str, float] = {"kept": float(done["decide"]["kept"])}
-    for who, told in done["benchmark"].get("figures", {}).items():
-        found |= {f"{who.replace(' ', '_')}_{name}": float(value) for name, value in told.items()}
+    result: dict[str, float] = {"kept": float(done["decide"]["kept"])}
+    for who, payload in done["benchmark"].get("figures", {}).items():
+        result |= {f"{who.replace(' ', '_')}_{name}": float(value) for name, value in payload.items()}
     if "gain" in done["decide"]:
-        found["gain"] = float(done["decide"]["gain"])
-    return found
+        result["gain"] = float(done["decide"]["gain"])
+    return result
 
 
 def read_state(path: Path) -> dict[str, Any] | None:
@@ -276,8 +276,8 @@ def read_state(path: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        return {name: told[name] for name in ("plan", "in_use", "cycle", "done", "attempts", "history")}
+        payload = json.loads(file.read_text(encoding="utf-8"))
+        return {name: payload[name] for name in ("plan", "in_use", "cycle", "done", "attempts", "history")}
     except (ValueError, KeyError, TypeError) as error:
         raise DecodeError(f"expected the state of a loop in {file}, found: {error}") from None
 

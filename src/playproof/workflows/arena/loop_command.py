@@ -90,7 +90,7 @@ def loop(
         while not wanted or len(ended) < wanted:
             if ended:
                 time.sleep(pause)
-            ended.append(dict(going.cycle(lambda step, told: note(f"{step}: {_line(told)}"))))
+            ended.append(dict(going.cycle(lambda step, payload: note(f"{step}: {_line(payload)}"))))
         emit({"cycles": ended, "in_use": going.state["in_use"]}, as_json, lambda: "\n".join(told_status(path)))
 
 
@@ -99,9 +99,9 @@ def preset_plan(preset: str, path: Path, model: str, seed: int, reward: str) -> 
     from playproof.workflows.arena.loop import LoopPlan
     from playproof.workflows.arena.presets import PRESETS
 
-    told = lookup(PRESETS, preset, "preset")
-    base = model or _taught(path / "taught", told.teach, seed)
-    return LoopPlan(base, seed, reward=reward, train=dict(told.train), **told.loop)
+    payload = lookup(PRESETS, preset, "preset")
+    base = model or _taught(path / "taught", payload.teach, seed)
+    return LoopPlan(base, seed, reward=reward, train=dict(payload.train), **payload.loop)
 
 
 def _taught(path: Path, settings: Mapping[str, Any], seed: int) -> str:
@@ -116,9 +116,9 @@ def _taught(path: Path, settings: Mapping[str, Any], seed: int) -> str:
     return str(path / "checkpoints" / "sft")
 
 
-def _line(told: Mapping[str, Any]) -> str:
-    shown = {name: it for name, it in told.items() if isinstance(it, str | int | float | bool)}
-    return ", ".join(f"{name} {it}" for name, it in shown.items()) or "done"
+def _line(payload: Mapping[str, Any]) -> str:
+    shown = {name: item for name, item in payload.items() if isinstance(item, str | int | float | bool)}
+    return ", ".join(f"{name} {item}" for name, item in shown.items()) or "done"
 
 
 def _joints(noted: Callable[[int, Mapping[str, Any]], None], track: list[str] | None, name: str) -> LoopSteps:
@@ -131,18 +131,18 @@ def _joints(noted: Callable[[int, Mapping[str, Any]], None], track: list[str] | 
 def _tracked(path: Path, name: str, track: list[str] | None) -> Iterator[Callable[[int, Mapping[str, Any]], None]]:
     """Give what shows a cycle's numbers to the trackers that were asked for."""
     if not track:
-        yield lambda cycle, told: None  # noqa: ARG005
+        yield lambda cycle, payload: None  # noqa: ARG005
         return
     run: Any = resolve("playproof.train.run:Run")
     tracking: Callable[..., Any] = resolve("playproof.cli.train.language_options:tracking")
-    place = path / "tracked"
+    index = path / "tracked"
     where = tracking(track, name)
     made = (
-        run.resume(place, "loop", where) if (place / "config.json").exists() else run.create(place, "loop", {}, where)
+        run.resume(index, "loop", where) if (index / "config.json").exists() else run.create(index, "loop", {}, where)
     )
 
-    def noted(cycle: int, told: Mapping[str, Any]) -> None:
-        made.note("cycle", cycle, told)
+    def noted(cycle: int, payload: Mapping[str, Any]) -> None:
+        made.note("cycle", cycle, payload)
         made.save_state(cycle, {}, {})
 
     try:
@@ -165,7 +165,7 @@ def collect(plan: LoopPlan, model: str, run: str) -> Mapping[str, Any]:
         running = ArenaRun(RunPlan(settings, plan.windows, plan.decisions), [*scripted(plan.agents), *own])
         kept.attach(running, 1)
         closed = list(running.windows())
-    return {"run": run, "windows": [it.window for it in closed], "agents": plan.agents + len(own)}
+    return {"run": run, "windows": [item.window for item in closed], "agents": plan.agents + len(own)}
 
 
 @contextmanager
@@ -234,8 +234,8 @@ def score(plan: LoopPlan, run: str) -> Mapping[str, Any]:
             judged = judge.score_all(groups)
             store: Callable[..., int] = resolve("playproof.judge.judging:store")
             new = store(engine, judge, judged)
-            scores = [it.scores for it in judged if it.scores is not None]
-    values = [value for it in scores for value in it.values.values()]
+            scores = [item.scores for item in judged if item.scores is not None]
+    values = [value for item in scores for value in item.values.values()]
     ends = {"lowest": min(values), "mean": sum(values) / len(values), "highest": max(values)} if values else {}
     return {"reward": _reward(plan), "groups": len(groups), "scored": len(scores), "judgements": new, **ends}
 
@@ -282,7 +282,7 @@ def grpo(lesson: TrainRequest, track: list[str] | None, name: str) -> Mapping[st
     )
     with _tables() as engine:
         judge = _judge(engine) if settings.reward == "judge" else None
-        found = train(
+        result = train(
             arena_game(),
             settings,
             lesson.path,
@@ -291,4 +291,4 @@ def grpo(lesson: TrainRequest, track: list[str] | None, name: str) -> Mapping[st
             resume=(lesson.path / "config.json").exists(),
             tracking=tracking(track, f"{name}-{lesson.cycle}"),
         )
-    return {name: found.get(name) for name in ("checkpoint", "iterations", "stopped", "flat_groups")}
+    return {name: result.get(name) for name in ("checkpoint", "iterations", "stopped", "flat_groups")}

@@ -22,7 +22,7 @@ def prices(engine: Any, windows: Sequence[str]) -> list[dict[str, Any]]:
         for closed in _closed(engine, run):
             if closed.window in wanted and closed.window not in rows:
                 rows[closed.window] = outcome_rows(closed)
-    return [row for each in rows.values() for row in each]
+    return [row for item in rows.values() for row in item]
 
 
 def _runs(engine: Any, windows: Sequence[str]) -> list[str]:
@@ -39,9 +39,9 @@ def _closed(engine: Any, run: str) -> list[Any]:
     from playproof.games.arena.recording.run_recorder import differences, run_again
     from playproof.workflows.arena.collect import read_run
 
-    recorded = [it for it in read_run(engine, run) if it.metadata and "settings" in it.metadata]
-    unfinished = {it.window for it in recorded if it.final_pnl is None}
-    whole = [it for it in recorded if it.window not in unfinished]
+    recorded = [item for item in read_run(engine, run) if item.metadata and "settings" in item.metadata]
+    unfinished = {item.window for item in recorded if item.final_pnl is None}
+    whole = [item for item in recorded if item.window not in unfinished]
     if not whole:
         return []
     closed = run_again(whole)

@@ -71,19 +71,19 @@ class Archetype:
 
     def listen(self, row: Row) -> list[Order]:
         """Open where mood and trend say so, close where they no longer do, bet on questions."""
-        found: list[tuple[float, Order]] = []
-        for place in range(len(PERPS)):
-            base = HEAD + PERP * place
+        results: list[tuple[float, Order]] = []
+        for index in range(len(PERPS)):
+            base = HEAD + PERP * index
             score = self.mood * row[base + 3] + self.trend * 100 * row[base + 2]
             position = row[base + 4]
             if position and score * math.copysign(1, position) <= self.leave:
-                found.append((9.0, Order("CLOSE", place, reason="what I held it for has passed")))
+                results.append((9.0, Order("CLOSE", index, reason="what I held it for has passed")))
             elif not position and abs(score) >= self.enter:
                 kind, way = ("OPEN_LONG", "up") if score > 0 else ("OPEN_SHORT", "down")
-                found.append((abs(score), Order(kind, place, self.size, f"{PERPS[place]} should go {way}")))
+                results.append((abs(score), Order(kind, index, self.size, f"{PERPS[index]} should go {way}")))
         if self.questions:
-            found += [it for slot in range(SLOTS) for it in self._bet(row, slot)]
-        return [order for _, order in sorted(found, key=lambda it: -it[0])]
+            results += [item for slot in range(SLOTS) for item in self._bet(row, slot)]
+        return [order for _, order in sorted(results, key=lambda item: -item[0])]
 
     def _bet(self, row: Row, slot: int) -> list[tuple[float, Order]]:
         """Bet on a question whose price is far from what its headlines tell."""
@@ -106,22 +106,22 @@ class Archetype:
 def _anything(archetype: Archetype, row: Row, rng: np.random.Generator) -> list[Order]:  # noqa: ARG001
     """Order anything, each kind equally often."""
     kind = NAMES[int(rng.integers(len(NAMES)))]
-    places, sizes = (len(PERPS), len(AMOUNTS)) if kind.lower() in ORDERS["perp"] else (SLOTS, BET + 1)
-    order = Order(kind, int(rng.integers(places)), int(rng.integers(sizes)), "a coin said so")
+    indices, sizes = (len(PERPS), len(AMOUNTS)) if kind.lower() in ORDERS["perp"] else (SLOTS, BET + 1)
+    order = Order(kind, int(rng.integers(indices)), int(rng.integers(sizes)), "a coin said so")
     return [] if kind == WAIT else [order]
 
 
 def _hold(archetype: Archetype, row: Row, rng: np.random.Generator) -> list[Order]:  # noqa: ARG001
     """Buy as much of every company, and hold it."""
-    held = [row[HEAD + PERP * place + 4] for place in range(len(PERPS))]
+    held = [row[HEAD + PERP * index + 4] for index in range(len(PERPS))]
     return [
-        Order("OPEN_LONG", place, archetype.size, "buy and hold") for place, share in enumerate(held) if share < 0.09
+        Order("OPEN_LONG", index, archetype.size, "buy and hold") for index, share in enumerate(held) if share < 0.09
     ]
 
 
 ARCHETYPES: Mapping[str, Archetype] = {
-    it.name: it
-    for it in (
+    item.name: item
+    for item in (
         Archetype("informed", "reads the news on companies and questions", 0.6, 1.0, 0.0, 0.35, 0.08, 2, True),
         Archetype("conservative", "trades little, on strong news alone", 0.2, 1.0, 0.0, 0.75, 0.2, 0),
         Archetype("balanced", "weighs news and trend", 0.5, 0.7, 0.3, 0.6, 0.05, 1),

@@ -51,9 +51,9 @@ def read_decision(text: str) -> Choice:
     if len(text) > MAX_TEXT:
         return Choice(WAIT, rejected=f"expected at most {MAX_TEXT} characters, found {len(text)}")
     try:
-        told = _object(text)
-        short = isinstance(told, dict) and "action" not in told and "trade" in told
-        return _choice("trade" if short else _field(told, "action", str), told)
+        payload = _object(text)
+        short = isinstance(payload, dict) and "action" not in payload and "trade" in payload
+        return _choice("trade" if short else _field(payload, "action", str), payload)
     except DecodeError as error:
         return Choice(WAIT, rejected=str(error))
     except (ValueError, RecursionError):
@@ -68,17 +68,17 @@ def _object(text: str) -> Any:
     return json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else json.loads(text)
 
 
-def _choice(action: str, told: Mapping[str, Any]) -> Choice:
+def _choice(action: str, payload: Mapping[str, Any]) -> Choice:
     """Read the decision by its action."""
     if action == "hold":
         return Choice(WAIT)
     if action == "create_post":
-        text = _field(_field(told, "post", dict), "text", str)
+        text = _field(_field(payload, "post", dict), "text", str)
         if not 0 < len(text) <= MAX_POST:
             raise DecodeError(f"expected a post of 1 to {MAX_POST} characters, found {len(text)}")
         return Choice("CREATE_POST", {"text": text.encode("utf-8", "replace").decode()})
     if action == "trade":
-        return _trade(_field(told, "trade", dict))
+        return _trade(_field(payload, "trade", dict))
     raise DecodeError(f"expected action trade, hold or create_post, found {action[:40]!r}")
 
 
@@ -98,35 +98,35 @@ def _trade(trade: Mapping[str, Any]) -> Choice:
     return Choice(action.upper(), arguments)
 
 
-def _field(told: object, name: str, kind: type) -> Any:
+def _field(value: object, name: str, kind: type) -> Any:
     """Give a field of an object, or say what was expected."""
-    if not isinstance(told, dict) or not isinstance(told.get(name), kind):
+    if not isinstance(value, dict) or not isinstance(value.get(name), kind):
         raise DecodeError(f"expected an object with {name!r} as {kind.__name__}")
-    return told[name]
+    return value[name]
 
 
-def _amount(found: object) -> int:
+def _amount(value: object) -> int:
     """Read an amount of money above 0."""
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise DecodeError(f"expected an amount, found {found!r:.40}")
-    amount = to_units(found)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DecodeError(f"expected an amount, found {value!r:.40}")
+    amount = to_units(value)
     if not 0 < amount <= MAX_AMOUNT:
-        raise DecodeError(f"expected an amount above 0, found {found!r:.40}")
+        raise DecodeError(f"expected an amount above 0, found {value!r:.40}")
     return amount
 
 
-def _leverage(found: object) -> int:
+def _leverage(value: object) -> int:
     """Read a leverage, a whole number."""
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 1 <= found <= MAX_LEVERAGE or found % 1:
-        raise DecodeError(f"expected a leverage from 1 to {MAX_LEVERAGE}, found {found!r:.40}")
-    return int(found)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= MAX_LEVERAGE or value % 1:
+        raise DecodeError(f"expected a leverage from 1 to {MAX_LEVERAGE}, found {value!r:.40}")
+    return int(value)
 
 
-def _probability(found: object) -> float:
+def _probability(value: object) -> float:
     """Read a probability."""
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 1:
-        raise DecodeError(f"expected a forecast from 0 to 1, found {found!r:.40}")
-    return float(found)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise DecodeError(f"expected a forecast from 0 to 1, found {value!r:.40}")
+    return float(value)
 
 
 def _kind(order: str) -> str:
@@ -146,9 +146,9 @@ def write_trade(order: str, market: str, amount: float | None = None, **more: fl
 
 def shortened(decision: str) -> str:
     """Give a decision without its reasoning and what follows from the rest of it, which takes fewer tokens."""
-    told = json.loads(decision)
-    trade = told.get("trade")
-    kept = told if trade is None else {"trade": {name: it for name, it in trade.items() if name != "type"}}
+    payload = json.loads(decision)
+    trade = payload.get("trade")
+    kept = payload if trade is None else {"trade": {name: item for name, item in trade.items() if name != "type"}}
     return json.dumps(kept, separators=(",", ":"))
 
 
@@ -165,12 +165,12 @@ def recorded_order(event: Event) -> Action | None:
         return None
     choice = read_decision(text)
     market = choice.arguments.get("market")
-    place = _place(choice.kind, market if isinstance(market, str) else "")
-    if choice.kind not in NAMES or place is None:
+    position = _place(choice.kind, market if isinstance(market, str) else "")
+    if choice.kind not in NAMES or position is None:
         return (0, 0, 0)
     amount = choice.arguments.get("amount")
     usd = amount / UNIT if isinstance(amount, int) else 0.0
-    return (NAMES.index(choice.kind), place, min(range(len(AMOUNTS)), key=lambda at: abs(AMOUNTS[at] - usd)))
+    return (NAMES.index(choice.kind), position, min(range(len(AMOUNTS)), key=lambda at: abs(AMOUNTS[at] - usd)))
 
 
 def _place(kind: str, market: str) -> int | None:
@@ -186,8 +186,8 @@ def order_choice(action: tuple[int, ...], questions: Mapping[int, str]) -> Choic
     if kind == WAIT:
         return Choice(WAIT)
     if kind.lower() in ORDERS["perp"]:
-        told: dict[str, Value] = {"type": "perp", "market": PERPS[action[1]]}
-        return Choice(kind, told if kind == "CLOSE" else told | {"amount": amount})
+        payload: dict[str, Value] = {"type": "perp", "market": PERPS[action[1]]}
+        return Choice(kind, payload if kind == "CLOSE" else payload | {"amount": amount})
     market = questions.get(action[1] % SLOTS, "none")
-    told = {"type": "prediction", "market": market}
-    return Choice(kind, told if kind == "SELL" else told | {"amount": amount})
+    payload = {"type": "prediction", "market": market}
+    return Choice(kind, payload if kind == "SELL" else payload | {"amount": amount})

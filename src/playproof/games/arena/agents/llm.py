@@ -91,7 +91,7 @@ class LanguageAgent:
 
         options: dict[str, Any] = {
             "model": self.settings.model,
-            "messages": [{"role": it.role, "content": it.content} for it in messages],
+            "messages": [{"role": message.role, "content": message.content} for message in messages],
             "temperature": self.settings.temperature,
             "max_tokens": self.settings.max_tokens,
             "logprobs": True,
@@ -110,10 +110,10 @@ class LanguageAgent:
         text = (choice.message.content or "") if choice is not None else ""
         usage = answer.usage
         self.tokens += usage.total_tokens if usage is not None else 0
-        told = choice.logprobs.content if choice is not None and choice.logprobs is not None else None
+        payload = choice.logprobs.content if choice is not None and choice.logprobs is not None else None
         extra = (getattr(choice, "model_extra", None) or {}) if choice is not None else {}
         ids = extra.get("token_ids")
-        logprobs = tuple(min(0.0, it.logprob) for it in told) if told else None
+        logprobs = tuple(min(0.0, item.logprob) for item in payload) if payload else None
         call = ModelCall(
             self.settings.model,
             messages,
@@ -134,8 +134,8 @@ class LanguageAgent:
         return ModelCall(self.settings.model, messages, error=error, latency_ms=latency)
 
 
-def _ids(found: Any) -> tuple[int, ...] | None:
-    return tuple(found) if isinstance(found, list) and all(type(it) is int for it in found) else None
+def _ids(result: Any) -> tuple[int, ...] | None:
+    return tuple(result) if isinstance(result, list) and all(type(item) is int for item in result) else None
 
 
 def _errors() -> tuple[type[Exception], ...]:

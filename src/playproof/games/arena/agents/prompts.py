@@ -69,13 +69,13 @@ def full_prompt(known: AgentState, persona: str = "") -> Prompt:
 
 def short_prompt(known: AgentState, persona: str = "") -> Prompt:  # noqa: ARG001
     """Write the last headlines, the latest last, and what is held; what copies of a window share stands first."""
-    return _news_prompt([plain(it.text) for it in list(known.public.headlines)[-SHORT_NEWS:]], known)
+    return _news_prompt([plain(headline.text) for headline in list(known.public.headlines)[-SHORT_NEWS:]], known)
 
 
 def brief_prompt(known: AgentState, persona: str = "") -> Prompt:  # noqa: ARG001
     """Write the last headline on a company, and what is held."""
-    told = last_headline(known)
-    return _news_prompt(None if told is None else plain(told.text), known)
+    headline = last_headline(known)
+    return _news_prompt(None if headline is None else plain(headline.text), known)
 
 
 def _news_prompt(news: list[str] | str | None, known: AgentState) -> Prompt:
@@ -93,7 +93,7 @@ PROMPTS: Mapping[str, Callable[[AgentState, str], Prompt]] = {
 
 def last_headline(known: AgentState) -> Headline | None:
     """Give the last headline on a company."""
-    return next((it for it in reversed(known.public.headlines) if it.market in PERPS), None)
+    return next((headline for headline in reversed(known.public.headlines) if headline.market in PERPS), None)
 
 
 def observe_messages(known: AgentState, out: list[Message]) -> None:
@@ -153,7 +153,7 @@ def state(known: AgentState) -> dict[str, Any]:
             if asked.pool is not None
         },
         "movers": _movers(known),
-        "headlines": [plain(it.text) for it in list(public.headlines)[-HEADLINES:]],
+        "headlines": [plain(headline.text) for headline in list(public.headlines)[-HEADLINES:]],
         "posts": [plain(text) for _, text in list(public.posts)[-POSTS:]],
     }
 
@@ -161,7 +161,7 @@ def state(known: AgentState) -> dict[str, Any]:
 def _perps(known: AgentState) -> list[list[Any]]:
     """Give open perps: market, signed USD, move in percent since entry in favour of the position."""
     shown = []
-    for market, perp in sorted(known.own.perps.items(), key=lambda it: it[0]):
+    for market, perp in sorted(known.own.perps.items(), key=lambda item: item[0]):
         price = known.public.price(market)
         move = perp.side * (price * perp.units / (perp.size * SHARE) - 1) if price and perp.size else 0.0
         shown.append([market, round(perp.side * from_units(perp.size)), _percent(move)])
@@ -181,7 +181,7 @@ def _shares(known: AgentState) -> list[list[Any]]:
 def _movers(known: AgentState) -> list[list[Any]]:
     """Give the two perps that moved most over ten minutes."""
     moves = {market: _percent(known.public.change(market, 10)) for market in known.public.quotes}
-    return [[market, moves[market]] for market in sorted(moves, key=lambda it: -abs(moves[it]))[:2]]
+    return [[market, moves[market]] for market in sorted(moves, key=lambda item: -abs(moves[item]))[:2]]
 
 
 def plain(text: str) -> str:

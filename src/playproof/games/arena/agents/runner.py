@@ -220,12 +220,12 @@ class ClosedWindow:
     @property
     def prices(self) -> dict[str, tuple[int, int]]:
         """Give each perp's first and last price of the window."""
-        told: dict[str, tuple[int, int]] = {}
+        payload: dict[str, tuple[int, int]] = {}
         for fact in self.facts:
             market, price = fact.columns.get("market"), fact.columns.get("price")
             if fact.event_name == "price" and isinstance(market, str) and isinstance(price, int):
-                told[market] = (told.get(market, (price, price))[0], price)
-        return told
+                payload[market] = (payload.get(market, (price, price))[0], price)
+        return payload
 
     @property
     def hold_return(self) -> float:
@@ -272,7 +272,7 @@ class ArenaRun:
         before = dict(world.exchange.volume)
         facts = world.begin()
         tallies = {
-            agent: AgentTally(name, agent, it.archetype, self._equity(agent)) for agent, it in self.agents.items()
+            agent: AgentTally(name, agent, item.archetype, self._equity(agent)) for agent, item in self.agents.items()
         }
         if self.scribe is not None:
             self.scribe.begin(world, list(self.agents.values()), self.plan)
@@ -319,9 +319,11 @@ class ArenaRun:
     def _ask(self, runner: asyncio.Runner, sights: Mapping[str, AgentView]) -> dict[str, Reply]:
         """Ask every agent, those that answer later all together."""
         said = {name: agent.decide(sights[name]) for name, agent in self.agents.items()}
-        later = {name: it for name, it in said.items() if not isinstance(it, Reply)}
+        later = {name: item for name, item in said.items() if not isinstance(item, Reply)}
         answers = runner.run(_gather(list(later.values()))) if later else []
-        return {name: it for name, it in said.items() if isinstance(it, Reply)} | dict(zip(later, answers, strict=True))
+        return {name: item for name, item in said.items() if isinstance(item, Reply)} | dict(
+            zip(later, answers, strict=True)
+        )
 
     def _equity(self, agent: str) -> int:
         return self.world.exchange.equity(agent)

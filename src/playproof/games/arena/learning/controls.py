@@ -42,9 +42,9 @@ class RandomOrders:
         """Draw an order for every lane."""
         n, limits = len(obs), np.cumsum(self.shares)
         kinds = np.searchsorted(limits, state.random(n) * limits[-1], side="right")
-        places = state.integers(len(PERPS), size=n)
+        indices = state.integers(len(PERPS), size=n)
         sizes = np.where(np.isin(kinds, _BETS), min(self.size, BET), self.size)
-        return np.stack([kinds, places, sizes], axis=1).astype(np.int64)
+        return np.stack([kinds, indices, sizes], axis=1).astype(np.int64)
 
 
 def rivals(habits: ActivityProfile) -> Mapping[str, ControlPolicy]:

@@ -56,7 +56,7 @@ class ArenaEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
             raise InputError("expected a running episode, found one that is over; call reset first")
         if not self.action_space.contains(np.asarray(action, np.int64)):
             raise InputError(f"expected an action of heads {HEADS}, found {action!r:.60}")
-        profit, self._over, hold = self._lane.step(tuple(int(it) for it in action))
+        profit, self._over, hold = self._lane.step(tuple(int(item) for item in action))
         reward = profit - hold if self._lane.settings.benchmark else profit
         return self._row(), reward, False, self._over, self._info()
 

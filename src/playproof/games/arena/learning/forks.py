@@ -58,8 +58,8 @@ class ArenaForks:
             right = float(share) if share else 1.0
         except ValueError:
             raise ConfigError(f"expected a player as name or name:share, found {player[:40]!r}") from None
-        told = tuple(_answer(lane, name, right, rng) for lane in self._lanes)
-        return tuple(map(shortened, told)) if self._short else told
+        answers = tuple(_answer(lane, name, right, rng) for lane in self._lanes)
+        return tuple(map(shortened, answers)) if self._short else answers
 
     def act(self, answers: Sequence[str]) -> None:
         """Carry out an answer in each copy, and go on to the next decision or the end."""
@@ -67,15 +67,15 @@ class ArenaForks:
             choice = read_decision(answer)
             before, idle = lane.trades, lane.no_effect
             _, self.over, hold = lane.step(choice)
-            told, valid = self._ends[at], choice.rejected is None
+            end, valid = self._ends[at], choice.rejected is None
             self._ends[at] = replace(
-                told,
+                end,
                 pnl=lane.equity - lane.start,
                 reward=(lane.equity - lane.start) / max(1, lane.start) - hold,
-                decisions=told.decisions + 1,
-                valid=told.valid + valid,
-                refused=told.refused + (valid and lane.no_effect > idle),
-                trades=told.trades + lane.trades - before,
+                decisions=end.decisions + 1,
+                valid=end.valid + valid,
+                refused=end.refused + (valid and lane.no_effect > idle),
+                trades=end.trades + lane.trades - before,
             )
 
     def ends(self) -> tuple[ForkEnd, ...]:
@@ -112,10 +112,10 @@ def _answer(lane: ArenaMarketPlayer, name: str, right: float, rng: np.random.Gen
 
 
 def _follow(known: AgentState, contrary: bool) -> str:
-    told = last_headline(known)
-    if told is None or known.own.perps:
+    headline = last_headline(known)
+    if headline is None or known.own.perps:
         return HOLD
-    return write_trade("open_long" if (told.mood > 0) != contrary else "open_short", told.market, SIZE)
+    return write_trade("open_long" if (headline.mood > 0) != contrary else "open_short", headline.market, SIZE)
 
 
 def make_forks(terms: ForkTerms, number: int, count: int) -> ArenaForks:

@@ -56,8 +56,8 @@ def golden(groups: int, members: int, decisions: int, seed: int) -> Sequence[Ran
     """Make ranked groups."""
     if not 3 <= members <= MOST_MEMBERS:
         raise ConfigError(f"expected groups of 3 to {MOST_MEMBERS} members, found {members}")
-    found = _groups(members, decisions, seed)
-    return [next(found) for _ in range(groups)]
+    result = _groups(members, decisions, seed)
+    return [next(result) for _ in range(groups)]
 
 
 def _groups(members: int, decisions: int, seed: int) -> Iterator[RankedGroup]:
@@ -98,5 +98,5 @@ def _moves(quiet: ClosedWindow, plan: RunPlan) -> dict[int, tuple[str, float]]:
     moves = {}
     for tick in filter(plan.is_turn, sorted(prices)):
         change = {market: last[market] / price - 1 for market, price in prices[tick].items()}
-        moves[tick] = max(change.items(), key=lambda it: abs(it[1]))
+        moves[tick] = max(change.items(), key=lambda item: abs(item[1]))
     return moves

@@ -28,18 +28,18 @@ def read_outcome(events: Sequence[Event]) -> Outcome | None:
         return None
     hours = world[0].columns["hours"]
     ends = {market: _ends(world, market, hours if isinstance(hours, int) else 1) for market in PERPS}
-    if any(it is None for it in ends.values()):
+    if any(end is None for end in ends.values()):
         return None
-    known = {market: it for market, it in ends.items() if it is not None}
-    values: dict[str, Value] = {f"start_{market.lower()}": it[0] for market, it in known.items()}
-    values |= {f"end_{market.lower()}": it[1] for market, it in known.items()}
+    known = {market: end for market, end in ends.items() if end is not None}
+    values: dict[str, Value] = {f"start_{market.lower()}": item[0] for market, item in known.items()}
+    values |= {f"end_{market.lower()}": item[1] for market, item in known.items()}
     return Outcome(world[0].window_id or "", values | {"hold_return": hold_return(known)})
 
 
 def _ends(world: Sequence[Event], market: str, hours: int) -> tuple[int, int] | None:
     """Give a perp's first and last price, None if a minute is missing."""
-    prices = [it.columns for it in world if it.event_name == "price" and it.columns["market"] == market]
-    if {it["tick"] for it in prices} != set(range(TICKS * hours)):
+    prices = [item.columns for item in world if item.event_name == "price" and item.columns["market"] == market]
+    if {price["tick"] for price in prices} != set(range(TICKS * hours)):
         return None
     first, last = prices[0]["price"], prices[-1]["price"]
     return (first, last) if isinstance(first, int) and isinstance(last, int) else None

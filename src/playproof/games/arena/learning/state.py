@@ -32,8 +32,12 @@ Terms = Mapping[str, tuple[float, int, int]]
 def terms(rules: MarketRules) -> Terms:
     """Give what quotes need to know of the rules."""
     return {
-        it.name: (rules.impact(it), rules.units(it, rules.open_interest), rules.units(it, rules.position))
-        for it in rules.companies
+        company.name: (
+            rules.impact(company),
+            rules.units(company, rules.open_interest),
+            rules.units(company, rules.position),
+        )
+        for company in rules.companies
     }
 
 
@@ -91,13 +95,13 @@ class PublicState:
 
     def mood(self, market: str) -> float:
         """Give how the headlines on a market sound together, the older ones fading."""
-        told = (it for it in self.headlines if it.market == market)
-        return sum(it.mood * max(0.0, 1 - (self.clock - it.age) / FADE) for it in told)
+        payload = (headline for headline in self.headlines if headline.market == market)
+        return sum(item.mood * max(0.0, 1 - (self.clock - item.age) / FADE) for item in payload)
 
     @property
     def pools(self) -> dict[str, LiquidityPool]:
         """Give the pools of open questions."""
-        return {market: it.pool for market, it in self.questions.items() if it.pool is not None}
+        return {market: question.pool for market, question in self.questions.items() if question.pool is not None}
 
     def copy(self) -> PublicState:
         """Give the same knowledge as an object of its own."""
@@ -108,7 +112,10 @@ class PublicState:
             dict(self.first),
             {market: deque(past, MEMORY) for market, past in self.prices.items()},
             dict(self.stamps),
-            {market: OpenQuestion(it.text, it.left, it.at, it.pool) for market, it in self.questions.items()},
+            {
+                market: OpenQuestion(question.text, question.left, question.at, question.pool)
+                for market, question in self.questions.items()
+            },
             deque(self.headlines, 12),
             deque(self.posts, KEPT),
             self.terms,
@@ -134,14 +141,14 @@ class AgentState:
 
 def apply(known: AgentState, event: Event | Fact) -> None:
     """Take one event into what is known."""
-    told: Any = event.columns
+    payload: Any = event.columns
     own = _OWN.get(event.event_name)
     if own is not None:
-        own(known, told)
+        own(known, payload)
     else:
         apply_public(known.public, event)
         if event.event_name == "funding":
-            known.own.fund(told["market"], told["amount"], told["size"])
+            known.own.fund(payload["market"], payload["amount"], payload["size"])
 
 
 def apply_public(public: PublicState, event: Event | Fact) -> None:
@@ -151,16 +158,16 @@ def apply_public(public: PublicState, event: Event | Fact) -> None:
         take(public, event.columns)
 
 
-def _open(public: PublicState, told: Any) -> None:
+def _open(public: PublicState, payload: Any) -> None:
     public.tick = None
     public.first = {}
-    public.terms = read_terms(told)
+    public.terms = read_terms(payload)
 
 
-def read_terms(told: Mapping[str, Any]) -> Terms:
+def read_terms(payload: Mapping[str, Any]) -> Terms:
     """Read the rules that the opening of a window tells; those that no market can have are the default ones."""
     try:
-        return terms(MarketRules(told["kappa"], told["open_interest"], told["position"]))
+        return terms(MarketRules(payload["kappa"], payload["open_interest"], payload["position"]))
     except ConfigError:
         return _DEFAULT
 
@@ -172,12 +179,12 @@ def _tick(public: PublicState, tick: int) -> None:
         public.tick = tick
 
 
-def _price(public: PublicState, told: Any) -> None:
-    market, price = told["market"], told["price"]
+def _price(public: PublicState, payload: Any) -> None:
+    market, price = payload["market"], payload["price"]
     if market not in public.terms:
         return
-    _tick(public, told["tick"])
-    public.quotes[market] = Quote(price, told["longs"], told["shorts"], *public.terms[market])
+    _tick(public, payload["tick"])
+    public.quotes[market] = Quote(price, payload["longs"], payload["shorts"], *public.terms[market])
     public.first.setdefault(market, price)
     past = public.prices.setdefault(market, deque(maxlen=MEMORY))
     if public.stamps.get(market) == public.clock:
@@ -187,52 +194,54 @@ def _price(public: PublicState, told: Any) -> None:
         public.stamps[market] = public.clock
 
 
-def _pool(public: PublicState, told: Any) -> None:
-    asked = public.questions.get(told["market"])
+def _pool(public: PublicState, payload: Any) -> None:
+    asked = public.questions.get(payload["market"])
     if asked is not None:
-        asked.pool = LiquidityPool(told["yes"], told["no"])
+        asked.pool = LiquidityPool(payload["yes"], payload["no"])
 
 
-def _question(public: PublicState, told: Any) -> None:
-    held = public.questions.get(told["market"])
+def _question(public: PublicState, payload: Any) -> None:
+    held = public.questions.get(payload["market"])
     pool = held.pool if held is not None else None
-    public.questions[told["market"]] = OpenQuestion(told["text"], told["left"], public.clock, pool)
+    public.questions[payload["market"]] = OpenQuestion(payload["text"], payload["left"], public.clock, pool)
 
 
-def _resolved(public: PublicState, told: Any) -> None:
-    public.questions.pop(told["market"], None)
+def _resolved(public: PublicState, payload: Any) -> None:
+    public.questions.pop(payload["market"], None)
 
 
-def _headline(public: PublicState, told: Any) -> None:
-    _tick(public, told["tick"])
-    public.headlines.append(Headline(public.clock, told["market"], told["mood"], told["text"]))
+def _headline(public: PublicState, payload: Any) -> None:
+    _tick(public, payload["tick"])
+    public.headlines.append(Headline(public.clock, payload["market"], payload["mood"], payload["text"]))
 
 
-def _post(public: PublicState, told: Any) -> None:
-    _tick(public, told["tick"])
-    public.posts.append((told["author"], told["text"]))
+def _post(public: PublicState, payload: Any) -> None:
+    _tick(public, payload["tick"])
+    public.posts.append((payload["author"], payload["text"]))
 
 
-def _turn(public: PublicState, told: Any) -> None:
-    _tick(public, told["tick"])
+def _turn(public: PublicState, payload: Any) -> None:
+    _tick(public, payload["tick"])
 
 
-def _balance(known: AgentState, told: Any) -> None:
+def _balance(known: AgentState, payload: Any) -> None:
     known.told = True
-    known.own = Account(told["cash"])
+    known.own = Account(payload["cash"])
 
 
-def _holding(known: AgentState, told: Any) -> None:
+def _holding(known: AgentState, payload: Any) -> None:
     """Take what is held of one market, after a fill or at the beginning."""
     known.told = True
-    own, market = known.own, told["market"]
-    own.cash = told["cash"]
+    own, market = known.own, payload["market"]
+    own.cash = payload["cash"]
     own.perps.pop(market, None)
     own.shares.pop(market, None)
-    if told["units"]:
-        own.perps[market] = Perp(told["side"], told["units"], told["size"], told["margin"], told["funding"])
-    if told["yes"] or told["no"]:
-        own.shares[market] = (told["yes"], told["no"])
+    if payload["units"]:
+        own.perps[market] = Perp(
+            payload["side"], payload["units"], payload["size"], payload["margin"], payload["funding"]
+        )
+    if payload["yes"] or payload["no"]:
+        own.shares[market] = (payload["yes"], payload["no"])
 
 
 _PUBLIC: Mapping[str, Any] = {

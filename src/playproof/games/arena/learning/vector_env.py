@@ -128,7 +128,7 @@ class ArenaMarketPlayer:
         slots = {slot_of(market): market for market in world.public.questions}
         choices = {PLAYER: action if isinstance(action, Choice) else order_choice(action, slots)}
         for name, trader in self.others.items():
-            row = [0.0 if it is None else it for it in values(world.known(name))]
+            row = [0.0 if value is None else value for value in values(world.known(name))]
             rng = np.random.default_rng([world.settings.seed, world.clock, *name.encode()]) if trader.choose else _IDLE
             orders = trader.decide(row, rng)
             if orders:
@@ -154,9 +154,9 @@ class ArenaMarketPlayer:
                 self.ends[market] = (self.ends.get(market, (price, price))[0], price)
 
     def _look(self) -> None:
-        found = values(self.world.known(PLAYER))
-        self.missing = [it is None for it in found]
-        self.row = [0.0 if it is None else it for it in found]
+        result = values(self.world.known(PLAYER))
+        self.missing = [item is None for item in result]
+        self.row = [0.0 if item is None else item for item in result]
 
     def mask(self) -> list[bool]:
         """Tell which choices can have an effect now, the heads side by side."""
@@ -185,7 +185,7 @@ class ArenaVectorGame:
             "taken": np.zeros(count, np.int64),
             "actions": np.zeros((count, settings.decisions, len(HEADS)), np.int64),
         }
-        self._played = {name: it.copy() for name, it in self._state.items()}
+        self._played = {name: item.copy() for name, item in self._state.items()}
 
     def start(self) -> Rows:
         """Seat a player in the first window of every lane; give the observations."""
@@ -204,21 +204,21 @@ class ArenaVectorGame:
         ended: list[tuple[int, ArenaMarketPlayer, list[float]]] = []
         for at, lane in enumerate(self.lanes):
             self._state["actions"][at, self._state["taken"][at]] = actions[at]
-            profit[at], over, hold = lane.step(tuple(int(it) for it in actions[at]))
+            profit[at], over, hold = lane.step(tuple(int(action) for action in actions[at]))
             benchmark[at] = -hold if self.settings.benchmark else 0.0
             held[at] = lane.holds
             self._state["taken"][at] += 1
             if over:
                 ended.append((at, lane, lane.row))
         rewards = profit + benchmark
-        told = self._ended(ended)
+        payload = self._ended(ended)
         for at, lane, _ in ended:
             self._state["number"][at] += self.count
             self._state["taken"][at] = 0
             lane.begin(int(self._state["number"][at]))
         self._agree()
         parts = {"profit": profit, "benchmark": benchmark} if self.settings.benchmark else {"profit": profit}
-        return StepResult(self._rows(), rewards, held, told, parts)
+        return StepResult(self._rows(), rewards, held, payload, parts)
 
     def _ended(self, ended: list[tuple[int, ArenaMarketPlayer, list[float]]]) -> FinishedEpisodes:
         """Give the figures of the windows that are over."""
@@ -250,8 +250,8 @@ class ArenaVectorGame:
         return self._state
 
     def _agree(self) -> None:
-        for name, it in self._state.items():
-            self._played[name][:] = it
+        for name, item in self._state.items():
+            self._played[name][:] = item
 
     def _restore(self) -> None:
         """Play a lane whose arrays were written up to where they stand."""
@@ -262,7 +262,7 @@ class ArenaVectorGame:
                 continue
             lane.begin(int(self._state["number"][at]))
             for action in self._state["actions"][at, :taken]:
-                lane.step(tuple(int(it) for it in action))
+                lane.step(tuple(int(item) for item in action))
         self._agree()
 
     def _rows(self) -> Rows:
@@ -273,9 +273,9 @@ def make_lanes(terms: LaneTerms, count: int) -> ArenaVectorGame:
     """Make lanes on a stage's terms."""
     if not isinstance(terms.source, str):
         raise ConfigError("expected the name of a world for the arena's lanes, found recorded windows")
-    for found, known in ((terms.observation, "market"), (terms.actions, "orders")):
-        if found not in (None, known):
-            raise ConfigError(f"expected {known!r} for the arena's lanes, found {found!r}")
+    for result, known in ((terms.observation, "market"), (terms.actions, "orders")):
+        if result not in (None, known):
+            raise ConfigError(f"expected {known!r} for the arena's lanes, found {result!r}")
     seed = 0
     for part in terms.seed:
         seed = draw(seed, part)

@@ -161,7 +161,7 @@ class Exchange:
         """Give all YES and all NO shares of a prediction market, the pool's included."""
         held = [account.shares.get(market, (0, 0)) for account in self.accounts.values()]
         pool = self.pools[market]
-        return pool.yes + sum(it[YES] for it in held), pool.no + sum(it[NO] for it in held)
+        return pool.yes + sum(item[YES] for item in held), pool.no + sum(item[NO] for item in held)
 
     def copy(self) -> Exchange:
         """Give a market of its own in the same state."""

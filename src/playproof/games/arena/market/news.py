@@ -92,8 +92,8 @@ class NewsProcess:
             if not story.wait:
                 moves[story.market] += story.move
         self.stories = [_older(story) for story in self.stories if story.left > 1]
-        for place, (market, listing) in enumerate(exchange.listings.items()):
-            step = moves[market] + bell(draw(self.seed, NOISE, tick, place), self.scenario.noise)
+        for index, (market, listing) in enumerate(exchange.listings.items()):
+            step = moves[market] + bell(draw(self.seed, NOISE, tick, index), self.scenario.noise)
             listing.fundamental = max(LEAST_FUNDAMENTAL, listing.fundamental * (MILLION + step) // MILLION)
         return [*self._news(tick, exchange), *self._leaks(tick), *self._rumours(tick, exchange)]
 
@@ -115,17 +115,17 @@ class NewsProcess:
 
     def due(self, tick: int) -> list[MarketQuestion]:
         """Give the questions to be resolved at the end of a tick, and forget them."""
-        found = [question for question in self.questions.values() if question.closes <= tick]
-        self.questions = {market: it for market, it in self.questions.items() if it.closes > tick}
-        return found
+        result = [question for question in self.questions.values() if question.closes <= tick]
+        self.questions = {market: question for market, question in self.questions.items() if question.closes > tick}
+        return result
 
     def _news(self, tick: int, exchange: Exchange) -> Iterator[NewsItem]:
         """Begin stories, with the headlines that tell of them."""
-        for place, market in enumerate(exchange.listings):
-            bits = draw(self.seed, NEWS, tick, place)
+        for index, market in enumerate(exchange.listings):
+            bits = draw(self.seed, NEWS, tick, index)
             if chance(bits, self.scenario.news):
                 yield self._story(market, bits)
-            bits = draw(self.seed, SCANDAL, tick, place) if self.scenario.scandal else 0
+            bits = draw(self.seed, SCANDAL, tick, index) if self.scenario.scandal else 0
             if self.scenario.scandal and chance(bits, self.scenario.scandal):
                 ticks = within(draw(bits, 1), 30, 45)
                 self.stories.append(Story(market, -within(draw(bits, 2), 40_000, 80_000) // ticks, ticks))

@@ -8,10 +8,10 @@ from __future__ import annotations
 _MASK = (1 << 64) - 1
 
 
-def draw(seed: int, *place: int) -> int:
+def draw(seed: int, *index: int) -> int:
     """Give 64 random bits for a place."""
     state = seed & _MASK
-    for key in place:
+    for key in index:
         state = (state + 0x9E3779B97F4A7C15 * (key + 1)) & _MASK
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -37,6 +37,6 @@ def bell(bits: int, spread: int) -> int:
     return size if centred > 0 else -size
 
 
-def shuffled(names: list[str], seed: int, *place: int) -> list[str]:
+def shuffled(names: list[str], seed: int, *index: int) -> list[str]:
     """Give the names in a random order."""
-    return sorted(names, key=lambda name: draw(seed, *place, *name.encode()))
+    return sorted(names, key=lambda name: draw(seed, *index, *name.encode()))

@@ -39,8 +39,8 @@ class BenchScenario:
 
 
 SCENARIOS: Mapping[str, BenchScenario] = {
-    it.name: it
-    for it in (
+    item.name: item
+    for item in (
         BenchScenario("held-out", "news", "ordinary hours: headlines come before moves, right four times out of five"),
         BenchScenario("bull", "bull", "every company rises by about 0.5 % an hour", SEED + 1),
         BenchScenario("bear", "bear", "every company falls by about 0.5 % an hour", SEED + 2),
@@ -53,7 +53,9 @@ SCENARIOS: Mapping[str, BenchScenario] = {
 
 def chosen(names: Sequence[str]) -> list[BenchScenario]:
     """Give scenarios by name; without any, all that need not be asked for."""
-    return [lookup(SCENARIOS, name, "scenario") for name in names] or [it for it in SCENARIOS.values() if not it.asked]
+    return [lookup(SCENARIOS, name, "scenario") for name in names] or [
+        scenario for scenario in SCENARIOS.values() if not scenario.asked
+    ]
 
 
 def check_unseen(used: Sequence[str], terms: ForkTerms, windows: int) -> None:

@@ -61,15 +61,15 @@ class WorldSettings:
         }
 
     @classmethod
-    def from_json(cls, told: dict[str, Value]) -> WorldSettings:
+    def from_json(cls, payload: dict[str, Value]) -> WorldSettings:
         """Read what `to_json` gave."""
         try:
             names = ("kappa", "open_interest", "position", "cash")
-            rules = MarketRules(**{name: told[name] for name in names})  # type: ignore[arg-type]
-            start = datetime.fromisoformat(str(told["start"]))
-            return cls(str(told["world"]), int(str(told["seed"])), start, int(str(told["hours"])), rules)
+            rules = MarketRules(**{name: payload[name] for name in names})  # type: ignore[arg-type]
+            start = datetime.fromisoformat(str(payload["start"]))
+            return cls(str(payload["world"]), int(str(payload["seed"])), start, int(str(payload["hours"])), rules)
         except (KeyError, ValueError, TypeError) as error:
-            raise ConfigError(f"expected the settings of a world, found {told!r:.80}: {error}") from None
+            raise ConfigError(f"expected the settings of a world, found {payload!r:.80}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +139,13 @@ class MarketWorld:
     def begin(self) -> list[Fact]:
         """Open a window: its rules, what every agent has, the questions."""
         window, rules = self.window, self.settings.rules
-        told: dict[str, Value] = {
+        payload: dict[str, Value] = {
             "hours": self.settings.hours,
             "kappa": rules.kappa,
             "open_interest": rules.open_interest,
             "position": rules.position,
         }
-        facts = [self._say("open", told)]
+        facts = [self._say("open", payload)]
         for agent, account in self.exchange.accounts.items():
             account.begin()
             facts += balance_facts(account, window, agent)
@@ -162,7 +162,7 @@ class MarketWorld:
         self.acted.clear()
         self.passed += 1
         facts = list(self._fund()) if self.clock % (FUNDING_HOURS * TICKS) == self._funding_phase() else []
-        facts += [self._tell(told) for told in self.nature.move(self.clock, self.exchange)]
+        facts += [self._tell(payload) for payload in self.nature.move(self.clock, self.exchange)]
         for market in self.exchange.listings:
             facts += self._announce(market)
         self.clock += 1
@@ -254,14 +254,16 @@ class MarketWorld:
         """Give where in eight hours of ticks a funding falls: at 0, 8 and 16 o'clock UTC."""
         return -(self.settings.start.astimezone(UTC).hour * TICKS) % (FUNDING_HOURS * TICKS)
 
-    def _tell(self, told: NewsItem) -> Fact:
+    def _tell(self, news_item: NewsItem) -> Fact:
         """Tell a headline or a post of the crowd."""
-        if told.author is not None:
-            return self._say("post", {"tick": self.tick, "author": told.author, "text": told.text})
-        return self._say("headline", {"tick": self.tick, "market": told.market, "mood": told.mood, "text": told.text})
+        if news_item.author is not None:
+            return self._say("post", {"tick": self.tick, "author": news_item.author, "text": news_item.text})
+        return self._say(
+            "headline", {"tick": self.tick, "market": news_item.market, "mood": news_item.mood, "text": news_item.text}
+        )
 
     def _say(self, kind: str, columns: dict[str, Value]) -> Fact:
         """Make a fact of the world and let everybody know it."""
-        told = fact(kind, self.window, columns)
-        apply_public(self.public, told)
-        return told
+        payload = fact(kind, self.window, columns)
+        apply_public(self.public, payload)
+        return payload

@@ -43,8 +43,8 @@ class Scenario:
 
 
 WORLDS: Mapping[str, Scenario] = {
-    it.name: it
-    for it in (
+    item.name: item
+    for item in (
         Scenario("news", "headlines come before the moves that they tell of, four times out of five"),
         Scenario(
             "clear",

@@ -91,8 +91,8 @@ def holding_columns(account: Account, market: str) -> dict[str, Value]:
 
 def fill_fact(fill: Fill, account: Account, window: str | None, agent: str | None = None) -> Fact:
     """Tell an agent what was carried out, and what it has and holds after it."""
-    told: dict[str, Value] = {"order": fill.order, "amount": fill.amount, "fee": fill.fee}
-    return fact("fill", window, told | holding_columns(account, fill.market), agent)
+    payload: dict[str, Value] = {"order": fill.order, "amount": fill.amount, "fee": fill.fee}
+    return fact("fill", window, payload | holding_columns(account, fill.market), agent)
 
 
 def balance_facts(account: Account, window: str | None, agent: str | None = None) -> tuple[Fact, ...]:

@@ -48,21 +48,24 @@ def decoder() -> Decoder:
 def decode(frame: Frame) -> tuple[Fact, ...]:
     """Read one frame."""
     try:
-        told = json.loads(frame.payload)
-        kind, window = told["type"], parse_window(told["window"]).window_id
-        agent = check_id(told["agent"], "agent") if kind in OWN else None
-        columns = {name: _READERS[name](told[name]) for name in SHAPES[kind]}
+        fields = json.loads(frame.payload)
+        kind, window = fields["type"], parse_window(fields["window"]).window_id
+        agent = check_id(fields["agent"], "agent") if kind in OWN else None
+        columns = {name: _READERS[name](fields[name]) for name in SHAPES[kind]}
     except (ValueError, TypeError, KeyError, RecursionError, DecodeError):
         return ()
     return (fact(kind, window, columns, agent),)
 
 
-def write(told: Fact, agent: str | None = None) -> str:
+def write(payload: Fact, agent: str | None = None) -> str:
     """Write a fact as a frame; an agent's own facts carry its id."""
-    named: dict[str, Value] = {"type": told.event_name, "window": told.window_id}
-    if told.event_name in OWN:
-        named["agent"] = told.player_id or agent
-    columns = {name: show(it) if name in _MONEY and isinstance(it, int) else it for name, it in told.columns.items()}
+    named: dict[str, Value] = {"type": payload.event_name, "window": payload.window_id}
+    if payload.event_name in OWN:
+        named["agent"] = payload.player_id or agent
+    columns = {
+        name: show(column) if name in _MONEY and isinstance(column, int) else column
+        for name, column in payload.columns.items()
+    }
     return json.dumps(named | columns)
 
 
@@ -74,54 +77,54 @@ def decides(event: Event) -> bool:
 def _whole(low: int, high: int) -> Callable[[object], int]:
     """Make a reader of whole numbers in a range."""
 
-    def read(found: object) -> int:
-        if type(found) is int and low <= found <= high:
-            return found
-        raise DecodeError(f"expected a whole number from {low} to {high}, found {found!r:.40}")
+    def read(value: object) -> int:
+        if type(value) is int and low <= value <= high:
+            return value
+        raise DecodeError(f"expected a whole number from {low} to {high}, found {value!r:.40}")
 
     return read
 
 
-def _id(found: object) -> str:
-    if isinstance(found, str):
-        return check_id(found, "an id")
-    raise DecodeError(f"expected an id, found {found!r:.40}")
+def _id(value: object) -> str:
+    if isinstance(value, str):
+        return check_id(value, "an id")
+    raise DecodeError(f"expected an id, found {value!r:.40}")
 
 
-def _amount(found: object) -> int:
-    if isinstance(found, str) and abs(amount := to_units(found)) < 2**62:
+def _amount(value: object) -> int:
+    if isinstance(value, str) and abs(amount := to_units(value)) < 2**62:
         return amount
-    raise DecodeError(f"expected an amount as decimal text, found {found!r:.40}")
+    raise DecodeError(f"expected an amount as decimal text, found {value!r:.40}")
 
 
-def _money(found: object) -> int:
-    if (amount := _amount(found)) >= 0:
+def _money(value: object) -> int:
+    if (amount := _amount(value)) >= 0:
         return amount
-    raise DecodeError(f"expected an amount of at least 0, found {found!r:.40}")
+    raise DecodeError(f"expected an amount of at least 0, found {value!r:.40}")
 
 
-def _price(found: object) -> int:
-    if (price := _money(found)) > 0:
+def _price(value: object) -> int:
+    if (price := _money(value)) > 0:
         return price
-    raise DecodeError(f"expected a price above 0, found {found!r:.40}")
+    raise DecodeError(f"expected a price above 0, found {value!r:.40}")
 
 
 def _number(low: float, high: float) -> Callable[[object], float]:
     """Make a reader of numbers in a range."""
 
-    def read(found: object) -> float:
-        if type(found) in (int, float) and math.isfinite(value := float(str(found))) and low <= value <= high:
+    def read(result: object) -> float:
+        if type(result) in (int, float) and math.isfinite(value := float(str(result))) and low <= value <= high:
             return value
-        raise DecodeError(f"expected a number from {low} to {high}, found {found!r:.40}")
+        raise DecodeError(f"expected a number from {low} to {high}, found {result!r:.40}")
 
     return read
 
 
-def _text(found: object) -> str:
+def _text(value: object) -> str:
     """Take a text; halves of surrogate pairs, which no file holds, become question marks."""
-    if isinstance(found, str) and len(found) <= MAX_TEXT:
-        return found.encode("utf-8", "replace").decode()
-    raise DecodeError(f"expected a text of at most {MAX_TEXT} characters, found {found!r:.40}")
+    if isinstance(value, str) and len(value) <= MAX_TEXT:
+        return value.encode("utf-8", "replace").decode()
+    raise DecodeError(f"expected a text of at most {MAX_TEXT} characters, found {value!r:.40}")
 
 
 _count = _whole(0, 2**62)

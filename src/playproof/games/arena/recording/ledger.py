@@ -46,19 +46,19 @@ class ArenaLedger:
 
     def see(self, event: Event) -> tuple[Fact, ...]:
         """Take what the world did: opening, prices, fundings, resolutions."""
-        told: Any = event.columns
+        payload: Any = event.columns
         if event.event_name == "open":
             self.window = event.window_id
             self.account.begin()
         if event.event_name == "resolved":
-            return self._resolve(event, told["market"], told["answer"])
+            return self._resolve(event, payload["market"], payload["answer"])
         apply_public(self.public, event)
         if event.event_name == "open":
             return balance_facts(self.account, self.window)
         if event.event_name == "funding":
-            self.account.fund(told["market"], told["amount"], told["size"])
-        if event.event_name == "price" and told["market"] in self.public.quotes:
-            return self._told(self.account.mark(told["market"], self.public.quotes[told["market"]]))
+            self.account.fund(payload["market"], payload["amount"], payload["size"])
+        if event.event_name == "price" and payload["market"] in self.public.quotes:
+            return self._told(self.account.mark(payload["market"], self.public.quotes[payload["market"]]))
         return ()
 
     def act(self, action: Action) -> tuple[Fact, ...]:

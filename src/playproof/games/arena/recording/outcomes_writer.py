@@ -23,8 +23,8 @@ def outcome_rows(closed: ClosedWindow) -> list[Row]:
 def _assets(closed: ClosedWindow) -> list[Row]:
     news: dict[str, list[tuple[str, float]]] = {}
     headlines = [fact.columns for fact in closed.facts if fact.event_name == "headline"]
-    for number, told in enumerate(headlines):
-        news.setdefault(str(told["market"]), []).append((f"{closed.window}#{number}", _float(told["mood"])))
+    for number, headline in enumerate(headlines):
+        news.setdefault(str(headline["market"]), []).append((f"{closed.window}#{number}", _float(headline["mood"])))
     return [
         _row(closed, "asset", market)
         | {
@@ -39,10 +39,12 @@ def _assets(closed: ClosedWindow) -> list[Row]:
 
 
 def _markets(closed: ClosedWindow) -> list[Row]:
-    asked = {str(it.columns["market"]): str(it.columns["text"]) for it in closed.facts if it.event_name == "question"}
-    answers = {it.columns["market"]: it.columns["answer"] for it in closed.facts if it.event_name == "resolved"}
+    asked = {
+        str(fact.columns["market"]): str(fact.columns["text"]) for fact in closed.facts if fact.event_name == "question"
+    }
+    answers = {fact.columns["market"]: fact.columns["answer"] for fact in closed.facts if fact.event_name == "resolved"}
     pools: dict[Any, Mapping[str, Any]] = {
-        it.columns["market"]: it.columns for it in closed.facts if it.event_name == "pool"
+        fact.columns["market"]: fact.columns for fact in closed.facts if fact.event_name == "pool"
     }
     return [
         _row(closed, "market", market)

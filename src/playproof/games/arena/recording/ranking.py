@@ -68,22 +68,22 @@ class RankedAgent:
 
 def rank(closed: Sequence[ClosedWindow], seed: int) -> list[RankedAgent]:
     """Rank the agents of a run, the most profitable first."""
-    return rank_results([found for it in closed for found in _results(it)], seed)
+    return rank_results([result for item in closed for result in _results(item)], seed)
 
 
 def _results(closed: ClosedWindow) -> Iterable[AgentResult]:
     held = closed.hold_return
-    for it in closed.tallies:
-        counts = (it.fees, it.trades, it.decisions, it.rejected)
-        yield AgentResult(it.window, it.agent, it.archetype, it.pnl, it.start_equity, held, *counts)
+    for tally in closed.tallies:
+        counts = (tally.fees, tally.trades, tally.decisions, tally.rejected)
+        yield AgentResult(tally.window, tally.agent, tally.archetype, tally.pnl, tally.start_equity, held, *counts)
 
 
 def rank_results(results: Sequence[AgentResult], seed: int) -> list[RankedAgent]:
     """Rank whoever took part in some windows, the most profitable first."""
     means: dict[tuple[str, str], list[float]] = {}
-    for it in results:
-        means.setdefault((it.window, it.agent), []).append(it.pnl / UNIT)
-    pnl = {place: sum(found) / len(found) for place, found in means.items()}
+    for result in results:
+        means.setdefault((result.window, result.agent), []).append(result.pnl / UNIT)
+    pnl = {index: sum(mean) / len(mean) for index, mean in means.items()}
     totals: dict[str, list[float]] = {}
     for (window, _), earned in pnl.items():
         totals.setdefault(window, []).append(earned)
@@ -91,26 +91,26 @@ def rank_results(results: Sequence[AgentResult], seed: int) -> list[RankedAgent]
         (window, agent): earned - (sum(totals[window]) - earned) / max(1, len(totals[window]) - 1)
         for (window, agent), earned in pnl.items()
     }
-    agents = dict.fromkeys(it.agent for it in results)
-    ranked = [_figures([it for it in results if it.agent == agent], pnl, over, seed) for agent in agents]
-    return sorted(ranked, key=lambda it: -it.profit)
+    agents = dict.fromkeys(item.agent for item in results)
+    ranked = [_figures([item for item in results if item.agent == agent], pnl, over, seed) for agent in agents]
+    return sorted(ranked, key=lambda item: -item.profit)
 
 
 def profits(closed: Sequence[ClosedWindow]) -> NDArray[np.float64]:
     """Give the profits in USD, (windows, agents)."""
-    return np.array([[tally.pnl for tally in it.tallies] for it in closed]) / UNIT
+    return np.array([[tally.pnl for tally in item.tallies] for item in closed]) / UNIT
 
 
 def _figures(
     own: Sequence[AgentResult], pnl: dict[tuple[str, str], float], over: dict[tuple[str, str], float], seed: int
 ) -> RankedAgent:
-    agent, windows = own[0].agent, list(dict.fromkeys(it.window for it in own))
+    agent, windows = own[0].agent, list(dict.fromkeys(item.window for item in own))
     earned = np.array([pnl[window, agent] for window in windows])
     others = np.array([over[window, agent] for window in windows])
-    start = {it.window: it.start_equity / UNIT for it in own}
-    held = {it.window: it.hold_return for it in own}
-    alpha = earned / np.array([start[it] for it in windows]) - np.array([held[it] for it in windows])
-    squares = [value for it in own for value in it.squares]
+    start = {item.window: item.start_equity / UNIT for item in own}
+    held = {item.window: item.hold_return for item in own}
+    alpha = earned / np.array([start[window] for window in windows]) - np.array([held[window] for window in windows])
+    squares = [value for item in own for value in item.squares]
     return RankedAgent(
         agent,
         own[0].archetype,
@@ -121,9 +121,9 @@ def _figures(
         interval(alpha, seed),
         float(others.mean()),
         interval(others, seed),
-        sum(it.fees for it in own) / UNIT / len(own),
-        sum(it.trades for it in own) / len(own),
-        1 - sum(it.rejected for it in own) / max(1, sum(it.decisions for it in own)),
+        sum(item.fees for item in own) / UNIT / len(own),
+        sum(item.trades for item in own) / len(own),
+        1 - sum(item.rejected for item in own) / max(1, sum(item.decisions for item in own)),
         sum(squares) / len(squares) if squares else None,
         len(squares),
     )

@@ -57,9 +57,9 @@ class _ObservedMarket(ArenaMarketPlayer):
     def step(self, action: Any) -> tuple[float, bool, float]:
         """Take one action."""
         before, unknown = _told(self), list(self.missing)
-        found = super().step(action)
+        result = super().step(action)
         self.stood = (before, unknown, _told(self), list(self.missing))
-        return found
+        return result
 
 
 class ObservedArena(ArenaVectorGame):
@@ -69,8 +69,8 @@ class ObservedArena(ArenaVectorGame):
         """Take an action in every lane."""
         moved = super().step(actions)
         stood = [lane.stood for lane in self.lanes if isinstance(lane, _ObservedMarket)]
-        self._before = _standing([it[0] for it in stood], [it[1] for it in stood])
-        self._after = _standing([it[2] for it in stood], [it[3] for it in stood])
+        self._before = _standing([item[0] for item in stood], [item[1] for item in stood])
+        self._after = _standing([item[2] for item in stood], [item[3] for item in stood])
         return moved
 
     def before(self) -> LaneSnapshot:
@@ -84,7 +84,7 @@ class ObservedArena(ArenaVectorGame):
 
 def _standing(values: Sequence[Mapping[str, float]], missing: Sequence[Sequence[bool]]) -> LaneSnapshot:
     return LaneSnapshot(
-        {name: np.array([it[name] for it in values]) for name in values[0]}, np.array(missing, np.bool_)
+        {name: np.array([value[name] for value in values]) for name in values[0]}, np.array(missing, np.bool_)
     )
 
 
@@ -98,7 +98,7 @@ def watch(terms: LaneTerms, count: int) -> ObservedArena:
 
 def say(action: Sequence[int], actions: str) -> str:  # noqa: ARG001
     """Put an order into words."""
-    kind, market, amount = (int(it) for it in action)
+    kind, market, amount = (int(item) for item in action)
     name = NAMES[kind]
     if name == "WAIT":
         return name
@@ -127,26 +127,26 @@ def _orders(action: str, market: str) -> bool:
     return market in action.split()
 
 
-def trajectory(found: Any) -> ReplayedEpisode:
+def trajectory(result: Any) -> ReplayedEpisode:
     """Show a stored trajectory: what the agent saw, thought, said and did, with its money."""
-    metrics = found.metrics or {}
-    end: dict[str, Number] = {"equity": metrics.get("end_equity"), "cash": found.final_balance}
-    points = [*(_point(step) for step in found.steps), end]
+    metrics = result.metrics or {}
+    end: dict[str, Number] = {"equity": metrics.get("end_equity"), "cash": result.final_balance}
+    points = [*(_point(step) for step in result.steps), end]
     names = ("minute", *(line.name for line in LINES[1:]))
     values: dict[str, list[Number]] = {name: [point.get(name) for point in points] for name in names}
-    values = {name: of for name, of in values.items() if any(it is not None for it in of)}
-    actions = tuple(_action(step) for step in found.steps)
+    values = {name: of for name, of in values.items() if any(item is not None for item in of)}
+    actions = tuple(_action(step) for step in result.steps)
     equities = [point.get("equity") for point in points]
     return ReplayedEpisode(
-        window=found.window_id,
-        player=found.agent_id,
-        pnl=found.final_pnl,
+        window=result.window_id,
+        player=result.agent_id,
+        pnl=result.final_pnl,
         lines=tuple(line for line in LINES if line.name in values),
         values=values,
-        marks=_fills(found.steps, values, len(actions)),
+        marks=_fills(result.steps, values, len(actions)),
         actions=actions,
         rewards=[_profit(before, after) for before, after in pairwise(equities)],
-        said=tuple(tuple(_said(found, step)) for step in found.steps),
+        said=tuple(tuple(_said(result, step)) for step in result.steps),
         about="Prices and positions as the agent's prompt showed them; money in exact units.",
     )
 
@@ -158,7 +158,7 @@ def _profit(before: Number, after: Number) -> Number:
 
 def _point(step: Any) -> dict[str, Number]:
     """Read what a step's prompt showed."""
-    shown = {it.get("provider"): it.get("data") for it in step.accesses}
+    shown = {access.get("provider"): access.get("data") for access in step.accesses}
     point: dict[str, Number] = {
         "minute": _whole(step.state.get("tick")),
         "equity": _whole(step.state.get("equity")),
@@ -174,17 +174,17 @@ def _point(step: Any) -> dict[str, Number]:
     return point
 
 
-def _open(told: Any) -> dict[str, Number]:
+def _open(payload: Any) -> dict[str, Number]:
     """Read the open positions of a portfolio: [company, USD, move] or [question, side, shares]."""
-    found: dict[str, Number] = dict.fromkeys([*(f"in {name}" for name in PERPS), "in questions"], 0)
-    for it in told if isinstance(told, list) else ():
-        if not (isinstance(it, list) and len(it) == 3):
+    numbers: dict[str, Number] = dict.fromkeys([*(f"in {name}" for name in PERPS), "in questions"], 0)
+    for item in payload if isinstance(payload, list) else ():
+        if not (isinstance(item, list) and len(item) == 3):
             continue
-        if it[0] in PERPS and isinstance(it[1], int | float):
-            found[f"in {it[0]}"] = round(it[1] * UNIT)
-        elif isinstance(it[2], int | float):
-            found["in questions"] = (found["in questions"] or 0) + round(it[2] * UNIT)
-    return found
+        if item[0] in PERPS and isinstance(item[1], int | float):
+            numbers[f"in {item[0]}"] = round(item[1] * UNIT)
+        elif isinstance(item[2], int | float):
+            numbers["in questions"] = (numbers["in questions"] or 0) + round(item[2] * UNIT)
+    return numbers
 
 
 def _whole(value: object) -> int | None:
@@ -193,12 +193,12 @@ def _whole(value: object) -> int | None:
 
 def _action(step: Any) -> str:
     """Put what an agent did into words."""
-    told = step.action_parameters or {}
+    payload = step.action_parameters or {}
     if step.action_type is None:
         return "nothing recorded"
     if step.action_type != "trade":
         return str(step.action_type)
-    words = (str(told.get("order", "trade")), told.get("market"), _usd(told.get("amount")))
+    words = (str(payload.get("order", "trade")), payload.get("market"), _usd(payload.get("amount")))
     return " ".join(str(word) for word in words if word)
 
 
@@ -208,36 +208,36 @@ def _usd(amount: object) -> str:
 
 def _fills(steps: Sequence[Any], values: Mapping[str, Sequence[Number]], end: int) -> tuple[Mark, ...]:
     """Mark what was carried out, on the line of its market."""
-    found = []
-    for place, step in enumerate(steps):
+    results = []
+    for index, step in enumerate(steps):
         order = (step.action_result or {}).get("order")
         market = (step.action_parameters or {}).get("market")
         if order is None:
             continue
         line = str(market) if market in values else "equity"
         closes = order in ("CLOSE", "SELL")
-        found.append(Mark(place, line, "exit" if closes else "entry", _action(step)))
-    return (*found, Mark(end, "equity", "end", "the window closes"))
+        results.append(Mark(index, line, "exit" if closes else "entry", _action(step)))
+    return (*results, Mark(end, "equity", "end", "the window closes"))
 
 
-def _said(found: Any, step: Any) -> Iterator[ReplayText]:
+def _said(result: Any, step: Any) -> Iterator[ReplayText]:
     """Give what was said at a step, in its order."""
-    for call in found.calls_of(step.number):
+    for call in result.calls_of(step.number):
         for message in call.prompt:
             role = str(message.get("role", "?"))
             text, by_system = _text(message.get("content")), role == "system"
-            yield ReplayText("told", role, text) if by_system else ReplayText("saw", found.agent_id, text)
+            yield ReplayText("told", role, text) if by_system else ReplayText("saw", result.agent_id, text)
         if call.reasoning:
             yield ReplayText("thought", call.model, call.reasoning)
         if call.response is not None or call.error is not None:
             yield ReplayText("said", call.model, call.response if call.response is not None else f"error: {call.error}")
     if step.action_reasoning:
-        yield ReplayText("thought", found.agent_id, step.action_reasoning)
+        yield ReplayText("thought", result.agent_id, step.action_reasoning)
     refused = step.action_success is False
-    told = f"{_action(step)}{f', refused: {step.action_error}' if refused else ''}"
+    payload = f"{_action(step)}{f', refused: {step.action_error}' if refused else ''}"
     if step.action_result:
-        told += f"; {_filled(step.action_result)}"
-    yield ReplayText("refused" if refused else "did", found.agent_id, told)
+        payload += f"; {_filled(step.action_result)}"
+    yield ReplayText("refused" if refused else "did", result.agent_id, payload)
 
 
 def _filled(result: Mapping[str, Any]) -> str:

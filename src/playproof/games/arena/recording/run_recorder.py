@@ -179,8 +179,8 @@ def action_type(choice: Choice) -> str:
     return "rejected" if choice.rejected is not None else _TYPES.get(choice.kind, "trade")
 
 
-def _list(found: Sequence[Any] | None) -> list[Any] | None:
-    return None if found is None else list(found)
+def _list(values: Sequence[Any] | None) -> list[Any] | None:
+    return None if values is None else list(values)
 
 
 @dataclass(frozen=True)
@@ -199,34 +199,34 @@ class RecordedTrajectory:
 
 def run_again(recorded: Iterable[RecordedTrajectory]) -> list[ClosedWindow]:
     """Run a recorded run again from its answers alone; every window must be there, from the first on."""
-    found = list(recorded)
-    if not found:
+    result = list(recorded)
+    if not result:
         raise InputError("expected at least one trajectory of the run, found none")
-    told = found[0].metadata
-    windows = sorted({it.window for it in found})
-    answers: dict[str, dict[tuple[str, int], str]] = {name: {} for name in told["agents"]}
-    for it in found:
-        answers[it.agent] |= {(it.window, tick): text for tick, text in it.answers.items()}
-    kinds = {it.agent: it.archetype for it in found}
-    plan = RunPlan(WorldSettings.from_json(told["settings"]), len(windows), told["decisions"])
-    again = ArenaRun(plan, [TapedAgent(name, kinds.get(name, "taped"), answers[name]) for name in told["agents"]])
+    payload = result[0].metadata
+    windows = sorted({entry.window for entry in result})
+    answers: dict[str, dict[tuple[str, int], str]] = {name: {} for name in payload["agents"]}
+    for item in result:
+        answers[item.agent] |= {(item.window, tick): text for tick, text in item.answers.items()}
+    kinds = {entry.agent: entry.archetype for entry in result}
+    plan = RunPlan(WorldSettings.from_json(payload["settings"]), len(windows), payload["decisions"])
+    again = ArenaRun(plan, [TapedAgent(name, kinds.get(name, "taped"), answers[name]) for name in payload["agents"]])
     closed = list(again.windows())
-    if [it.window for it in closed] != windows:
+    if [entry.window for entry in closed] != windows:
         raise InputError(f"expected every window of the run from {closed[0].window} on, found {windows[0]} first")
     return closed
 
 
 def differences(recorded: Iterable[RecordedTrajectory], closed: Iterable[ClosedWindow]) -> list[str]:
     """Tell where a recording and the same run again differ in money, to the last unit."""
-    found = {(it.window, it.agent): it for it in recorded}
-    told = []
+    result = {(item.window, item.agent): item for item in recorded}
+    lines = []
     for tally in (tally for window in closed for tally in window.tallies):
-        was = found.get((tally.window, tally.agent))
+        was = result.get((tally.window, tally.agent))
         if was is None:
-            told.append(f"{tally.window} {tally.agent}: not recorded")
+            lines.append(f"{tally.window} {tally.agent}: not recorded")
         elif (was.final_balance, was.final_pnl) != (tally.end_cash, tally.pnl):
-            told.append(
+            lines.append(
                 f"{tally.window} {tally.agent}: recorded {was.final_balance} and {was.final_pnl}, "
                 f"again {tally.end_cash} and {tally.pnl}"
             )
-    return told
+    return lines

@@ -43,8 +43,8 @@ def _window(world: MarketWorld, decisions: Iterator[str]) -> Iterator[Frame]:
 
 def _frames(world: MarketWorld, facts: Iterable[Fact]) -> Iterator[Frame]:
     """Write what the agent is told."""
-    for place, told in enumerate(facts):
-        if told.player_id in (None, AGENT):
-            way = "sent" if told.event_name == "decision" else "received"
-            assert told.event_name not in OWN or told.player_id == AGENT
-            yield Frame(world.now + timedelta(milliseconds=place), write(told), way)  # type: ignore[arg-type]
+    for index, fact in enumerate(facts):
+        if fact.player_id in (None, AGENT):
+            way = "sent" if fact.event_name == "decision" else "received"
+            assert fact.event_name not in OWN or fact.player_id == AGENT
+            yield Frame(world.now + timedelta(milliseconds=index), write(fact), way)  # type: ignore[arg-type]

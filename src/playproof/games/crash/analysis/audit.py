@@ -142,27 +142,27 @@ def read_ticks(ticks: pl.DataFrame) -> tuple[WindowAges, WholeRounds]:
 def holds(whole: WholeRounds, ticks: int) -> list[Wager]:
     """Buy at every tick and sell so many ticks later, or at the rug; by the zone of the entry price."""
     starts, owner = whole.starts, np.repeat(np.arange(len(whole.windows)), whole.rugs)
-    place = np.arange(len(whole.prices))
-    tick = place - starts[owner]
+    index = np.arange(len(whole.prices))
+    tick = index - starts[owner]
     sold = tick + ticks < whole.rugs[owner]
-    exits = np.where(sold, whole.prices[np.minimum(place + ticks, len(place) - 1)], whole.rug_prices[owner])
+    exits = np.where(sold, whole.prices[np.minimum(index + ticks, len(index) - 1)], whole.rug_prices[owner])
     profit = exits / whole.prices - 1
     low = lows(whole)
-    found = []
+    results = []
     for name, floor, roof in ZONES:
         own = (whole.prices >= floor) & (whole.prices < roof)
         theory = hold_theory(whole.prices[own], low[own], ticks) if own.any() else None
         remark = "the old plan's sweet spot" if name == SWEET_SPOT else None
-        found.append(_wager(f"hold {ticks}", name, whole, owner[own], profit[own], theory, remark))
-    return found
+        results.append(_wager(f"hold {ticks}", name, whole, owner[own], profit[own], theory, remark))
+    return results
 
 
 def lows(whole: WholeRounds) -> Floats:
     """Give the lowest price of its round so far at every tick, the start price 1 included."""
-    found = np.empty_like(whole.prices)
+    result = np.empty_like(whole.prices)
     for start, length in zip(whole.starts.tolist(), whole.rugs.tolist(), strict=True):
-        found[start : start + length] = np.minimum.accumulate(whole.prices[start : start + length])
-    return np.minimum(found, 1.0)
+        result[start : start + length] = np.minimum.accumulate(whole.prices[start : start + length])
+    return np.minimum(result, 1.0)
 
 
 def sidebets(whole: WholeRounds) -> list[Wager]:
@@ -171,11 +171,11 @@ def sidebets(whole: WholeRounds) -> list[Wager]:
     tick = np.arange(len(whole.prices)) - whole.starts[owner]
     profit = np.where(whole.rugs[owner] <= tick + SIDEBET_TICKS, PAYOUT - 1, -1.0)
     theory = PAYOUT * (1 - (1 - fair.RUG_CHANCE) ** SIDEBET_TICKS) - 1
-    found = []
+    results = []
     for name, first, end in AGES:
         own = (tick >= first) & (tick < end)
-        found.append(_wager(SIDEBET, name, whole, owner[own], profit[own], theory, None))
-    return found
+        results.append(_wager(SIDEBET, name, whole, owner[own], profit[own], theory, None))
+    return results
 
 
 def _wager(
@@ -184,9 +184,9 @@ def _wager(
     """Sum a wager up by round, rounds that never allowed it left out."""
     size = len(whole.windows)
     count = np.bincount(owner, minlength=size).astype(np.float64)
-    total, hits = (np.bincount(owner, it, size).astype(np.float64) for it in (profit, profit > 0))
+    total, hits = (np.bincount(owner, item, size).astype(np.float64) for item in (profit, profit > 0))
     own = np.flatnonzero(count)
-    windows = tuple(whole.windows[place] for place in own)
+    windows = tuple(whole.windows[index] for index in own)
     return Wager(group, name, windows, count[own], total[own], hits[own], theory, remark)
 
 
@@ -223,14 +223,14 @@ def _rug_parts(ticks: int, spread: float) -> Floats:
 def read_settled(store: RecordedTables) -> Iterator[SettledBet]:
     """Give the sidebets that were settled, the player's own with what his wallet gained."""
     wanted = ["session_id", "seq", "window_id", "event_name", "sidebet_type", "sidebet_stake", "sidebet_payout"]
-    told = pl.concat([_frame(store, doc_type, wanted) for doc_type in ("player_action", "ws_event")])
-    told = told.filter(
+    payload = pl.concat([_frame(store, doc_type, wanted) for doc_type in ("player_action", "ws_event")])
+    payload = payload.filter(
         pl.col("event_name").is_in([c.BET, c.SIDEBET])
         & (pl.col("sidebet_type") == "payout")
         & (pl.col("sidebet_stake").fill_null(0) > 0)
     )
-    wallets = _wallets(store) if (told["event_name"] == c.BET).any() else {}
-    for row in told.sort("session_id", "seq").iter_rows(named=True):
+    wallets = _wallets(store) if (payload["event_name"] == c.BET).any() else {}
+    for row in payload.sort("session_id", "seq").iter_rows(named=True):
         own = row["event_name"] == c.BET
         gained = _gained(wallets.get(row["session_id"]), row["seq"]) if own else None
         yield SettledBet(row["window_id"] or "", row["sidebet_stake"], row["sidebet_payout"] or 0, gained)
@@ -245,10 +245,10 @@ def _frame(store: RecordedTables, doc_type: str, wanted: Sequence[str]) -> pl.Da
 def _wallets(store: RecordedTables) -> dict[str, tuple[Ints, Ints]]:
     """Give by session when the player's wallet was told, and what it held."""
     frame = _frame(store, "server_state", ["session_id", "seq", "event_name", "cash"])
-    told = frame.filter((pl.col("event_name") == c.PLAYER) & pl.col("cash").is_not_null()).sort("session_id", "seq")
+    payload = frame.filter((pl.col("event_name") == c.PLAYER) & pl.col("cash").is_not_null()).sort("session_id", "seq")
     return {
         str(name[0]): (some["seq"].to_numpy().astype(np.int64), some["cash"].to_numpy().astype(np.int64))
-        for name, some in told.group_by("session_id", maintain_order=True)
+        for name, some in payload.group_by("session_id", maintain_order=True)
     }
 
 
@@ -264,11 +264,11 @@ def read_revealed(store: RecordedTables, whole: WholeRounds) -> Iterator[Verifie
     """Replay every round whose seed was revealed, and hold it against what was told and what was received."""
     wanted = ["game_id", "server_seed", "server_seed_hash", "game_version", "rug_tick", "peak"]
     frame = _frame(store, "complete_game", wanted).filter(pl.col("server_seed").is_not_null())
-    places = {window: place for place, window in enumerate(whole.windows)}
+    indices = {window: position for position, window in enumerate(whole.windows)}
     starts = whole.starts
     for row in frame.unique("game_id", keep="first").sort("game_id").iter_rows(named=True):
-        place = places.get(row["game_id"])
-        received = None if place is None else whole.prices[starts[place] : starts[place] + whole.rugs[place]]
+        index = indices.get(row["game_id"])
+        received = None if index is None else whole.prices[starts[index] : starts[index] + whole.rugs[index]]
         yield VerifiedWindow(row["game_id"], _difference(row, received))
 
 
@@ -279,15 +279,15 @@ def _difference(row: dict[str, object], received: Floats | None) -> str | None:
     if promised is not None and promised != fair.server_seed_hash(seed):
         return "the seed is not the one that was promised"
     try:
-        found = replay(seed, str(row["game_id"]), str(row["game_version"] or "v3"))
+        result = replay(seed, str(row["game_id"]), str(row["game_version"] or "v3"))
     except InputError as error:
         return str(error)
-    if row["rug_tick"] != found.rug_tick:
-        return f"rug tick {row['rug_tick']}, the seed gives {found.rug_tick}"
+    if row["rug_tick"] != result.rug_tick:
+        return f"rug tick {row['rug_tick']}, the seed gives {result.rug_tick}"
     peak = row["peak"]
-    if isinstance(peak, float) and not abs(peak - found.peak) <= TOLERANCE:
-        return f"peak {peak}, the seed gives {found.peak}"
-    if received is not None and not np.allclose(received, found.prices[: len(received)], rtol=0, atol=TOLERANCE):
+    if isinstance(peak, float) and not abs(peak - result.peak) <= TOLERANCE:
+        return f"peak {peak}, the seed gives {result.peak}"
+    if received is not None and not np.allclose(received, result.prices[: len(received)], rtol=0, atol=TOLERANCE):
         return "prices differ from those of the seed"
     return None
 

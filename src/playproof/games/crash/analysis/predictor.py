@@ -116,19 +116,19 @@ class Sidebets:
     def asked(self, rows: Rows, names: tuple[str, ...]) -> Chosen:
         """Tell where a sidebet could be placed."""
         phase = _column(rows, names, "game_phase")
-        found: Chosen = (phase == PRESALE) | (phase == ACTIVE)
-        return found
+        chosen: Chosen = (phase == PRESALE) | (phase == ACTIVE)
+        return chosen
 
     def held(self, rows: Rows, names: tuple[str, ...]) -> Chosen:
         """Tell where a position can be sold."""
-        found: Chosen = (_column(rows, names, "position_qty") > 0) & (_column(rows, names, "game_phase") == ACTIVE)
-        return found
+        chosen: Chosen = (_column(rows, names, "position_qty") > 0) & (_column(rows, names, "game_phase") == ACTIVE)
+        return chosen
 
     def affords(self, rows: Rows, names: tuple[str, ...]) -> Chosen:
         """Tell where the bet in the field is at least the smallest and can be paid."""
         bet, balance = _column(rows, names, "bet_amount"), _column(rows, names, "balance")
-        found: Chosen = (bet >= 0.999 * MIN_BET / UNIT) & (bet <= balance)
-        return found
+        chosen: Chosen = (bet >= 0.999 * MIN_BET / UNIT) & (bet <= balance)
+        return chosen
 
     def payout(self, world: str | None) -> float:
         """Give what a sidebet that wins pays for each unit staked."""
@@ -142,13 +142,13 @@ class Sidebets:
         hazard = np.full(len(rows), RUG_CHANCE)
         if code == HAZARD:
             hazard[_column(rows, names, "rugpool_ratio") >= np.float32(HOT_RATIO) * (1 - 1e-6)] *= HOT_HAZARD
-        found: NDArray[np.float64] = 1.0 - (1.0 - hazard) ** SIDEBET_TICKS
-        return found
+        values: NDArray[np.float64] = 1.0 - (1.0 - hazard) ** SIDEBET_TICKS
+        return values
 
 
 def _column(rows: Rows, names: tuple[str, ...], name: str) -> Rows:
-    found: Rows = rows[:, names.index(name)]
-    return found
+    row: Rows = rows[:, names.index(name)]
+    return row
 
 
 PREDICTING = Sidebets()

@@ -111,10 +111,10 @@ def watch(terms: LaneTerms, count: int) -> ObservedCrash:
 def say(action: Sequence[int], actions: str) -> str:
     """Put an action into words: the bet field first, as it is pressed first, then the order."""
     heads = ACTIONS[actions].heads
-    names = [head[int(place)] for head, place in zip(heads, action, strict=True)]
+    names = [head[int(index)] for head, index in zip(heads, action, strict=True)]
     if actions == "trader":
         return _say_trader(int(action[0]), SIZES[int(action[1])], names[2])
-    pressed = [name for name, place in zip(names[1:], action[1:], strict=True) if place]
+    pressed = [name for name, index in zip(names[1:], action[1:], strict=True) if index]
     return " + ".join([*pressed, *names[:1]] if action[0] or not pressed else pressed)
 
 
@@ -175,7 +175,7 @@ def stored(tables: Mapping[str, Arrays]) -> tuple[tuple[Line, ...], Values]:
     """Give the lines of a recorded round: what was observed as it was stored, money in the ledger's integers."""
     seen, done, paid = tables["observations"], tables["actions"], tables["rewards"]
     values: dict[str, Sequence[Number]] = {
-        "tick": [int(it) for it in seen["tick"]],
+        "tick": [int(item) for item in seen["tick"]],
         "price": _shortest(seen["price"]),
         "equity": [*paid["equity"].tolist(), *paid["next_equity"][-1:].tolist()],
         "cash": [*paid["cash"].tolist(), None],
@@ -188,7 +188,7 @@ def stored(tables: Mapping[str, Arrays]) -> tuple[tuple[Line, ...], Values]:
 
 def _shortest(values: NDArray[Any]) -> list[Number]:
     """Give float32 as the shortest decimals that mean them."""
-    return [float(str(it)) for it in values.astype(np.float32)]
+    return [float(str(item)) for item in values.astype(np.float32)]
 
 
 REPLAYING = ReplayRules(LINES, watch, say, marks, stored)

@@ -43,9 +43,9 @@ class _OpenRound:
         """Take an event and what was read from it."""
         self.events.append(event)
         self.is_shown |= isinstance(event, Event) or named_payload(event)[0] == STATE
-        for each in made:
-            tick, phase = each.columns.get("tick"), each.columns.get("game_phase")
-            if each.event_name in (c.TICK, c.LATE_TICK) and isinstance(tick, int) and isinstance(phase, int):
+        for item in made:
+            tick, phase = item.columns.get("tick"), item.columns.get("game_phase")
+            if item.event_name in (c.TICK, c.LATE_TICK) and isinstance(tick, int) and isinstance(phase, int):
                 if phase >= Phase.ACTIVE:
                     self.ticks.add(tick)
                 if phase == Phase.RUGGED:
@@ -76,18 +76,18 @@ class EpisodeSegmenter:
         """Give the episodes in the order of their first events."""
         readers: dict[str, EventReader] = {}
         current: dict[str, str] = {}
-        found: dict[tuple[str, str], _OpenRound] = {}
+        result: dict[tuple[str, str], _OpenRound] = {}
         for event in events:
             session = event.session_id if isinstance(event, Event) else ""
             made = readers.setdefault(session, EventReader()).take(event)
             game_id = round_of(event) or current.get(session)
             if game_id is None:
                 continue
-            if (session, game_id) not in found:
-                found[session, game_id], current[session] = _OpenRound(game_id), game_id
-            found[session, game_id].take(event, made)
-        kept = (each for each in found.values() if each.is_shown and len(each.ticks) >= self.min_ticks)
-        return [each.episode() for each in kept]
+            if (session, game_id) not in result:
+                result[session, game_id], current[session] = _OpenRound(game_id), game_id
+            result[session, game_id].take(event, made)
+        kept = (item for item in result.values() if item.is_shown and len(item.ticks) >= self.min_ticks)
+        return [item.episode() for item in kept]
 
     def from_parquet(self, path_or_store: Any, limit: int | None = None) -> list[Episode]:
         """Give the episodes, at most `limit` of them, of a home, a folder of Parquet, one file, or an open store."""

@@ -86,5 +86,5 @@ def _sorted(events: list[UserEvent]) -> list[UserEvent]:
         own.sort(key=lambda event: (event.session_id, event.seq))
         return list(own)
     times = [time_of(event) for event in events]
-    known = [(ts, place) for place, ts in enumerate(times) if ts is not None]
-    return [events[place] for _, place in sorted(known)] if len(known) == len(events) else events
+    known = [(ts, index) for index, ts in enumerate(times) if ts is not None]
+    return [events[index] for _, index in sorted(known)] if len(known) == len(events) else events

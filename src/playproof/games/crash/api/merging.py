@@ -35,36 +35,36 @@ def merged(events: Sequence[UserEvent], presses: Sequence[UserEvent]) -> list[Us
     """Put presses among the events, each after all that could be known at its moment and before the next tick."""
     if not presses:
         return list(events)
-    if all(isinstance(each, Event) for each in (*events, *presses)):
-        own = {(each.session_id, each.seq): each for each in (*events, *presses) if isinstance(each, Event)}
+    if all(isinstance(item, Event) for item in (*events, *presses)):
+        own = {(item.session_id, item.seq): item for item in (*events, *presses) if isinstance(item, Event)}
         return [own[key] for key in sorted(own)]
     ticks, times = _ticks(events), _times(events)
     after: dict[int, list[UserEvent]] = {}
     for press in _in_order(presses):
-        place = _place(press, ticks, len(events), times)
-        if place is not None:
-            after.setdefault(place, []).append(press)
-    return [each for place, event in enumerate(events) for each in (event, *after.get(place, ()))]
+        index = _place(press, ticks, len(events), times)
+        if index is not None:
+            after.setdefault(index, []).append(press)
+    return [item for position, event in enumerate(events) for item in (event, *after.get(position, ()))]
 
 
 def _ticks(events: Iterable[UserEvent]) -> dict[str, _Ticks]:
     """Find every tick of every round."""
-    reader, found = EventReader(), dict[str, _Ticks]()
+    reader, result = EventReader(), dict[str, _Ticks]()
     for number, event in enumerate(events):
         for made in reader.take(event):
             tick, phase = made.columns.get("tick"), made.columns.get("game_phase")
             if made.event_name == c.TICK and made.window_id and isinstance(tick, int) and isinstance(phase, int):
-                ticks = found.setdefault(made.window_id, _Ticks())
+                ticks = result.setdefault(made.window_id, _Ticks())
                 ticks.places.append((phase, tick))
                 ticks.events.append(number)
-    return found
+    return result
 
 
 def _in_order(presses: Sequence[UserEvent]) -> list[UserEvent]:
     """Sort presses by time where all have one."""
     times = [time_of(press) for press in presses]
-    known = sorted((ts, place) for place, ts in enumerate(times) if ts is not None)
-    return [presses[place] for _, place in known] if len(known) == len(presses) else list(presses)
+    known = sorted((ts, index) for index, ts in enumerate(times) if ts is not None)
+    return [presses[index] for _, index in known] if len(known) == len(presses) else list(presses)
 
 
 def _place(press: UserEvent, ticks: dict[str, _Ticks], count: int, times: Sequence[datetime]) -> int | None:
@@ -89,8 +89,8 @@ def _last(times: Sequence[datetime], ts: datetime | None, first: int, end: int) 
     """Give the last event of a stretch that came no later than a time; None if none did, or times are not known."""
     if ts is None or not times:
         return None
-    place = bisect_right(times, ts, first, end) - 1
-    return place if place >= first else None
+    index = bisect_right(times, ts, first, end) - 1
+    return index if index >= first else None
 
 
 def _times(events: Sequence[UserEvent]) -> list[datetime]:
@@ -101,8 +101,8 @@ def _times(events: Sequence[UserEvent]) -> list[datetime]:
 
 def _told(press: UserEvent, name: str) -> int | None:
     """Give a whole number that a press tells."""
-    told: Any = press.columns if isinstance(press, Event) else named_payload(press)[1]
-    found = next((value for key, value in told.items() if folded(key) == folded(name)), None)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    payload: Any = press.columns if isinstance(press, Event) else named_payload(press)[1]
+    result = next((value for key, value in payload.items() if folded(key) == folded(name)), None)
+    if isinstance(result, bool) or not isinstance(result, int | float) or not math.isfinite(result):
         return None
-    return int(found)
+    return int(result)

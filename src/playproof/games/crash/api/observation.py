@@ -100,7 +100,7 @@ class Observation:
 
     def to_numpy(self) -> NDArray[np.float32]:
         """Give the numbers in the order of FEATURE_NAMES, shape (FEATURE_COUNT,)."""
-        return np.array([getattr(self, each.name) for each in fields(self)], np.float32)
+        return np.array([getattr(self, field.name) for field in fields(self)], np.float32)
 
     @classmethod
     def from_numpy(cls, row: NDArray[np.float32]) -> Self:
@@ -151,6 +151,6 @@ class ObservationBuilder:
         row, mask = self._view.look()
         assert isinstance(row, np.ndarray)
         assert mask is not None
-        told = self._reader.told
-        partly = [any(field not in told for field in _FED_BY.get(name, ())) for name in FEATURE_NAMES]
+        payload = self._reader.told
+        partly = [any(field not in payload for field in _FED_BY.get(name, ())) for name in FEATURE_NAMES]
         return row, mask | np.array(partly)

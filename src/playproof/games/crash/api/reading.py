@@ -119,11 +119,11 @@ def folded(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def renamed(found: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def renamed(result: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Give the values that have a known name, under it; None and NaN tell nothing."""
     return {
         names[folded(name)]: value
-        for name, value in found.items()
+        for name, value in result.items()
         if folded(name) in names and value is not None and not (isinstance(value, float) and math.isnan(value))
     }
 
@@ -139,22 +139,22 @@ def time_of(event: UserEvent) -> datetime | None:
     """Give when an event could be known: an aware time, ISO text, or seconds or milliseconds since 1970."""
     if isinstance(event, Event):
         return event.ts
-    found = next((event[key] for key in _TIME_KEYS if event.get(key) is not None), None)
-    if isinstance(found, str):
+    result = next((event[key] for key in _TIME_KEYS if event.get(key) is not None), None)
+    if isinstance(result, str):
         try:
-            found = datetime.fromisoformat(found)
+            result = datetime.fromisoformat(result)
         except ValueError:
             return None
-    if isinstance(found, datetime):
-        return _utc(found)
-    ms = _number(found)
+    if isinstance(result, datetime):
+        return _utc(result)
+    ms = _number(result)
     return None if ms is None else to_moment(ms if abs(ms) > _SECONDS_END else ms * 1000)
 
 
-def _utc(found: datetime) -> datetime | None:
+def _utc(result: datetime) -> datetime | None:
     """Give a time as aware UTC; one without a zone is read as UTC, one at the ends of the calendar not at all."""
     try:
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        return result.astimezone(UTC) if result.tzinfo else result.replace(tzinfo=UTC)
     except (OverflowError, ValueError):
         return None
 
@@ -164,8 +164,8 @@ def round_of(event: UserEvent) -> str | None:
     if isinstance(event, Event):
         return event.window_id
     _, payload = named_payload(event)
-    found = renamed(payload, {"gameid": "gameId"}).get("gameId") or renamed(event, {"gameid": "gameId"}).get("gameId")
-    return str(found) if found is not None else None
+    gameid = renamed(payload, {"gameid": "gameId"}).get("gameId") or renamed(event, {"gameid": "gameId"}).get("gameId")
+    return str(gameid) if gameid is not None else None
 
 
 def named_payload(event: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -175,7 +175,7 @@ def named_payload(event: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     if isinstance(data, str | bytes):
         name, data = _unpacked(name, data if isinstance(data, str) else data.decode("utf-8", "replace"))
     if isinstance(data, list | tuple):  # a trace and the payload
-        data = next((each for each in reversed(data) if isinstance(each, Mapping)), {})
+        data = next((item for item in reversed(data) if isinstance(item, Mapping)), {})
     payload = data if isinstance(data, Mapping) else event
     if folded(name) in _EVENTS:
         known = _EVENTS[folded(name)]
@@ -187,12 +187,12 @@ def named_payload(event: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 def _unpacked(name: str, text: str) -> tuple[str, Any]:
     """Read a payload that was kept as JSON text, or as a whole Socket.IO frame."""
     try:
-        found = json.loads(text.lstrip("0123456789") if text.startswith("42") else text)
+        payload = json.loads(text.lstrip("0123456789") if text.startswith("42") else text)
     except ValueError:
         return name, {}
-    if text.startswith("42") and isinstance(found, list) and found and isinstance(found[0], str):
-        return found[0], found[1:]
-    return name, found
+    if text.startswith("42") and isinstance(payload, list) and payload and isinstance(payload[0], str):
+        return payload[0], payload[1:]
+    return name, payload
 
 
 class EventReader:
@@ -233,18 +233,18 @@ class EventReader:
         if name == PLAYER or (name == STATE and payload is event):
             yield from self._player(payload)
         elif name not in (STATE, PLAYER):
-            told = _plain(payload) | self._window(payload)
+            fields = _plain(payload) | self._window(payload)
             if name == PLAYER_STATE and isinstance(pool := payload.get("rugpool"), Mapping):
-                told["rugpool"] = self._group(_RUGPOOL, _values(renamed(pool, _RUGPOOL_NAMES)))
-            yield self._frame(name, told, "sent" if name in ORDER_KINDS else "received")
+                fields["rugpool"] = self._group(_RUGPOOL, _values(renamed(pool, _RUGPOOL_NAMES)))
+            yield self._frame(name, fields, "sent" if name in ORDER_KINDS else "received")
 
     def _frame(self, name: str, payload: Mapping[str, Any], direction: Direction = "received") -> Frame:
         return Frame(self._ts, event_frame(name, [payload], self._seq if direction == "sent" else None), direction)
 
     def _window(self, payload: Mapping[str, Any]) -> dict[str, str]:
         """Give the round that a payload names, under the name that the decoder takes."""
-        found = renamed(payload, {"gameid": "gameId"}).get("gameId")
-        return {} if found is None else {"gameId": self._named(str(found))}
+        gameid = renamed(payload, {"gameid": "gameId"}).get("gameId")
+        return {} if gameid is None else {"gameId": self._named(str(gameid))}
 
     def _named(self, game_id: str) -> str:
         self._names[window_of(game_id)] = game_id
@@ -252,38 +252,42 @@ class EventReader:
 
     def _state(self, payload: Mapping[str, Any], event: Mapping[str, Any]) -> Iterator[Frame]:
         """Write a gameStateUpdate; a flat event without anything of one gives none."""
-        told = _values(renamed(payload, _STATE_NAMES))
+        values = _values(renamed(payload, _STATE_NAMES))
         pool = renamed(
             payload, {name: to for name, to in _RUGPOOL_NAMES.items() if name not in ("amount", "threshold")}
         )
         pool |= renamed(nested, _RUGPOOL_NAMES) if isinstance(nested := payload.get("rugpool"), Mapping) else {}
         phase = next((payload[key] for key in payload if folded(key) in ("phase", "gamephase")), None)
-        if not told and not pool and phase is None:
+        if not values and not pool and phase is None:
             return
-        self._follow(str(told.get("gameId") or round_of(event) or self._game_id))
-        told = self._placed(_phased(told, phase))
-        told |= self._group(_SESSION, told)
+        self._follow(str(values.get("gameId") or round_of(event) or self._game_id))
+        values = self._placed(_phased(values, phase))
+        values |= self._group(_SESSION, values)
         if pool:
-            told["rugpool"] = self._group(_RUGPOOL, _values(pool))
+            values["rugpool"] = self._group(_RUGPOOL, _values(pool))
         kept = {key: _plain(payload[key]) for key in ("leaderboard", "gameHistory", "provablyFair") if key in payload}
-        yield self._frame(STATE, kept | told | {"gameId": self._named(self._game_id)})
+        yield self._frame(STATE, kept | values | {"gameId": self._named(self._game_id)})
 
     def _follow(self, game_id: str) -> None:
         if game_id != self._game_id:
             self._game_id, self._core = game_id, {}
 
-    def _placed(self, told: dict[str, Any]) -> dict[str, Any]:
+    def _placed(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Give a price without a tick its tick: a new price while the round runs is the next tick's."""
         before = self._core
-        moved = "price" in told and "tickCount" not in told and told["price"] != before.get("price", told["price"])
-        if moved and (told.get("active") or before.get("active")):
-            told["tickCount"] = before.get("tickCount", 0) + 1
-        self._core = before | {name: told[name] for name in ("price", "tickCount", "active") if name in told}
-        return told
+        moved = (
+            "price" in payload
+            and "tickCount" not in payload
+            and payload["price"] != before.get("price", payload["price"])
+        )
+        if moved and (payload.get("active") or before.get("active")):
+            payload["tickCount"] = before.get("tickCount", 0) + 1
+        self._core = before | {name: payload[name] for name in ("price", "tickCount", "active") if name in payload}
+        return payload
 
-    def _group(self, group: Sequence[str], told: Mapping[str, Any]) -> dict[str, Any]:
+    def _group(self, group: Sequence[str], payload: Mapping[str, Any]) -> dict[str, Any]:
         """Give a whole group if one of its fields is told: the last value, or 0, for those that are not."""
-        new = {name: told[name] for name in group if name in told}
+        new = {name: payload[name] for name in group if name in payload}
         if not new:
             return {}
         self.told |= set(new)
@@ -292,79 +296,83 @@ class EventReader:
 
     def _player(self, payload: Mapping[str, Any]) -> Iterator[Frame]:
         """Write a playerUpdate; money is rounded to the nine decimals that it has."""
-        told = _coins(renamed(payload, _PLAYER_NAMES))
-        money = self._group(_MONEY, told)
+        coins = _coins(renamed(payload, _PLAYER_NAMES))
+        money = self._group(_MONEY, coins)
         if not money:
             return
         rest = {key: _plain(payload[key]) for key in ("id", "sideBet") if payload.get(key) is not None}
-        yield self._frame(PLAYER, rest | told | money)
+        yield self._frame(PLAYER, rest | coins | money)
 
     def _press(self, payload: Mapping[str, Any]) -> Frame:
         """Write the frame of a press."""
-        told = renamed(payload, _PRESS_NAMES)
-        button = str(told.pop("button_id", "")).upper()
-        press: dict[str, Any] = {"button_id": button} | _coins(told)
+        fields = renamed(payload, _PRESS_NAMES)
+        button = str(fields.pop("button_id", "")).upper()
+        press: dict[str, Any] = {"button_id": button} | _coins(fields)
         return Frame(self._ts, json.dumps(press), "none")
 
 
-def _phased(told: dict[str, Any], phase: object) -> dict[str, Any]:
+def _phased(payload: dict[str, Any], phase: object) -> dict[str, Any]:
     """Add what the flags leave open: a tick of a round that is not counting down is one of a running round."""
     code = _phase(phase)
     if code is not None:
         flags = {"rugged": code is Phase.RUGGED, "allowPreRoundBuys": code is Phase.PRESALE}
-        return {**flags, "active": code >= Phase.ACTIVE, "cooldownTimer": int(code is Phase.COOLDOWN), **told}
-    waiting = told.get("allowPreRoundBuys") or told.get("cooldownTimer", 0) > 0
-    if "active" not in told and not waiting and ("tickCount" in told or "price" in told or told.get("rugged")):
-        told = {**told, "active": True}
-    return {"cooldownTimer": 0, **told} if told.get("active") else told
+        return {**flags, "active": code >= Phase.ACTIVE, "cooldownTimer": int(code is Phase.COOLDOWN), **payload}
+    waiting = payload.get("allowPreRoundBuys") or payload.get("cooldownTimer", 0) > 0
+    if (
+        "active" not in payload
+        and not waiting
+        and ("tickCount" in payload or "price" in payload or payload.get("rugged"))
+    ):
+        payload = {**payload, "active": True}
+    return {"cooldownTimer": 0, **payload} if payload.get("active") else payload
 
 
-def _phase(found: object) -> Phase | None:
+def _phase(value: object) -> Phase | None:
     """Read a phase: its code, or a name that holds its word."""
-    if isinstance(found, str) and not found.isdigit():
+    if isinstance(value, str) and not value.isdigit():
         words = {"RUG": Phase.RUGGED, "ACTIVE": Phase.ACTIVE, "PRESALE": Phase.PRESALE, "COOLDOWN": Phase.COOLDOWN}
-        return next((phase for word, phase in words.items() if word in found.upper()), None)
-    code = _number(found)
+        return next((phase for word, phase in words.items() if word in value.upper()), None)
+    code = _number(value)
     return Phase(int(code)) if code in tuple(Phase) else None
 
 
-def _values(found: Mapping[str, Any]) -> dict[str, Any]:
+def _values(result: Mapping[str, Any]) -> dict[str, Any]:
     """Give values as the feed would write them, those that are none left out."""
-    read = {name: _value(name, value) for name, value in found.items()}
+    read = {name: _value(name, value) for name, value in result.items()}
     return {name: value for name, value in read.items() if value is not None}
 
 
-def _value(name: str, found: object) -> str | bool | float | None:
+def _value(name: str, value: object) -> str | bool | float | None:
     if name == "gameId":
-        return str(found)
+        return str(value)
     if name in _FLAGS:
-        return found.lower() in ("true", "1") if isinstance(found, str) else bool(found)
-    number = _number(found)
+        return value.lower() in ("true", "1") if isinstance(value, str) else bool(value)
+    number = _number(value)
     return int(number) if number is not None and name in _WHOLE and number.is_integer() else number
 
 
-def _number(found: Any) -> float | None:
+def _number(result: Any) -> float | None:
     """Read a finite number, also one of numpy's or one in a text."""
     try:
-        number = float(found)
+        number = float(result)
     except (TypeError, ValueError):
         return None
     return number if abs(number) <= _LARGEST else None
 
 
-def _coins(found: Mapping[str, Any]) -> dict[str, float]:
+def _coins(result: Mapping[str, Any]) -> dict[str, float]:
     """Read amounts, rounded to the nine decimals that money has."""
-    return {name: round(number, 9) for name, value in found.items() if (number := _number(value)) is not None}
+    return {name: round(number, 9) for name, value in result.items() if (number := _number(value)) is not None}
 
 
-def _plain(found: Any) -> Any:
+def _plain(result: Any) -> Any:
     """Give what JSON can hold of a value; NaN becomes None."""
-    if isinstance(found, Mapping):
-        return {str(name): _plain(value) for name, value in found.items()}
-    if isinstance(found, list | tuple):
-        return [_plain(value) for value in found]
-    if isinstance(found, float):
-        return found if math.isfinite(found) else None
-    if isinstance(found, str | int | bool) or found is None:
-        return found
-    return found.item() if hasattr(found, "item") else str(found)
+    if isinstance(result, Mapping):
+        return {str(name): _plain(value) for name, value in result.items()}
+    if isinstance(result, list | tuple):
+        return [_plain(value) for value in result]
+    if isinstance(result, float):
+        return result if math.isfinite(result) else None
+    if isinstance(result, str | int | bool) or result is None:
+        return result
+    return result.item() if hasattr(result, "item") else str(result)

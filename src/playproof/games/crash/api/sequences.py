@@ -106,9 +106,9 @@ def sequence_to_training_pair(
     action = np.array([MAIN.index(last) if last in ORDERS else 0, extract_bet_adjustment(presses)], np.int64)
     if builder is None:
         builder = ObservationBuilder()
-        told = _record(presses[-1])
-        builder.update({name: value for name, value in told.items() if not folded(name).startswith("button")})
-        builder.update(told)
+        record = _record(presses[-1])
+        builder.update({name: value for name, value in record.items() if not folded(name).startswith("button")})
+        builder.update(record)
     return builder.to_numpy(), action
 
 
@@ -117,8 +117,8 @@ def _presses(sequence: Any) -> Iterable[Any]:
     if isinstance(sequence, Mapping):
         names = ("presses", "button_events", "buttons", "events")
         return next((sequence[name] for name in names if name in sequence), ())
-    found: Iterable[Any] = sequence.presses if hasattr(sequence, "presses") else sequence
-    return found
+    values: Iterable[Any] = sequence.presses if hasattr(sequence, "presses") else sequence
+    return values
 
 
 def _record(press: Any) -> dict[str, Any]:
@@ -128,15 +128,15 @@ def _record(press: Any) -> dict[str, Any]:
     if isinstance(press, Mapping):
         return dict(press)
     if isinstance(press, Event):
-        told = dict(press.columns) | {"game_id": press.window_id, "balance": press.columns.get("cash")}
-        told.pop("cash", None)
+        payload = dict(press.columns) | {"game_id": press.window_id, "balance": press.columns.get("cash")}
+        payload.pop("cash", None)
     elif is_dataclass(press) and not isinstance(press, type):
-        told = asdict(press)
+        payload = asdict(press)
     else:
         raise InputError(f"expected a press as a ButtonEvent, a dict or a button's id, found {type(press).__name__}")
-    return told | {name: from_units(value) for name in _UNITS if isinstance(value := told.get(name), int)}
+    return payload | {name: from_units(value) for name in _UNITS if isinstance(value := payload.get(name), int)}
 
 
 def _button(press: Any) -> str:
-    told = _record(press)
-    return str(next((value for name, value in told.items() if folded(name) in ("buttonid", "button")), "")).upper()
+    record = _record(press)
+    return str(next((value for name, value in record.items() if folded(name) in ("buttonid", "button")), "")).upper()

@@ -141,15 +141,15 @@ class TrainingData(Sequence[Sample]):
         return len(self.batch.dones)
 
     @overload
-    def __getitem__(self, place: int) -> Sample: ...
+    def __getitem__(self, index: int) -> Sample: ...
     @overload
-    def __getitem__(self, place: slice) -> TrainingData: ...
-    def __getitem__(self, place: int | slice) -> Sample | TrainingData:
+    def __getitem__(self, index: slice) -> TrainingData: ...
+    def __getitem__(self, index: int | slice) -> Sample | TrainingData:
         """Give one step, or some of them."""
-        if isinstance(place, slice):
-            return TrainingData(_rows(self.batch, place))
+        if isinstance(index, slice):
+            return TrainingData(_rows(self.batch, index))
         seen, taken, earned, then, ended = self.batch
-        return Sample(seen[place], taken[place], earned[place], then[place], bool(ended[place]))
+        return Sample(seen[index], taken[index], earned[index], then[index], bool(ended[index]))
 
 
 class TrainingDataGenerator:
@@ -196,12 +196,14 @@ class TrainingDataGenerator:
             kept = [episode for episode in kept if episode.is_terminal]
         windows = {episode.game_id for episode in kept[:limit]}
         presses = read_events(button_events) if button_events is not None else []
-        found = [aligned.sample for aligned in self._aligned(events, presses) if aligned.game_id in windows]
-        return TrainingData.of(found, self._heads)
+        samples = [aligned.sample for aligned in self._aligned(events, presses) if aligned.game_id in windows]
+        return TrainingData.of(samples, self._heads)
 
     def process_episode(self, episode: Episode | Iterable[UserEvent], button_events: Any = ()) -> TrainingData:
         """Make training data of one round; presses among its events count as well."""
-        return TrainingData.of((each.sample for each in self.align_events(episode, button_events)), self._heads)
+        return TrainingData.of(
+            (align_event.sample for align_event in self.align_events(episode, button_events)), self._heads
+        )
 
     def align_events(self, ws_events: Any, button_events: Any = ()) -> list[AlignedSample]:
         """Join presses to ticks; give one sample for each step that was followed by another or by the rug."""
@@ -220,25 +222,25 @@ class TrainingDataGenerator:
 
     def _aligned(self, events: Sequence[UserEvent], presses: Sequence[UserEvent]) -> Iterator[AlignedSample]:
         reader = EventReader()
-        made = [each for event in merged(events, presses) for each in reader.take(event)]
-        found = segment.segment(self._game, made, "recorded", self.actions, include_incomplete=self.include_incomplete)
-        for episode in found.episodes:
+        made = [item for event in merged(events, presses) for item in reader.take(event)]
+        result = segment.segment(self._game, made, "recorded", self.actions, include_incomplete=self.include_incomplete)
+        for episode in result.episodes:
             yield from self._samples(episode)
 
     def _samples(self, episode: game.Episode) -> Iterator[AlignedSample]:
         parts = self._reward.compute(episode.steps, episode.outcome or Outcome(episode.window_id, {}))
         rewards = np.sum([np.asarray(part, np.float64) for part in parts.values()], axis=0)
-        for place, step in enumerate(episode.steps):
+        for index, step in enumerate(episode.steps):
             if step.end == "truncated":
                 return
-            told = episode.decisions[place].columns
-            seen, then = np.asarray(episode.observations[place]), np.asarray(episode.observations[place + 1])
+            payload = episode.decisions[index].columns
+            seen, then = np.asarray(episode.observations[index]), np.asarray(episode.observations[index + 1])
             action = np.asarray(step.action, np.int64)
-            sample = Sample(seen, action, np.float32(rewards[place]), then, step.end is not None)
+            sample = Sample(seen, action, np.float32(rewards[index]), then, step.end is not None)
             yield AlignedSample(
                 episode.window_id,
-                int(told["tick"] or 0),
-                float(told["price"] or 0.0),
+                int(payload["tick"] or 0),
+                float(payload["price"] or 0.0),
                 step.substep,
                 Action(int(action[0])),
                 BetAdjustment(int(action[1])),

@@ -135,7 +135,7 @@ Array = NDArray[Any]
 
 
 _PACKED = struct.Struct("=" + "".join("d" if ROW[name] == np.float64 else "q" for name in ROW.names or ()))
-_PLACES = {name: place for place, name in enumerate(ROW.names or ())}
+_PLACES = {name: index for index, name in enumerate(ROW.names or ())}
 _BITS = {group: 1 << bit for bit, group in enumerate(_GROUPS)}
 
 
@@ -171,32 +171,34 @@ def encode(event: Event) -> Array:
     row, plan = np.zeros(1, ROW), _PLANS.get(event.event_name)
     if plan is None or _is_aftermath(event) or any(event.columns.get(name) is None for name, _ in plan.needs):
         return row
-    told: Mapping[str, Any] = event.columns
+    payload: Mapping[str, Any] = event.columns
     values: list[Any] = [0] * (len(_PLACES) + 1)
     values[_PLACES["kind"]], values[_PLACES["id_hash"]] = plan.kind, _hash(event.window_id or "")
-    for name, place in plan.needs:
-        values[place] = told[name]
+    for name, index in plan.needs:
+        values[index] = payload[name]
     for bit, columns in plan.groups:
-        if all(told.get(name) is not None for name, _ in columns):
+        if all(payload.get(name) is not None for name, _ in columns):
             values[_PLACES["told"]] |= bit
-            for name, place in columns:
-                values[place] = told[name]
-    _add_texts(plan.kind, told, values)
+            for name, index in columns:
+                values[index] = payload[name]
+    _add_texts(plan.kind, payload, values)
     _PACKED.pack_into(row.view(np.uint8).data, 0, *values[: len(_PLACES)])
     return row
 
 
-def _add_texts(kind: int, told: Mapping[str, Any], values: list[Any]) -> None:
+def _add_texts(kind: int, payload: Mapping[str, Any], values: list[Any]) -> None:
     """Write what is told in words."""
     if kind in (TRADE, FILL):
-        side = told.get("trade_type")
+        side = payload.get("trade_type")
         values[_PLACES["is_buy"]] = side == "buy"
-        values[_PLACES["is_counted"]] = side in ("buy", "sell") and told.get("coin", COIN) == COIN
-        values[_PLACES["is_forced"]] = told.get("forced") is True
+        values[_PLACES["is_counted"]] = side in ("buy", "sell") and payload.get("coin", COIN) == COIN
+        values[_PLACES["is_forced"]] = payload.get("forced") is True
     elif kind == PRESS:
-        values[_PLACES["is_action"]] = CATEGORIES.get(told.get("button_id") or told.get("order_kind", "")) == "action"
+        values[_PLACES["is_action"]] = (
+            CATEGORIES.get(payload.get("button_id") or payload.get("order_kind", "")) == "action"
+        )
     elif kind == ACK:
-        values[_PLACES["trade_hash"]] = _hash(told.get("trade_id", ""))
+        values[_PLACES["trade_hash"]] = _hash(payload.get("trade_id", ""))
 
 
 def _is_aftermath(event: Event) -> bool:

@@ -120,9 +120,9 @@ SCALES: Mapping[str, str] = {
     **{f"history_{back}_end_price": "symlog:0.01:2" for back in range(1, PAST_ROUNDS + 1)},
     **{f"history_{back}_duration": "linear:138" for back in range(1, PAST_ROUNDS + 1)},
     **{f"history_{back}_peak": "symlog:1:2" for back in range(1, PAST_ROUNDS + 1)},
-    **{f"lot_{place}_entry_price": "symlog:1:1" for place in range(1, LOTS + 1)},
-    **{f"lot_{place}_bet_size": "symlog:0.001:4" for place in range(1, LOTS + 1)},
-    **{f"lot_{place}_pnl_pct": "symlog:0.01:2" for place in range(1, LOTS + 1)},
+    **{f"lot_{index}_entry_price": "symlog:1:1" for index in range(1, LOTS + 1)},
+    **{f"lot_{index}_bet_size": "symlog:0.001:4" for index in range(1, LOTS + 1)},
+    **{f"lot_{index}_pnl_pct": "symlog:0.01:2" for index in range(1, LOTS + 1)},
     "log_return_3": "linear:0.2",
     "log_return_5": "linear:0.2",
     "log_return_10": "linear:0.3",
@@ -439,22 +439,22 @@ def past_entries(back: int) -> tuple[FeatureRow, ...]:
     )
 
 
-def lot_entries(place: int) -> tuple[FeatureRow, ...]:
+def lot_entries(index: int) -> tuple[FeatureRow, ...]:
     """Describe the open lot in a place, 1 being the oldest."""
-    which = f"of open lot {place}, 1 being the oldest; 0 if there is none: a real one costs at least 0.001"
+    which = f"of open lot {index}, 1 being the oldest; 0 if there is none: a real one costs at least 0.001"
     return (
         FeatureRow(
-            f"lot_{place}_entry_price", "multiplier", FILLS_OWN, "lots", f"cost / quantity of what is left {which}"
+            f"lot_{index}_entry_price", "multiplier", FILLS_OWN, "lots", f"cost / quantity of what is left {which}"
         ),
-        FeatureRow(f"lot_{place}_bet_size", "coins", FILLS_OWN, "lots", f"cost of what is left {which}"),
+        FeatureRow(f"lot_{index}_bet_size", "coins", FILLS_OWN, "lots", f"cost of what is left {which}"),
         FeatureRow(
-            f"lot_{place}_pnl_pct", "fraction", f"{STATE}, {FILLS_OWN}", "lots", f"price / entry price - 1 {which}"
+            f"lot_{index}_pnl_pct", "fraction", f"{STATE}, {FILLS_OWN}", "lots", f"price / entry price - 1 {which}"
         ),
     )
 
 
 HISTORY = tuple(row for back in range(1, PAST_ROUNDS + 1) for row in past_entries(back))
-POSITIONS = tuple(row for place in range(1, LOTS + 1) for row in lot_entries(place))
+POSITIONS = tuple(row for index in range(1, LOTS + 1) for row in lot_entries(index))
 META_CONTEXT = (
     *(
         FeatureRow(

@@ -154,9 +154,9 @@ class BaselineMemory:
 
 def progress(obs: Rows) -> Ints:
     """Tell how far each lane's round is: its tick, -1 before tick 0."""
-    found: Ints = obs[:, TICK].astype(np.int64)
-    found[obs[:, PHASE] < ACTIVE] = -1
-    return found
+    ints: Ints = obs[:, TICK].astype(np.int64)
+    ints[obs[:, PHASE] < ACTIVE] = -1
+    return ints
 
 
 @dataclass(frozen=True)
@@ -367,8 +367,8 @@ def make_baseline(name: str) -> VectorPolicy:
     """Make the baseline of a name; `hold-k` is known for every k."""
     if name in BASELINES:
         return BASELINES[name].make()
-    if found := re.fullmatch(r"hold-([1-9][0-9]*)", name):
-        return Hold(k=int(found[1]))
+    if match := re.fullmatch(r"hold-([1-9][0-9]*)", name):
+        return Hold(k=int(match[1]))
     raise UnknownName("baseline", name, [*BASELINES, "hold-k"])
 
 

@@ -23,14 +23,14 @@ def watched_chances(
     lengths = np.diff(np.r_[begins, len(rows)])
     order = np.argsort(-lengths, kind="stable")
     begins, lengths = begins[order], lengths[order]
-    watcher, found = CloneBoundPredictor(human or Human(), len(begins)), np.empty((len(rows), len(CHOICES)))
+    watcher, result = CloneBoundPredictor(human or Human(), len(begins)), np.empty((len(rows), len(CHOICES)))
     for step in range(int(lengths[0])):
         live = int((lengths > step).sum())
-        places = begins[:live] + step
+        indices = begins[:live] + step
         watcher.narrow(live)
-        found[places] = watcher.predict(rows[places])
-        watcher.learn(rows[places], actions[places].astype(np.int64))
-    return by_head(found)
+        result[indices] = watcher.predict(rows[indices])
+        watcher.learn(rows[indices], actions[indices].astype(np.int64))
+    return by_head(result)
 
 
 def by_head(joint: Floats) -> tuple[Floats, Floats]:

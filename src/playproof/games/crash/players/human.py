@@ -122,7 +122,7 @@ class HumanView:
 
     def take(self, rows: Any) -> HumanView:
         """Give some lanes of it."""
-        return HumanView(*(getattr(self, each.name)[rows] for each in fields(self)))
+        return HumanView(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 Alike = tuple[int, Ints, HumanView]
@@ -143,7 +143,7 @@ class HumanMemory:
 
     def copy(self) -> HumanMemory:
         """Give a copy that shares the generator only."""
-        return replace(self, **{each: getattr(self, each).copy() for each in ("mind", "nerve", "seen", "held", "pnl")})
+        return replace(self, **{item: getattr(self, item).copy() for item in ("mind", "nerve", "seen", "held", "pnl")})
 
 
 @dataclass(frozen=True)
@@ -232,8 +232,8 @@ class Human:
     def begin(self, state: HumanMemory, chosen: Chosen) -> None:
         """Sit down anew at the chosen tables: the last round is forgotten too."""
         fresh = self.start(int(chosen.sum()), state.rng)
-        for each in ("mind", "nerve", "seen", "held", "pnl"):
-            getattr(state, each)[chosen] = getattr(fresh, each)
+        for item in ("mind", "nerve", "seen", "held", "pnl"):
+            getattr(state, item)[chosen] = getattr(fresh, item)
 
     def act(self, obs: Rows, state: HumanMemory) -> Actions:
         """Choose for every lane, and move his mind."""
@@ -402,7 +402,7 @@ class Human:
 
     def _by_mood(self, name: str, mood: Minds) -> Floats:
         """Give a value of the mood that each lane is in."""
-        return np.array([getattr(each, name) for each in self.moods])[mood]
+        return np.array([getattr(item, name) for item in self.moods])[mood]
 
     def _wish(self, sight: HumanView, nerve: Minds, may: Chosen, table: Floats) -> None:
         """Write the chances that a wish comes up."""
@@ -444,8 +444,8 @@ class Human:
 
 def by_mind(sight: HumanView, minds: Minds) -> list[Alike]:
     """Put lanes of the same mind together."""
-    places = [(mind, np.flatnonzero(minds == mind)) for mind in np.flatnonzero(np.bincount(minds)).tolist()]
-    return [(mind, rows, sight if len(rows) == len(minds) else sight.take(rows)) for mind, rows in places]
+    indices = [(mind, np.flatnonzero(minds == mind)) for mind in np.flatnonzero(np.bincount(minds)).tolist()]
+    return [(mind, rows, sight if len(rows) == len(minds) else sight.take(rows)) for mind, rows in indices]
 
 
 def settled(sight: HumanView, minds: Minds) -> Minds:
@@ -474,8 +474,8 @@ def _sign(values: Floats, margin: float) -> NDArray[np.int8]:
 def _draw(table: Floats, rng: Rng) -> Ints:
     """Draw one place a row, by the row's chances."""
     limits = np.cumsum(table, axis=1)
-    places: Ints = (rng.random((len(table), 1)) * limits[:, -1:] >= limits[:, :-1]).sum(axis=1)
-    return places
+    ints: Ints = (rng.random((len(table), 1)) * limits[:, -1:] >= limits[:, :-1]).sum(axis=1)
+    return ints
 
 
 class CloneBoundPredictor:
@@ -515,7 +515,7 @@ class CloneBoundPredictor:
     def narrow(self, lanes: int) -> None:
         """Go on watching only the first lanes."""
         self.belief = self.belief[:lanes]
-        kept = {each: getattr(self._memory, each)[:lanes] for each in ("mind", "nerve", "seen", "held", "pnl")}
+        kept = {item: getattr(self._memory, item)[:lanes] for item in ("mind", "nerve", "seen", "held", "pnl")}
         self._memory = replace(self._memory, **kept)
 
     def _settle(self, sight: HumanView) -> Floats:
@@ -599,7 +599,7 @@ class ScriptedPresser:
             buttons.append(CHOICES[choice])
             if choice <= ADJUST:
                 break
-            bet, cash = (round(float(obs[0, place]) * UNIT) for place in (BET, BALANCE))
+            bet, cash = (round(float(obs[0, index]) * UNIT) for index in (BET, BALANCE))
             obs[0, BET] = adjusted_bet(bet, cash, choice - ADJUST) / UNIT
         return buttons
 

@@ -84,8 +84,8 @@ def _changes() -> Floats:
 def _expected(values: Floats, changes: Floats) -> Floats:
     """Give the mean of a function on the grid after a change, (grid,)."""
     moved = _GRID[:, None] * (1.0 + changes[None, :])
-    found: Floats = np.interp(moved, _GRID, values).mean(axis=1)
-    return found
+    floats: Floats = np.interp(moved, _GRID, values).mean(axis=1)
+    return floats
 
 
 @lru_cache(maxsize=1)

@@ -99,15 +99,15 @@ class Performance:
     async def join(self) -> tuple[dict[str, str], Callable[[], Awaitable[None]]]:
         """Sit down over the socket; give what lets a second connection be the same player, and the playing."""
         client = socketio.AsyncClient()
-        told: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-        client.on(SESSION, lambda *arguments: told.set_result({"token": arguments[-1]["token"]}))
+        future: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        client.on(SESSION, lambda *arguments: future.set_result({"token": arguments[-1]["token"]}))
         await client.connect(self.url, transports=["websocket"], auth={"name": self._name})
 
         async def play() -> None:
             await self._play(SocketPresser(client, self._server.table))
             await client.disconnect()
 
-        return await told, play
+        return await future, play
 
     async def _play(self, fingers: Presser) -> None:
         table = self._server.table

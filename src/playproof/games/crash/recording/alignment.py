@@ -37,9 +37,11 @@ def updates(event: Event) -> bool:
 
 def lack(events: Sequence[Event]) -> RecordingGap:
     """Say what the recording of a round lacks."""
-    told = [event.columns for event in events if event.event_name in (c.TICK, c.LATE_TICK)]
-    active = [tick for it in told if it.get("game_phase") == Phase.ACTIVE and isinstance(tick := it.get("tick"), int)]
-    return name_lack(any(it.get("game_phase") == Phase.RUGGED for it in told), min(active, default=None))
+    payload = [event.columns for event in events if event.event_name in (c.TICK, c.LATE_TICK)]
+    active = [
+        tick for item in payload if item.get("game_phase") == Phase.ACTIVE and isinstance(tick := item.get("tick"), int)
+    ]
+    return name_lack(any(item.get("game_phase") == Phase.RUGGED for item in payload), min(active, default=None))
 
 
 def name_lack(rugged: bool, first_tick: int | None) -> RecordingGap:
@@ -51,8 +53,8 @@ def name_lack(rugged: bool, first_tick: int | None) -> RecordingGap:
 
 def terms(events: Sequence[Event], asked: Terms) -> Terms:
     """Give the money that a session's player had when he was first heard of."""
-    told = (event.columns.get("cash") for event in events if event.event_name == c.PLAYER)
-    cash = next((it for it in told if isinstance(it, int)), None)
+    cashes = (event.columns.get("cash") for event in events if event.event_name == c.PLAYER)
+    cash = next((item for item in cashes if isinstance(item, int)), None)
     return replace(asked, cash=cash) if cash is not None else asked
 
 

@@ -157,20 +157,20 @@ class Columns:
         indices = column.indices if self.is_full(name) else pc.fill_null(column.indices, -1)
         if len(column.dictionary) == 1 and self.is_full(name):
             return np.zeros(self.rows, np.int64), column.dictionary.to_pylist()
-        places = indices.to_numpy(zero_copy_only=False)
-        starts = np.concatenate(([0], np.flatnonzero(places[1:] != places[:-1]) + 1))
-        used, numbers = np.unique(places[starts], return_inverse=True)
+        numpy = indices.to_numpy(zero_copy_only=False)
+        starts = np.concatenate(([0], np.flatnonzero(numpy[1:] != numpy[:-1]) + 1))
+        used, numbers = np.unique(numpy[starts], return_inverse=True)
         absent = int(used[0] < 0)
         texts = column.dictionary.take(pa.array(used[absent:])).to_pylist()
         return np.repeat(numbers - absent, np.diff(starts, append=self.rows)), texts
 
     def mapped(self, name: str, table: Mapping[str, int], missing: int = 0) -> Array:
         """Give a text column as the numbers of a table, `missing` for other texts and where there is none."""
-        places, texts = self.codes(name)
+        indices, texts = self.codes(name)
         if len(texts) == 1 and self.is_full(name):
             return np.full(self.rows, table.get(texts[0], missing), np.int64)
         of = np.array([*(table.get(text, missing) for text in texts), missing], np.int64)
-        return of[places]
+        return of[indices]
 
 
 def read_only(*columns: Array) -> tuple[Array, ...]:
@@ -188,28 +188,28 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def read_kinds(found: Columns) -> Array:
+def read_kinds(columns: Columns) -> Array:
     """Give the kind of row that each event becomes (`known.encode`)."""
-    names = found.codes("event_name")[1]
-    kinds = found.mapped("event_name", {name: shape.kind for name, shape in encoder.SHAPES.items()})
+    names = columns.codes("event_name")[1]
+    kinds = columns.mapped("event_name", {name: shape.kind for name, shape in encoder.SHAPES.items()})
     for name in names:
         lacking = (
-            [need for need in encoder.SHAPES[name].needs if not found.is_full(need)] if name in encoder.SHAPES else []
+            [need for need in encoder.SHAPES[name].needs if not columns.is_full(need)] if name in encoder.SHAPES else []
         )
         if lacking:
-            whole = np.logical_and.reduce([found.valid(need) for need in lacking])
-            kinds[found.mapped("event_name", {name: 1}).astype(bool) & ~whole] = encoder.NOTHING
+            whole = np.logical_and.reduce([columns.valid(need) for need in lacking])
+            kinds[columns.mapped("event_name", {name: 1}).astype(bool) & ~whole] = encoder.NOTHING
     if c.ORDER in names:
-        orders = found.mapped("event_name", {c.ORDER: 1}).astype(bool)
-        kinds[orders & found.valid("sequence_id")] = encoder.NOTHING
+        orders = columns.mapped("event_name", {c.ORDER: 1}).astype(bool)
+        kinds[orders & columns.valid("sequence_id")] = encoder.NOTHING
     if c.BET in names:
-        kinds[(kinds == encoder.BET) & (found.mapped("sidebet_type", {"placed": 1}) == 0)] = encoder.NOTHING
+        kinds[(kinds == encoder.BET) & (columns.mapped("sidebet_type", {"placed": 1}) == 0)] = encoder.NOTHING
     return kinds
 
 
-def read_told(found: Columns, kinds: Array) -> Array:
+def read_told(result: Columns, kinds: Array) -> Array:
     """Give which groups of columns each row has."""
-    told = np.zeros(len(found), np.int64)
+    payload = np.zeros(len(result), np.int64)
     allowed: dict[str, list[int]] = {}
     for shape in encoder.SHAPES.values():
         for group in shape.groups:
@@ -217,69 +217,71 @@ def read_told(found: Columns, kinds: Array) -> Array:
     one = kinds[0] if len(kinds) and (kinds == kinds[0]).all() else None
     everywhere = 0
     for group, columns in encoder._GROUPS.items():
-        if not all(found.has(name) for name in columns):
+        if not all(result.has(name) for name in columns):
             continue
-        lacking = [name for name in columns if not found.is_full(name)]
+        lacking = [name for name in columns if not result.is_full(name)]
         if one is not None and not lacking:
             everywhere |= encoder._BITS[group] if one in allowed[group] else 0
             continue
-        there = np.logical_and.reduce([found.valid(name) for name in lacking or columns])
-        told[there & np.isin(kinds, allowed[group])] |= encoder._BITS[group]
-    return told | everywhere
+        there = np.logical_and.reduce([result.valid(name) for name in lacking or columns])
+        payload[there & np.isin(kinds, allowed[group])] |= encoder._BITS[group]
+    return payload | everywhere
 
 
-def read_rows(found: Columns, hashes: Array) -> Array:
+def read_rows(columns: Columns, hashes: Array) -> Array:
     """Give events as rows of `known.ROW`."""
-    kinds = read_kinds(found)
-    rows = np.zeros(len(found), encoder.ROW)
-    rows["kind"], rows["told"], rows["id_hash"] = kinds, read_told(found, kinds), hashes
+    kinds = read_kinds(columns)
+    rows = np.zeros(len(columns), encoder.ROW)
+    rows["kind"], rows["told"], rows["id_hash"] = kinds, read_told(columns, kinds), hashes
     for name in encoder._COLUMNS:
-        if found.has(name):
-            rows[name] = found.numbers(name, encoder.ROW[name])
-    side = found.mapped("trade_type", {"buy": 1, "sell": 2})
+        if columns.has(name):
+            rows[name] = columns.numbers(name, encoder.ROW[name])
+    side = columns.mapped("trade_type", {"buy": 1, "sell": 2})
     rows["is_buy"] = side == 1
-    rows["is_counted"] = (side > 0) & (found.mapped("coin", {COIN: 1}, 0).astype(bool) | ~found.valid("coin"))
-    rows["is_forced"] = found.numbers("forced", np.bool_) if found.has("forced") else 0
-    rows["is_action"] = _buttons(found, {name: kind == "action" for name, kind in CATEGORIES.items()})
-    places, texts = found.codes("trade_id")
+    rows["is_counted"] = (side > 0) & (columns.mapped("coin", {COIN: 1}, 0).astype(bool) | ~columns.valid("coin"))
+    rows["is_forced"] = columns.numbers("forced", np.bool_) if columns.has("forced") else 0
+    rows["is_action"] = _buttons(columns, {name: kind == "action" for name, kind in CATEGORIES.items()})
+    indices, texts = columns.codes("trade_id")
     if (kinds == encoder.ACK).any():
-        rows["trade_hash"] = np.array([*(encoder._hash(text) for text in texts), encoder._hash("")])[places]
+        rows["trade_hash"] = np.array([*(encoder._hash(text) for text in texts), encoder._hash("")])[indices]
     return rows
 
 
-def _buttons(found: Columns, table: Mapping[str, int], missing: int = 0) -> Array:
+def _buttons(columns: Columns, table: Mapping[str, int], missing: int = 0) -> Array:
     """Give the button pressed, or else the order sent, as the number of a table."""
-    pressed = found.mapped("button_id", table, missing)
-    return np.where(found.valid("button_id"), pressed, found.mapped("order_kind", table, missing))
+    pressed = columns.mapped("button_id", table, missing)
+    return np.where(columns.valid("button_id"), pressed, columns.mapped("order_kind", table, missing))
 
 
-def read_deeds(found: Columns) -> Array:
+def read_deeds(columns: Columns) -> Array:
     """Give what each own event means for the ledger (`CrashLedger.hear`)."""
-    names = found.mapped("event_name", {c.PRESS: 1, c.ORDER: 2, c.ACK: 3, c.PLAYER: 4})
-    deeds = np.full(len(found), D_NONE, np.int64)
-    action = found.mapped("button_category", {"action": 1}) == 1
+    names = columns.mapped("event_name", {c.PRESS: 1, c.ORDER: 2, c.ACK: 3, c.PLAYER: 4})
+    deeds = np.full(len(columns), D_NONE, np.int64)
+    action = columns.mapped("button_category", {"action": 1}) == 1
     deeds[names == 1] = np.where(action, D_PRESS_ACTION, D_PRESS)[names == 1]
-    deeds[names == 2] = np.where(found.mapped("order_kind", {"TOP_UP": 1}) == 1, D_TOP_UP, D_ORDER)[names == 2]
-    refused = found.valid("success") & (found.numbers("success", np.bool_) == 0)
+    deeds[names == 2] = np.where(columns.mapped("order_kind", {"TOP_UP": 1}) == 1, D_TOP_UP, D_ORDER)[names == 2]
+    refused = columns.valid("success") & (columns.numbers("success", np.bool_) == 0)
     deeds[names == 3] = np.where(refused, D_REFUSED, D_ACK)[names == 3]
     deeds[names == 4] = D_PLAYER
     return deeds
 
 
-def read_actions(found: Columns, actions: str) -> Array:
+def read_actions(columns: Columns, actions: str) -> Array:
     """Give each event's choice as an index for each head, -1 in the first if it is none (`ActionSet.recorded`)."""
     heads = len(ACTIONS[actions].heads)
-    taken = np.zeros((len(found), heads), np.int64)
-    names = found.mapped("event_name", {c.PRESS: 1, c.ORDER: 2})
-    alone = (names == 2) & ~found.valid("sequence_id")
+    taken = np.zeros((len(columns), heads), np.int64)
+    names = columns.mapped("event_name", {c.PRESS: 1, c.ORDER: 2})
+    alone = (names == 2) & ~columns.valid("sequence_id")
     chooses = (names == 1) | alone
-    order = _buttons(found, {name: MAIN.index(name) for name in ORDERS})
-    share = np.where(alone, found.numbers("order_share", fill=FULL_SHARE), found.numbers("sell_share", fill=FULL_SHARE))
+    order = _buttons(columns, {name: MAIN.index(name) for name in ORDERS})
+    share = np.where(
+        alone, columns.numbers("order_share", fill=FULL_SHARE), columns.numbers("sell_share", fill=FULL_SHARE)
+    )
     if actions == "trader":
         main = np.array([0, *(TRADER_MAIN.index(name) for name in ("BUY_MAIN", "SELL_MAIN", "BUY_SIDE"))])[order]
         partial_sell = (order == MAIN.index("SELL")) & (share < FULL_SHARE)
         amount = np.where(
-            found.valid("bet_amount"), found.numbers("bet_amount"), found.numbers("order_amount", fill=-1)
+            columns.valid("bet_amount"), columns.numbers("bet_amount"), columns.numbers("order_amount", fill=-1)
         )
         amount = np.where(amount < 0, SIZES[0], amount)
         taken[:, 0] = np.where(partial_sell, TRADER_MAIN.index("PARTIAL_SELL"), main)
@@ -287,8 +289,8 @@ def read_actions(found: Columns, actions: str) -> Array:
         taken[:, 2] = np.where(partial_sell, _nearest(TENTHS, share), 0)
         chooses &= order > 0
     else:
-        adjust = _buttons(found, {name: BETS.index(name) for name in ADJUSTMENTS})
-        percent = _buttons(found, {name: SHARES.index(name) for name in PERCENTAGES})
+        adjust = _buttons(columns, {name: BETS.index(name) for name in ADJUSTMENTS})
+        percent = _buttons(columns, {name: SHARES.index(name) for name in PERCENTAGES})
         taken[:, 0], taken[:, 1] = order, adjust
         if actions == "buttons-share":
             sold = alone & (order == MAIN.index("SELL"))
@@ -321,8 +323,8 @@ def read_session(tables: Mapping[str, pa.Table]) -> SessionEvents:
     ticks = _ordered([tables[TICKS]] if TICKS in tables else [], next(iter(tables.values())))
     others = _ordered([table for name, table in tables.items() if name != TICKS], next(iter(tables.values())))
     coded = (ticks.codes("window_id"), others.codes("window_id"))
-    windows = {text: place for place, text in enumerate(dict.fromkeys(text for _, texts in coded for text in texts))}
-    players = sorted({text for found in (ticks, others) for text in found.codes("player_id")[1]})
+    windows = {text: index for index, text in enumerate(dict.fromkeys(text for _, texts in coded for text in texts))}
+    players = sorted({text for result in (ticks, others) for text in result.codes("player_id")[1]})
     session_id = (ticks if len(ticks) else others).codes("session_id")[1][0]
     if len(players) > 1:
         raise InputError(f"expected one player in session {session_id}, found {', '.join(players)}")
@@ -337,9 +339,9 @@ def read_session(tables: Mapping[str, pa.Table]) -> SessionEvents:
     )
 
 
-def _renumbered(places: Array, texts: Sequence[str], numbers: Mapping[str, int]) -> Array:
+def _renumbered(indices: Array, texts: Sequence[str], numbers: Mapping[str, int]) -> Array:
     """Give texts by their numbers, -1 where there is none."""
-    return np.array([*(numbers[text] for text in texts), -1], np.int64)[places]
+    return np.array([*(numbers[text] for text in texts), -1], np.int64)[indices]
 
 
 def _ordered(tables: Sequence[pa.Table], shape: pa.Table) -> Columns:
@@ -387,16 +389,16 @@ def survey_windows(session: SessionEvents) -> WindowSummary:
 
 def revealed(session: SessionEvents) -> list[dict[str, str | None]]:
     """Give what was published of each window's seed (`outcomes.read_outcome`)."""
-    found: list[dict[str, str | None]] = [dict.fromkeys(_SEEDS) for _ in session.windows]
+    result: list[dict[str, str | None]] = [dict.fromkeys(_SEEDS) for _ in session.windows]
     others = session.others
     chosen = np.flatnonzero(others.mapped("event_name", {c.ROUND: 1, c.COMPLETE: 1}) * (session.other_windows >= 0))
-    told = [name for name in _SEEDS if others.has(name)]
-    if not len(chosen) or not told:
-        return found
-    table = others.table.select(told).take(pa.array(chosen))
+    names = [name for name in _SEEDS if others.has(name)]
+    if not len(chosen) or not names:
+        return result
+    table = others.table.select(names).take(pa.array(chosen))
     for window, row in zip(session.other_windows[chosen].tolist(), table.to_pylist(), strict=True):
-        found[window] |= {name: value for name, value in row.items() if value is not None}
-    return found
+        result[window] |= {name: value for name, value in row.items() if value is not None}
+    return result
 
 
 def lay(tables: Mapping[str, pa.Table], ask: BuildRequest) -> EpisodeColumns:
@@ -463,7 +465,7 @@ class SessionPass:
             others.valid("sell_share"), others.numbers("sell_share", fill=-1), others.numbers("order_share", fill=-1)
         )
         settling = dict.fromkeys(encoder.SHAPES, 0)
-        told = np.stack(
+        payload = np.stack(
             [
                 read_deeds(others),
                 choice_bet,
@@ -500,7 +502,7 @@ class SessionPass:
             read_only(
                 *(others.numbers("seq"), others.times("ts"), session.other_windows, own),
                 *(others.mapped("event_name", _NAMES), read_rows(others, hashes[session.other_windows])),
-                *(actions, told),
+                *(actions, payload),
             ),
             encoder.SETS.index(ask.observation),
             ask.observation not in encoder.LIGHT,
@@ -515,8 +517,8 @@ class SessionPass:
     def _seat(self) -> tuple[Array, Array]:
         """Give the player's money as he was first heard of."""
         others = self.session.others
-        told = others.numbers("cash", fill=-1)[(others.mapped("event_name", {c.PLAYER: 1}) == 1)]
-        first = told[told >= 0]
+        payload = others.numbers("cash", fill=-1)[(others.mapped("event_name", {c.PLAYER: 1}) == 1)]
+        first = payload[payload >= 0]
         lane, lots = np.zeros(1, LANE), np.zeros(1, LOTS)
         lane["cash"] = lane["round_cash"] = lane["granted"] = lane["equity"] = int(first[0]) if len(first) else UNIT
         lane["bet"], lane["share"], lane["price"], lane["low"], lane["peak"] = MIN_BET, FULL_SHARE, 1.0, 1.0, 1.0
@@ -529,8 +531,8 @@ class SessionPass:
         reasons = self.windows["reason"][opened]
         kept = opened[reasons == 0].tolist()
         names = INT_FACTS if self.ask.actions != "trader" else (*INT_FACTS[:-2], "skips")
-        facts = {name: self._fact(place, rows) for place, name in enumerate(INT_FACTS) if name in names}
-        facts |= {name: self.floats[place, :rows] for place, name in enumerate(FLOAT_FACTS)}
+        facts = {name: self._fact(index, rows) for index, name in enumerate(INT_FACTS) if name in names}
+        facts |= {name: self.floats[index, :rows] for index, name in enumerate(FLOAT_FACTS)}
         if "skips" in names:
             facts["skips"] = np.zeros(rows, np.int64)
         return EpisodeColumns(
@@ -557,14 +559,14 @@ class SessionPass:
         bits = self.known[:rows]
         always, ever = np.bitwise_and.reduce(bits), np.bitwise_or.reduce(bits)
         needs, fills = features.NEEDS[self.ask.observation], features.FILLS[self.ask.observation]
-        for place, (need, fill) in enumerate(zip(needs, fills, strict=True)):
+        for index, (need, fill) in enumerate(zip(needs, fills, strict=True)):
             if need & ~ever or not need & ~always:
                 yield np.broadcast_to(np.bool_(need & ~ever), rows)
                 if need & ~ever:
-                    self.out[place, :rows] = fill
+                    self.out[index, :rows] = fill
             else:
                 missing = np.empty(rows, np.bool_)
-                fill_unknown(bits, need, np.float32(fill), self.out[place], missing)
+                fill_unknown(bits, need, np.float32(fill), self.out[index], missing)
                 yield missing
 
     def _choices(self, column: Array, waiting: int, steps: int) -> Array:
@@ -573,11 +575,11 @@ class SessionPass:
             return column[..., :steps]
         return np.broadcast_to(column.dtype.type(waiting), (*column.shape[:-1], steps))
 
-    def _fact(self, place: int, rows: int) -> Array:
+    def _fact(self, index: int, rows: int) -> Array:
         """Give a fact of the ledger; a spectator's never changes, but for tick and phase."""
-        name = INT_FACTS[place]
+        name = INT_FACTS[index]
         if self.session.player_id is not None or name in ("tick", "phase"):
-            return self.ints[place, :rows]
+            return self.ints[index, :rows]
         held = {"cash": UNIT, "equity": UNIT, "bet_amount": MIN_BET, "sell_share": FULL_SHARE}.get(name, 0)
         return np.broadcast_to(np.int64(held), rows)
 
@@ -644,8 +646,8 @@ class _Side(dict[str, Array]):
         self._read = read
 
     def __missing__(self, name: str) -> Array:
-        self[name] = found = self._read(name)
-        return found
+        self[name] = result = self._read(name)
+        return result
 
 
 def _so_far(before: _Side, lengths: Array, what: str) -> Array:

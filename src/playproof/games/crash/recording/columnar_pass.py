@@ -135,17 +135,17 @@ def share_of(qty: int, avg_cost: int) -> Any:
 
 
 @inlined
-def hear(k: Any, lane: Any, lots: Any, told: Array, i: int) -> Any:
+def hear(k: Any, lane: Any, lots: Any, indices: Array, i: int) -> Any:
     """Take an own fact before its choice is carried out; tell whether it is other money than is held."""
-    deed = told[DEED, i]
+    deed = indices[DEED, i]
     if deed == D_PRESS or deed == D_PRESS_ACTION:
-        k.bet = told[BET, i]
-        k.share = told[SHARE, i]
+        k.bet = indices[BET, i]
+        k.share = indices[SHARE, i]
         k.pressed = deed == D_PRESS_ACTION
     elif deed == D_ORDER or deed == D_TOP_UP:
-        if told[LED, i] == 0:
-            k.bet = told[BET, i]
-            k.share = told[SHARE, i]
+        if indices[LED, i] == 0:
+            k.bet = indices[BET, i]
+            k.share = indices[SHARE, i]
         k.pressed = 0
         k.told = 0
         k.orders += 1
@@ -156,11 +156,11 @@ def hear(k: Any, lane: Any, lots: Any, told: Array, i: int) -> Any:
         if k.orders == 0 and (k.told != 0 or undone):
             return take_told(k, lane, lots)
     elif deed == D_PLAYER:
-        k.cash = told[CASH, i]
-        k.qty = told[QTY, i]
-        k.avg_cost = told[AVG_COST, i]
-        k.stake = told[STAKE, i]
-        k.end_tick = told[END_TICK, i]
+        k.cash = indices[CASH, i]
+        k.qty = indices[QTY, i]
+        k.avg_cost = indices[AVG_COST, i]
+        k.stake = indices[STAKE, i]
+        k.end_tick = indices[END_TICK, i]
         k.told = 1
         if k.orders == 0 and k.pressed == 0:
             return take_told(k, lane, lots)

@@ -156,33 +156,33 @@ class CrashDecoder:
         yield from self.rounds.take_rugpool(payload)
 
     def _take_trade(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
-        told, game_id = read_trade(payload), payload.get("gameId")
-        if told is None or not isinstance(game_id, str) or not is_window(game_id) or not self._is_new(told):
+        trade, game_id = read_trade(payload), payload.get("gameId")
+        if trade is None or not isinstance(game_id, str) or not is_window(game_id) or not self._is_new(trade):
             return
-        window_id = self._held(game_id, told)
+        window_id = self._held(game_id, trade)
         if self.hand.is_own(to_id(payload.get("playerId"))):
-            yield self.hand.take_fill(told, window_id)
+            yield self.hand.take_fill(trade, window_id)
         else:
-            yield c.fact(c.TRADE, told, window_id)
+            yield c.fact(c.TRADE, trade, window_id)
 
     def _take_sidebet(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
-        told, game_id = read_sidebet(payload), payload.get("gameId")
-        if told is None or not isinstance(game_id, str) or not is_window(game_id) or not self._is_new(told):
+        sidebet, game_id = read_sidebet(payload), payload.get("gameId")
+        if sidebet is None or not isinstance(game_id, str) or not is_window(game_id) or not self._is_new(sidebet):
             return
-        window_id, moment = self._held(game_id, told), to_moment(payload.get("timestamp"))
+        window_id, moment = self._held(game_id, sidebet), to_moment(payload.get("timestamp"))
         if self.hand.is_own(to_id(payload.get("playerId"))):
-            yield self.hand.take_bet(told, window_id, moment)
+            yield self.hand.take_bet(sidebet, window_id, moment)
         else:
-            yield c.fact(c.SIDEBET, told, window_id, None, moment)
+            yield c.fact(c.SIDEBET, sidebet, window_id, None, moment)
 
-    def _is_new(self, told: Mapping[str, Value]) -> bool:
+    def _is_new(self, payload: Mapping[str, Value]) -> bool:
         """Tell whether a trade or sidebet was not told yet; without an id there is no knowing, and it is kept."""
-        identity = told["trade_id"]
-        return identity is None or self._told.add((identity, told.get("sidebet_type")))
+        identity = payload["trade_id"]
+        return identity is None or self._told.add((identity, payload.get("sidebet_type")))
 
-    def _held(self, game_id: str, told: dict[str, Value]) -> str | None:
+    def _held(self, game_id: str, payload: dict[str, Value]) -> str | None:
         """Give the window of a trade; one of a round that the recording does not hold has none and names it."""
         if game_id in self.rounds.kept:
             return game_id
-        told["game_id"] = game_id
+        payload["game_id"] = game_id
         return None

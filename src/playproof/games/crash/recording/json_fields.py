@@ -24,59 +24,59 @@ _LAST_MS = 4_102_444_800_000
 """The year 2100."""
 
 
-def to_record(found: object) -> dict[str, Any]:
+def to_record(value: object) -> dict[str, Any]:
     """Take an object, or an empty one."""
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def to_list(found: object) -> list[Any]:
+def to_list(value: object) -> list[Any]:
     """Take a list, or an empty one."""
-    return found if isinstance(found, list) else []
+    return value if isinstance(value, list) else []
 
 
-def to_flag(found: object) -> bool | None:
+def to_flag(value: object) -> bool | None:
     """Take true or false."""
-    return found if isinstance(found, bool) else None
+    return value if isinstance(value, bool) else None
 
 
-def to_whole(found: object, most: int = MAX_INT) -> int | None:
+def to_whole(value: object, most: int = MAX_INT) -> int | None:
     """Take a whole number from 0 on, also one written as 5.0."""
-    if type(found) is float and found.is_integer():
-        found = int(found)
-    return found if type(found) is int and 0 <= found <= most else None
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value <= most else None
 
 
-def to_number(found: object, most: float = MAX_NUMBER) -> float | None:
+def to_number(value: object, most: float = MAX_NUMBER) -> float | None:
     """Take a finite number from 0 on."""
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(found) if 0 <= found <= most else None
+    return float(value) if 0 <= value <= most else None
 
 
-def to_amount(found: object, *, signed: bool = False) -> int | None:
+def to_amount(value: object, *, signed: bool = False) -> int | None:
     """Take an amount of at most nine decimals as units of 10^-9: a number by its shortest text, or decimal text."""
-    if isinstance(found, str):
-        return to_units(found) if _DECIMAL.fullmatch(found) else None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= MAX_COINS:
+    if isinstance(value, str):
+        return to_units(value) if _DECIMAL.fullmatch(value) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_COINS:
         return None
     try:
-        units = to_units(found)
+        units = to_units(value)
     except DecodeError:
         return None
     return units if signed or units >= 0 else None
 
 
-def to_id(found: object) -> str | None:
+def to_id(value: object) -> str | None:
     """Take an id of printable characters that no path or markup is made of."""
-    return found if isinstance(found, str) and _ID.fullmatch(found) else None
+    return value if isinstance(value, str) and _ID.fullmatch(value) else None
 
 
-def to_text(found: object) -> str | None:
+def to_text(value: object) -> str | None:
     """Take a text, cut to a bounded length; halves of surrogate pairs, which no file holds, become question marks."""
-    return found[:MAX_TEXT].encode("utf-8", "replace").decode() if isinstance(found, str) else None
+    return value[:MAX_TEXT].encode("utf-8", "replace").decode() if isinstance(value, str) else None
 
 
-def to_moment(found: object) -> datetime | None:
+def to_moment(value: object) -> datetime | None:
     """Take milliseconds since 1970 as aware UTC."""
-    ms = to_number(found, _LAST_MS)
+    ms = to_number(value, _LAST_MS)
     return datetime.fromtimestamp(math.floor(ms) / 1000, UTC) if ms else None

@@ -65,16 +65,21 @@ class ReportedMoney:
     granted: bool = False
     """Was money asked for?"""
 
-    def note_choice(self, told: Mapping[str, Value]) -> None:
+    def note_choice(self, payload: Mapping[str, Value]) -> None:
         """Take what stood in the bet field and as share when a choice was made."""
-        bet, share = told.get("bet_amount", told.get("order_amount")), told.get("sell_share", told.get("order_share"))
+        bet, share = (
+            payload.get("bet_amount", payload.get("order_amount")),
+            payload.get("sell_share", payload.get("order_share")),
+        )
         self.bet = bet if isinstance(bet, int) else None
         self.share = share if isinstance(share, int) else None
 
-    def note_player(self, told: Mapping[str, Value]) -> None:
+    def note_player(self, payload: Mapping[str, Value]) -> None:
         """Take the player's own money."""
-        self.cash, self.qty, self.stake = (_int(told.get(name)) for name in ("cash", "position_qty", "sidebet_stake"))
-        self.avg_cost, self.end_tick = _int(told.get("avg_cost")) or 0, _int(told.get("sidebet_end_tick")) or 0
+        self.cash, self.qty, self.stake = (
+            _int(payload.get(name)) for name in ("cash", "position_qty", "sidebet_stake")
+        )
+        self.avg_cost, self.end_tick = _int(payload.get("avg_cost")) or 0, _int(payload.get("sidebet_end_tick")) or 0
 
 
 def _int(value: Value) -> int | None:
@@ -144,9 +149,9 @@ class CrashLedger:
         self._seated = True
         return (*seated, self._player())
 
-    def _see_tick(self, told: Mapping[str, Value]) -> Facts:
+    def _see_tick(self, payload: Mapping[str, Value]) -> Facts:
         """Take a tick, and settle what it ends."""
-        tick, price, phase = told.get("tick"), told.get("price"), told.get("game_phase")
+        tick, price, phase = payload.get("tick"), payload.get("price"), payload.get("game_phase")
         if not (isinstance(tick, int) and isinstance(price, int | float) and isinstance(phase, int)):
             return ()
         self.tick, self.price = tick, float(price)
@@ -164,30 +169,30 @@ class CrashLedger:
         self.counts["caught"] += self.ledger.cost
         sold, paid = self.ledger.rug(self.tick, self.price)
         self.counts["sidebet_paid"] += paid
-        told = [self._fill("sell", qty, sold, forced=True)] if qty else []
-        told += [self._settled(stake, paid)] if stake else []
-        return (*told, self._player()) if told else ()
+        lines = [self._fill("sell", qty, sold, forced=True)] if qty else []
+        lines += [self._settled(stake, paid)] if stake else []
+        return (*lines, self._player()) if lines else ()
 
     def hear(self, event: Event) -> bool:
         """Take an own recorded fact before its choice is carried out; tell whether it is other money than is held.
 
         What is told while an order is under way may be from before it, and is looked at when the order is answered.
         """
-        told, heard = event.columns, self.heard
+        payload, heard = event.columns, self.heard
         if event.event_name == c.PRESS:
-            heard.note_choice(told)
-            heard.pressed = told.get("button_category") == "action"
+            heard.note_choice(payload)
+            heard.pressed = payload.get("button_category") == "action"
         elif event.event_name == c.ORDER:
-            if "sequence_id" not in told:
-                heard.note_choice(told)
+            if "sequence_id" not in payload:
+                heard.note_choice(payload)
             heard.pressed, heard.told, heard.orders = False, False, heard.orders + 1
-            heard.granted = heard.granted or told.get("order_kind") == "TOP_UP"
+            heard.granted = heard.granted or payload.get("order_kind") == "TOP_UP"
         elif event.event_name == c.ACK:
             heard.orders = max(0, heard.orders - 1)
-            undone = told.get("success") is False and heard.filled
+            undone = payload.get("success") is False and heard.filled
             return heard.orders == 0 and (heard.told or undone) and self._take_told()
         elif event.event_name == c.PLAYER:
-            heard.note_player(told)
+            heard.note_player(payload)
             heard.told = True
             return heard.orders == 0 and not heard.pressed and self._take_told()
         return False
@@ -240,14 +245,14 @@ class CrashLedger:
 
     def _adjust(self, button: str, share: str) -> Facts:
         """Press the buttons of bet field and share; those that change nothing are not told."""
-        told: list[Fact] = []
+        facts: list[Fact] = []
         if (bet := adjusted(self.bet, self.ledger.cash, button)) != self.bet:
             self.bet = bet
-            told.append(self._press(button))
+            facts.append(self._press(button))
         if (percent := PERCENTAGES.get(share, self.share)) != self.share:
             self.share = percent
-            told.append(self._press(share))
-        return tuple(told)
+            facts.append(self._press(share))
+        return tuple(facts)
 
     def _order(self, button: str, amount: int, percent: int) -> Facts:
         """Press the button of an order; if it is refused that is all that happens."""
@@ -285,30 +290,30 @@ class CrashLedger:
         placed = self.ledger.bet(amount, self.tick)
         self.opened += 1
         self.counts["sidebet_staked"] += amount
-        told: dict[str, Value] = {
+        payload: dict[str, Value] = {
             **self._here(),
             "sidebet_type": "placed",
             "sidebet_stake": amount,
             "sidebet_start_tick": placed.start_tick,
             "sidebet_end_tick": placed.end_tick,
         }
-        return c.fact(c.BET, told, self.window)
+        return c.fact(c.BET, payload, self.window)
 
     def _here(self) -> dict[str, Value]:
         return {"tick": self.tick, "price": self.price, "game_phase": int(self.phase)}
 
     def _press(self, button: str) -> Fact:
-        told: dict[str, Value] = {
+        payload: dict[str, Value] = {
             **self._here(),
             "button_id": button,
             "button_category": CATEGORIES[button],
             "bet_amount": None if self.trades else self.bet,
             "sell_share": self.share,
         }
-        return c.fact(c.PRESS, told, self.window)
+        return c.fact(c.PRESS, payload, self.window)
 
     def _fill(self, side: str, qty: int, amount: int, *, forced: bool = False) -> Fact:
-        told: dict[str, Value] = {
+        payload: dict[str, Value] = {
             "tick": self.tick,
             "trade_type": side,
             "trade_price": self.price,
@@ -317,16 +322,16 @@ class CrashLedger:
             "coin": COIN,
             "forced": forced,
         }
-        return c.fact(c.FILL, told, self.window)
+        return c.fact(c.FILL, payload, self.window)
 
     def _settled(self, stake: int, paid: int) -> Fact:
-        told: dict[str, Value] = {"sidebet_type": "payout", "sidebet_stake": stake, "sidebet_payout": paid}
-        return c.fact(c.BET, {**self._here(), **told}, self.window)
+        payload: dict[str, Value] = {"sidebet_type": "payout", "sidebet_stake": stake, "sidebet_payout": paid}
+        return c.fact(c.BET, {**self._here(), **payload}, self.window)
 
     def _player(self) -> Fact:
         """Tell the player's own money, as playerUpdate does."""
         book, bet = self.ledger, self.ledger.sidebet
-        told: dict[str, Value] = {
+        payload: dict[str, Value] = {
             **self._here(),
             "cash": book.cash,
             "position_qty": book.qty,
@@ -338,4 +343,4 @@ class CrashLedger:
             "sidebet_end_tick": bet.end_tick if bet else 0,
             "bet_amount": self.bet,
         }
-        return c.fact(c.PLAYER, told, self.window)
+        return c.fact(c.PLAYER, payload, self.window)

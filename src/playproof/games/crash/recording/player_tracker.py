@@ -123,19 +123,19 @@ class PlayerTracker:
         """Tell whether an id is the recorded player's."""
         return player is not None and player == self.name
 
-    def take_identity(self, found: object) -> Iterator[Fact]:
+    def take_identity(self, value: object) -> Iterator[Fact]:
         """Learn who the recorded player is, once."""
-        name = to_id(found)
+        name = to_id(value)
         if name is not None and self.name is None:
             self.name = name
             yield self._own(c.IDENTITY, {"trader": name})
 
     def take_player(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
         """Read a playerUpdate; another player's is not read, nor one that says the same at the same tick."""
-        told = payload.get("id")
-        yield from self.take_identity(told)
+        fields = payload.get("id")
+        yield from self.take_identity(fields)
         cash = to_amount(payload.get("cash"))
-        if cash is None or (told is not None and not self.is_own(to_id(told))):
+        if cash is None or (fields is not None and not self.is_own(to_id(fields))):
             return
         qty, bet = to_amount(payload.get("positionQty")), to_record(payload.get("sideBet"))
         self.cash = cash
@@ -157,13 +157,13 @@ class PlayerTracker:
             self._told = (self.rounds.current_id, columns)
             yield self._own(c.PLAYER, columns)
 
-    def take_press(self, told: Mapping[str, Any], ts: datetime) -> Iterator[Fact]:
+    def take_press(self, payload: Mapping[str, Any], ts: datetime) -> Iterator[Fact]:
         """Read a press: button_id, and if the page says them client_timestamp and bet_amount."""
-        button = told.get("button_id")
+        button = payload.get("button_id")
         if not isinstance(button, str) or button not in CATEGORIES:
             return
         category, sequence = CATEGORIES[button], self._next_in_sequence(ts)
-        self._adjust(button, to_amount(told.get("bet_amount")))
+        self._adjust(button, to_amount(payload.get("bet_amount")))
         columns: dict[str, Value] = {
             **self._here(),
             "button_id": button,
@@ -176,11 +176,13 @@ class PlayerTracker:
             "time_in_position": max(0, self._tick() - self.entry_tick) if self.qty else 0,
             "sequence_id": sequence.number,
             "sequence_position": sequence.position,
-            "client_timestamp": to_number(told.get("client_timestamp"), MAX_MS),
+            "client_timestamp": to_number(payload.get("client_timestamp"), MAX_MS),
         }
         if category == "action":
             sequence.open, self.action_tick = False, self._tick()
-            self._pressed = PendingPress(button, ts, sequence.number, to_number(told.get("client_timestamp"), MAX_MS))
+            self._pressed = PendingPress(
+                button, ts, sequence.number, to_number(payload.get("client_timestamp"), MAX_MS)
+            )
         yield self._own(c.PRESS, columns)
 
     def _next_in_sequence(self, ts: datetime) -> Sequence:
@@ -193,12 +195,12 @@ class PlayerTracker:
         self._sequence = Sequence(self._sequences - 1, 0, ts)
         return self._sequence
 
-    def _adjust(self, button: str, told: int | None) -> None:
+    def _adjust(self, button: str, index: int | None) -> None:
         """Bring the bet field and the share up to date; what the page says stands."""
         if button in PERCENTAGES:
             self.share = PERCENTAGES[button]
-        if told is not None:
-            self.bet = told
+        if index is not None:
+            self.bet = index
         elif button == "MAX":
             self.bet = self.cash
         elif button == "CLEAR":

@@ -65,9 +65,9 @@ _CORE: Mapping[str, Callable[[object], Any]] = {
     "active": to_flag,
     "rugged": to_flag,
     "allowPreRoundBuys": to_flag,
-    "tickCount": lambda found: to_whole(found, MAX_TICK),
-    "price": lambda found: to_number(found, MAX_PRICE),
-    "cooldownTimer": lambda found: to_whole(found, MAX_TIMER),
+    "tickCount": lambda result: to_whole(result, MAX_TICK),
+    "price": lambda result: to_number(result, MAX_PRICE),
+    "cooldownTimer": lambda result: to_whole(result, MAX_TIMER),
 }
 """What decides where a round stands: a message in which one of these is no value is not read at all."""
 
@@ -98,21 +98,21 @@ def read_core(payload: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _read(table: Fields, payload: Mapping[str, Any]) -> dict[str, Value]:
-    found = {column: read(payload.get(name)) for column, (name, read) in table.items()}
-    return {column: value for column, value in found.items() if value is not None}
+    result = {column: read(payload.get(name)) for column, (name, read) in table.items()}
+    return {column: value for column, value in result.items() if value is not None}
 
 
-def read_rugpool(found: object) -> dict[str, Value]:
+def read_rugpool(value: object) -> dict[str, Value]:
     """Read the side lottery; all of it or nothing."""
-    pool = _read(_RUGPOOL, to_record(found))
+    pool = _read(_RUGPOOL, to_record(value))
     return pool if len(pool) == len(_RUGPOOL) else {}
 
 
-def read_leaderboard(found: object, price: float) -> dict[str, Value]:
+def read_leaderboard(value: object, price: float) -> dict[str, Value]:
     """Read the figures of a leaderboard, as `crowd_feed.figures_of` defines them; nothing if an entry is no entry."""
-    if not isinstance(found, list):
+    if not isinstance(value, list):
         return {}
-    entries = [entry for entry in map(to_record, found[:MAX_ENTRIES]) if _plays_coin(entry)]
+    entries = [entry for entry in map(to_record, value[:MAX_ENTRIES]) if _plays_coin(entry)]
     held = [to_amount(entry.get("positionQty")) for entry in entries]
     known = [qty for qty in held if qty is not None]
     if len(known) < len(held):
@@ -167,12 +167,12 @@ class TrackedRound:
         self.shown |= _read(_SHOWN, payload) | read_rugpool(payload.get("rugpool"))
         self.shown |= read_leaderboard(payload.get("leaderboard"), state["price"])
 
-    def gap(self, place: Place) -> tuple[int, int] | None:
+    def gap(self, index: Place) -> tuple[int, int] | None:
         """Give the first and the last tick that are missing before a place, None if none are."""
-        if self.newest is None or place[0] < Phase.ACTIVE:
+        if self.newest is None or index[0] < Phase.ACTIVE:
             return None
         expected = self.newest[1] + 1 if self.newest[0] >= Phase.ACTIVE else 0
-        return (expected, place[1] - 1) if place[1] > expected else None
+        return (expected, index[1] - 1) if index[1] > expected else None
 
 
 class RoundTracker:
@@ -196,12 +196,12 @@ class RoundTracker:
         yield from self._reveal(to_list(payload.get("gameHistory")))
         if game_id not in self.kept:
             yield self._open(game_id, payload)
-        found = self.kept[game_id]
-        state = {**found.state, **core}
+        result = self.kept[game_id]
+        state = {**result.state, **core}
         phase = phase_of(state)
         if phase is not None:
-            place = (int(phase), state["tickCount"])
-            yield from self._place(found, place, state, payload)
+            index = (int(phase), state["tickCount"])
+            yield from self._place(result, index, state, payload)
 
     def _open(self, game_id: str, payload: Mapping[str, Any]) -> Fact:
         """Begin a round; the oldest one kept is forgotten."""
@@ -213,60 +213,60 @@ class RoundTracker:
         return c.fact(c.ROUND, {"server_seed_hash": seed_hash, "game_version": version}, game_id)
 
     def _place(
-        self, found: TrackedRound, place: Place, state: dict[str, Any], payload: Mapping[str, Any]
+        self, tracked_round: TrackedRound, index: Place, state: dict[str, Any], payload: Mapping[str, Any]
     ) -> Iterator[Fact]:
         """Tell what a message adds, by where its round stands in it."""
-        if place in found.prices:
-            yield from self._again(found, place, state, payload)
-        elif place[0] == Phase.RUGGED and found.rug_tick is not None and place[1] > found.rug_tick:
-            found.prices[place] = state["price"]
-            yield c.fact(c.RUG_REPEAT, _at(place, state["price"]), found.id)
-        elif found is not self.current or (found.newest is not None and place < found.newest):
-            yield from self._late(found, place, state["price"])
+        if index in tracked_round.prices:
+            yield from self._again(tracked_round, index, state, payload)
+        elif index[0] == Phase.RUGGED and tracked_round.rug_tick is not None and index[1] > tracked_round.rug_tick:
+            tracked_round.prices[index] = state["price"]
+            yield c.fact(c.RUG_REPEAT, _at(index, state["price"]), tracked_round.id)
+        elif tracked_round is not self.current or (tracked_round.newest is not None and index < tracked_round.newest):
+            yield from self._late(tracked_round, index, state["price"])
         else:
-            yield from self._tick(found, place, state, payload)
+            yield from self._tick(tracked_round, index, state, payload)
 
     def _tick(
-        self, found: TrackedRound, place: Place, state: dict[str, Any], payload: Mapping[str, Any]
+        self, tracked_round: TrackedRound, index: Place, state: dict[str, Any], payload: Mapping[str, Any]
     ) -> Iterator[Fact]:
         """Tell a tick, and before it what was missed."""
-        missing = found.gap(place)
+        missing = tracked_round.gap(index)
         if missing is not None:
-            yield c.fact(c.GAP, {"missing_from": missing[0], "missing_to": missing[1]}, found.id)
-        found.lay(state, payload)
-        found.newest, found.prices[place] = place, state["price"]
-        if place[0] == Phase.RUGGED:
-            found.rug_tick = place[1]
-        yield c.fact(c.TICK, found.columns(), found.id)
+            yield c.fact(c.GAP, {"missing_from": missing[0], "missing_to": missing[1]}, tracked_round.id)
+        tracked_round.lay(state, payload)
+        tracked_round.newest, tracked_round.prices[index] = index, state["price"]
+        if index[0] == Phase.RUGGED:
+            tracked_round.rug_tick = index[1]
+        yield c.fact(c.TICK, tracked_round.columns(), tracked_round.id)
 
-    def _late(self, found: TrackedRound, place: Place, price: float) -> Iterator[Fact]:
+    def _late(self, tracked_round: TrackedRound, index: Place, price: float) -> Iterator[Fact]:
         """Tell a tick that others have overtaken."""
-        found.prices[place] = price
-        if place[0] == Phase.RUGGED:
-            found.rug_tick = place[1]
-        if place[0] >= Phase.ACTIVE:
-            yield c.fact(c.LATE_TICK, _at(place, price), found.id)
+        tracked_round.prices[index] = price
+        if index[0] == Phase.RUGGED:
+            tracked_round.rug_tick = index[1]
+        if index[0] >= Phase.ACTIVE:
+            yield c.fact(c.LATE_TICK, _at(index, price), tracked_round.id)
 
     def _again(
-        self, found: TrackedRound, place: Place, state: dict[str, Any], payload: Mapping[str, Any]
+        self, tracked_round: TrackedRound, index: Place, state: dict[str, Any], payload: Mapping[str, Any]
     ) -> Iterator[Fact]:
         """Take a place that is known: before tick 0 the timer moves on, after it a price must not."""
-        before = found.state.get("cooldownTimer", MAX_TIMER)
-        if state["price"] != found.prices[place]:
-            yield c.fact(c.CONFLICT, _at(place, state["price"]), found.id)
-        elif place == found.newest and found is self.current:
-            found.lay(state, payload)
-            if place[0] < Phase.ACTIVE and state.get("cooldownTimer", MAX_TIMER) < before:
-                yield c.fact(c.COUNTDOWN, found.columns(), found.id)
+        before = tracked_round.state.get("cooldownTimer", MAX_TIMER)
+        if state["price"] != tracked_round.prices[index]:
+            yield c.fact(c.CONFLICT, _at(index, state["price"]), tracked_round.id)
+        elif index == tracked_round.newest and tracked_round is self.current:
+            tracked_round.lay(state, payload)
+            if index[0] < Phase.ACTIVE and state.get("cooldownTimer", MAX_TIMER) < before:
+                yield c.fact(c.COUNTDOWN, tracked_round.columns(), tracked_round.id)
 
     def take_rugpool(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
         """Read the side lottery of a gameStatePlayerUpdate, where it tells something new."""
-        found, pool = self.current, read_rugpool(payload.get("rugpool"))
-        if found is None or payload.get("gameId") != found.id or not pool:
+        result, pool = self.current, read_rugpool(payload.get("rugpool"))
+        if result is None or payload.get("gameId") != result.id or not pool:
             return
-        if any(found.shown.get(column) != value for column, value in pool.items()):
-            found.shown |= pool
-            yield c.fact(c.RUGPOOL, pool, found.id)
+        if any(result.shown.get(column) != value for column, value in pool.items()):
+            result.shown |= pool
+            yield c.fact(c.RUGPOOL, pool, result.id)
 
     def _reveal(self, history: list[Any]) -> Iterator[Fact]:
         """Tell finished rounds that were not told yet, the oldest first."""
@@ -280,10 +280,10 @@ class RoundTracker:
         known = [price for price in prices if price is not None]
         if not 2 <= len(prices) <= MAX_TICK + 1 or len(known) < len(prices) or not self._revealed.add(game_id):
             return
-        found, fair = self.kept.get(game_id), to_record(entry.get("provablyFair"))
-        told: dict[str, Value] = {
+        result, fair = self.kept.get(game_id), to_record(entry.get("provablyFair"))
+        payload: dict[str, Value] = {
             "game_id": game_id,
-            "rug_seen": found is not None and found.saw_rug,
+            "rug_seen": result is not None and result.saw_rug,
             "rug_tick": len(known) - 1,
             "rug_price": known[-1],
             "peak": max(known),
@@ -292,8 +292,8 @@ class RoundTracker:
             "server_seed_hash": to_text(fair.get("serverSeedHash")),
             "game_version": to_text(entry.get("gameVersion")),
         }
-        yield c.fact(c.COMPLETE, told, game_id if found else None, None, to_moment(entry.get("timestamp")))
+        yield c.fact(c.COMPLETE, payload, game_id if result else None, None, to_moment(entry.get("timestamp")))
 
 
-def _at(place: Place, price: float) -> dict[str, Value]:
-    return {"tick": place[1], "price": price, "game_phase": place[0]}
+def _at(index: Place, price: float) -> dict[str, Value]:
+    return {"tick": index[1], "price": price, "game_phase": index[0]}

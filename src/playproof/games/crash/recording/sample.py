@@ -101,8 +101,8 @@ class Recording:
         self._bet = adjusted(self._bet, cash, button)
         self._share = PERCENTAGES.get(button, self._share)
         self.now += timedelta(milliseconds=PRESS_MS)
-        told = {"button_id": button, "client_timestamp": int(self.now.timestamp() * 1000)}
-        self._keep(json.dumps(told), "none")
+        payload = {"button_id": button, "client_timestamp": int(self.now.timestamp() * 1000)}
+        self._keep(json.dumps(payload), "none")
         amount = from_units(self._bet)
         orders: Mapping[str, tuple[str, dict[str, Any]]] = {
             "BUY": (BUY, {"amount": amount}),

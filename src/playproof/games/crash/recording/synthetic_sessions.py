@@ -46,8 +46,8 @@ def deal(code: int, seed: Any, first: int, rounds: int, prices: Array, lengths: 
     return at
 
 
-def _dictionary(places: Array, texts: list[str]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)), pa.array(texts, pa.string())).cast(
+def _dictionary(indices: Array, texts: list[str]) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(indices.astype(np.int32)), pa.array(texts, pa.string())).cast(
         pa.string()
     )
 
@@ -67,14 +67,14 @@ def deal_session(
     ends = np.cumsum(rows)
     starts = ends - rows
     number = np.repeat(np.arange(rounds), rows)
-    place = np.arange(ends[-1]) - starts[number]
-    tick = np.maximum(place - 2, 0)
-    phase = np.where(place == 0, COOLDOWN, np.where(place == 1, PRESALE, ACTIVE))
+    index = np.arange(ends[-1]) - starts[number]
+    tick = np.maximum(index - 2, 0)
+    phase = np.where(index == 0, COOLDOWN, np.where(index == 1, PRESALE, ACTIVE))
     phase[ends - 1] = RUGGED
     price = np.ones(ends[-1])
-    price[place >= 2] = prices
-    waited = ROUND_US * (number + 1) + TICK_MS * 1000 * (np.cumsum(place >= 3)) - np.where(place == 0, 15_000_000, 0)
-    ts = START_US + first * MEAN_US + waited - np.where(place == 1, 10_000_000, 0)
+    price[index >= 2] = prices
+    waited = ROUND_US * (number + 1) + TICK_MS * 1000 * (np.cumsum(index >= 3)) - np.where(index == 0, 15_000_000, 0)
+    ts = START_US + first * MEAN_US + waited - np.where(index == 1, 10_000_000, 0)
     seq = np.arange(ends[-1]) + 2 * number + 2  # before each round's ticks the round, after them its revealing
     windows = [_window(seed, first + at) for at in range(rounds)]
     rng = np.random.default_rng([seed, first])
@@ -94,7 +94,7 @@ def deal_session(
         "tick": tick,
         "price": price,
         "game_phase": phase,
-        "cooldown_timer_ms": np.where(place == 0, 15_000, np.where(place == 1, 10_000, 0)),
+        "cooldown_timer_ms": np.where(index == 0, 15_000, np.where(index == 1, 10_000, 0)),
         **shown,
     }
     every = np.arange(rounds)

@@ -33,11 +33,11 @@ RUGS = (0.0, 0.01, 0.02, 0.5, 0.9, 1.0, 1.5)
 
 def to_events(prices: Sequence[float]) -> tuple[Event, ...]:
     """Tell a round of these prices by tick, the last one the rug price."""
-    told: list[Fact] = [c.fact(c.ROUND, {}, ROUND), _tick(0, 1.0, Phase.PRESALE)]
-    told += [_tick(tick, price, Phase.ACTIVE) for tick, price in enumerate(prices[:-1])]
-    told.append(_tick(len(prices) - 1, prices[-1], Phase.RUGGED))
+    facts: list[Fact] = [c.fact(c.ROUND, {}, ROUND), _tick(0, 1.0, Phase.PRESALE)]
+    facts += [_tick(tick, price, Phase.ACTIVE) for tick, price in enumerate(prices[:-1])]
+    facts.append(_tick(len(prices) - 1, prices[-1], Phase.RUGGED))
     beat = timedelta(milliseconds=TICK_MS)
-    return tuple(fact.event(_START + beat * place, "probe", place) for place, fact in enumerate(told))
+    return tuple(fact.event(_START + beat * index, "probe", index) for index, fact in enumerate(facts))
 
 
 def _tick(tick: int, price: float, phase: Phase) -> Fact:
@@ -64,18 +64,18 @@ def ladders(rng: np.random.Generator) -> list[tuple[Play, ...]]:
 
 def _entry(rng: np.random.Generator) -> tuple[int, list[tuple[int, int]]]:
     """Draw when to buy (0 is the presale) and how much."""
-    place = int(rng.integers(0, 12))
-    return place, [_WAIT] * place + [_BUY if rng.random() < 0.5 else _MORE]
+    index = int(rng.integers(0, 12))
+    return index, [_WAIT] * index + [_BUY if rng.random() < 0.5 else _MORE]
 
 
 def _sales(rng: np.random.Generator) -> tuple[Play, ...]:
     """Sell at better and better prices; the round goes on as it would have."""
-    place, actions = _entry(rng)
+    index, actions = _entry(rng)
     hold = int(rng.integers(1, 60))
-    sale = max(0, place - 1) + hold  # the tick of the sale: decision 0 is the presale, decision n is tick n - 1
+    sale = max(0, index - 1) + hold  # the tick of the sale: decision 0 is the presale, decision n is tick n - 1
     path = _walk(rng, sale + 20)
-    script = (*actions, *[_WAIT] * (sale - place), _SELL)
-    entry = path[max(0, place - 1)]
+    script = (*actions, *[_WAIT] * (sale - index), _SELL)
+    entry = path[max(0, index - 1)]
     return tuple(
         Play(f"sold at {entry * times:.3g}", to_events([*path[:sale], entry * times, *path[sale + 1 :], 0.02]), script)
         for times in EXITS
@@ -107,7 +107,7 @@ def cycles(rng: np.random.Generator) -> list[Play]:
         [_BUY, *[_WAIT] * 100, _SELL],
     ]
     choices = [_WAIT, _BUY, _SELL, *presses]
-    loops += [[choices[int(place)] for place in rng.integers(len(choices), size=12)] for _ in range(6)]
+    loops += [[choices[int(integer)] for integer in rng.integers(len(choices), size=12)] for _ in range(6)]
     plays = []
     for level in (1.0, 32.0, 0.5):
         events = to_events([1.0, *[level] * 128, 0.02])
@@ -119,9 +119,9 @@ def cycles(rng: np.random.Generator) -> list[Play]:
 
 def state(standing: AccountSnapshot) -> Hashable:
     """Give money, position, bet field and price; not the clock, and not what only counts."""
-    told = standing.facts
+    payload = standing.facts
     names = ("qty", "cost", "sidebet_stake", "price", "phase", "bet_amount", "sell_share")
-    return standing.cash, standing.equity, *(told.get(name) for name in names)
+    return standing.cash, standing.equity, *(payload.get(name) for name in names)
 
 
 PROBES = Probes("buttons", windows, ladders, cycles, state)

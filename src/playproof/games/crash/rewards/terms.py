@@ -125,16 +125,16 @@ def lay_out(steps: Sequence[Step]) -> Facts:
 
 
 def _moment(standing: Any) -> tuple[float, ...]:
-    told = standing.facts
-    at, counted = (told[name] for name in MOMENT[2:10]), (told[name] for name in MOMENT[11:])
+    payload = standing.facts
+    at, counted = (payload[name] for name in MOMENT[2:10]), (payload[name] for name in MOMENT[11:])
     return (standing.equity, standing.cash, *at, standing.opened, *counted)
 
 
 def _held(before: Mapping[str, Array], after: Mapping[str, Array]) -> Array:
     """Give the ticks since the position was opened; one that stood at the first step counts from there."""
-    places = np.arange(len(before["qty"]))
+    indices = np.arange(len(before["qty"]))
     opens = (before["qty"] == 0) & (after["qty"] > 0)
-    last = np.maximum.accumulate(np.where(opens, places, -1))  # (n,) place of the last opening, this step included
+    last = np.maximum.accumulate(np.where(opens, indices, -1))  # (n,) place of the last opening, this step included
     last = np.concatenate([[-1], last[:-1]])
     entry = np.where(last >= 0, before["tick"][last], before["tick"][0])
     return np.where(before["qty"] > 0, before["tick"] - entry, 0)

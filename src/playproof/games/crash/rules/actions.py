@@ -58,11 +58,11 @@ def adjusted(bet: int, cash: int, button: str) -> int:
 
 def pressed_button(event: Event) -> tuple[str, int]:
     """Give the button that an own event stands for and the share of a SELL; an empty text if it is no choice."""
-    told = event.columns
+    payload = event.columns
     if event.event_name == PRESS:
-        return _text(told.get("button_id")), _share(told.get("sell_share"))
-    if event.event_name == ORDER and "sequence_id" not in told:
-        return _text(told.get("order_kind")), _share(told.get("order_share"))
+        return _text(payload.get("button_id")), _share(payload.get("sell_share"))
+    if event.event_name == ORDER and "sequence_id" not in payload:
+        return _text(payload.get("order_kind")), _share(payload.get("order_share"))
     return "", FULL_SHARE
 
 
@@ -100,7 +100,7 @@ def recorded_trader(event: Event) -> Action | None:
 
 
 def _nearest(choices: Sequence[int], wanted: int) -> int:
-    return min(range(len(choices)), key=lambda place: abs(choices[place] - wanted))
+    return min(range(len(choices)), key=lambda index: abs(choices[index] - wanted))
 
 
 def _text(value: Value) -> str:

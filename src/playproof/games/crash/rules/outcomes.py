@@ -32,22 +32,22 @@ def read_outcome(events: Sequence[Event]) -> Outcome | None:
     rug_tick = min(rugs, default=None)
     if rug_tick is None or any(tick not in prices for tick in range(rug_tick)):
         return None
-    told: dict[str, Value] = {
+    payload: dict[str, Value] = {
         "rug_tick": rug_tick,
         "rug_price": rugs[rug_tick],
         "peak": max([rugs[rug_tick], *(prices[tick] for tick in range(rug_tick))]),
         "ended_by_rug": True,
     }
-    return Outcome(events[0].window_id or "", told | _revealed(events))
+    return Outcome(events[0].window_id or "", payload | _revealed(events))
 
 
 def _revealed(events: Sequence[Event]) -> dict[str, Value]:
     """Give what was published of the seed: the commitment, and the seed itself once it was revealed."""
-    told: dict[str, Value] = {"server_seed": None, "server_seed_hash": None, "game_version": None}
+    payload: dict[str, Value] = {"server_seed": None, "server_seed_hash": None, "game_version": None}
     for event in events:
         if event.event_name in (c.ROUND, c.COMPLETE):
-            told |= {name: event.columns[name] for name in told if event.columns.get(name) is not None}
-    return told
+            payload |= {name: event.columns[name] for name in payload if event.columns.get(name) is not None}
+    return payload
 
 
 def rug_within_40(outcome: Outcome, event: Event) -> float | None:

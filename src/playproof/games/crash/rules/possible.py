@@ -20,7 +20,7 @@ Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 _PRESALE, _ACTIVE = 1, 2
-_NEED_A_BET = [place for place, name in enumerate(ADJUSTMENTS, start=5) if name in ("CLEAR", "HALF", "DOUBLE")]
+_NEED_A_BET = [index for index, name in enumerate(ADJUSTMENTS, start=5) if name in ("CLEAR", "HALF", "DOUBLE")]
 _SMALLEST = 0.001
 _ROUNDING = 1e-6
 """Float32 rows hold money to about this share of itself."""
@@ -35,7 +35,7 @@ def _places(features: tuple[str, ...]) -> tuple[int, ...]:
 
 def _columns(rows: Rows, features: tuple[str, ...]) -> Iterator[Rows]:
     """Give phase, balance, position and bet field."""
-    return (rows[:, place] for place in _places(features))
+    return (rows[:, index] for index in _places(features))
 
 
 def buttons(rows: Rows, features: tuple[str, ...], shares: int = 0) -> Mask:
@@ -47,7 +47,7 @@ def buttons(rows: Rows, features: tuple[str, ...], shares: int = 0) -> Mask:
 
 def _one(row: Rows, features: tuple[str, ...], shares: int) -> Mask:
     """Tell it for one row, (1, 4 + 9 + shares), read-only: there are few answers, and all are kept."""
-    phase, balance, qty, bet = [row.item(place) for place in _places(features)]
+    phase, balance, qty, bet = [row.item(index) for index in _places(features)]
     open_phase = phase in (_PRESALE, _ACTIVE) and balance >= _AFFORDABLE
     return _kept(open_phase, phase == _ACTIVE and qty > 0, bet > 0, shares)
 

@@ -69,22 +69,22 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DecodeError(f"expected lines of text in {path}, found damage: {error}") from None
 
 
-def first_difference(told: dict[str, Any], found: Round, seed: str) -> str | None:
+def first_difference(payload: dict[str, Any], result: Round, seed: str) -> str | None:
     """Compare what the site told with what its seed gives."""
-    promised = told.get("provablyFair", {}).get("serverSeedHash")
+    promised = payload.get("provablyFair", {}).get("serverSeedHash")
     if promised is not None and promised != server_seed_hash(seed):
         return f"seed hash: promised {promised}, the seed gives {server_seed_hash(seed)}"
-    peak = told.get("peakMultiplier")
-    if peak is not None and not abs(peak - found.peak) <= TOLERANCE:
-        return f"peak: told {peak}, the seed gives {found.peak}"
-    prices = told.get("prices")
+    peak = payload.get("peakMultiplier")
+    if peak is not None and not abs(peak - result.peak) <= TOLERANCE:
+        return f"peak: told {peak}, the seed gives {result.peak}"
+    prices = payload.get("prices")
     if prices is None:
         return None
-    for tick, (shown, price) in enumerate(zip(prices, found.prices, strict=False)):
+    for tick, (shown, price) in enumerate(zip(prices, result.prices, strict=False)):
         if not abs(shown - price) <= TOLERANCE:
             return f"tick {tick}: told {shown}, the seed gives {price}"
-    if len(prices) != len(found.prices):
-        return f"length: told {len(prices)} prices, the seed gives {len(found.prices)}"
+    if len(prices) != len(result.prices):
+        return f"length: told {len(prices)} prices, the seed gives {len(result.prices)}"
     return None
 
 
@@ -92,17 +92,17 @@ def check_line(number: int, line: str, world: str, compiled: bool) -> RoundCheck
     """Check one line; what cannot be read is a difference too."""
     game_id = "?"
     try:
-        told = json.loads(line)
-        game_id = str(told["id"])
-        seed = told["provablyFair"]["serverSeed"]
-        version = check_version(told.get("gameVersion", "v3"))
+        payload = json.loads(line)
+        game_id = str(payload["id"])
+        seed = payload["provablyFair"]["serverSeed"]
+        version = check_version(payload.get("gameVersion", "v3"))
         if compiled and world == "published":
             from playproof.games.crash.sim import prices_nb
 
-            found = prices_nb.site_round(seed, game_id, version)
+            result = prices_nb.site_round(seed, game_id, version)
         else:
-            found = replay(seed, game_id, version, world)
-        return RoundCheck(number, game_id, first_difference(told, found, seed))
+            result = replay(seed, game_id, version, world)
+        return RoundCheck(number, game_id, first_difference(payload, result, seed))
     except (ValueError, TypeError, KeyError, AttributeError, InputError) as error:
         return RoundCheck(number, game_id, f"expected a revealed round, found {type(error).__name__}: {error}")
 

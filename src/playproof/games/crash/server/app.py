@@ -184,10 +184,10 @@ class CrashServer:
 
     async def _round(self, request: Request) -> Response:
         """Give a finished round with its seed."""
-        found = self.table.revealed(request.path_params["game_id"])
-        if found is None:
+        result = self.table.revealed(request.path_params["game_id"])
+        if result is None:
             return JSONResponse({"error": "this round is not known, or not over"}, 404)
-        return Response(orjson.dumps(found), media_type="application/json")
+        return Response(orjson.dumps(result), media_type="application/json")
 
     async def _connect(self, sid: str, environ: Any, auth: Any = None) -> None:
         """Log a client in: with a known token as that player, else as a new one."""

@@ -44,7 +44,7 @@ def packet(message: TableMessage) -> Packet:
 
 def frames(packets: Sequence[Packet]) -> bytes:
     """Frame packets, one after the other."""
-    return b"".join(frame(each.encode().encode()) for each in packets)
+    return b"".join(frame(item.encode().encode()) for item in packets)
 
 
 class FrameWriter(WebSocketsSansIOProtocol):
@@ -100,8 +100,8 @@ class Outbox(asyncio.Queue[Any]):
     def deliver(self, packets: Sequence[Packet], framed: bytes) -> None:
         """Send packets whose frames are already made."""
         if not self._write(framed):
-            for each in packets:
-                super().put_nowait(each)
+            for item in packets:
+                super().put_nowait(item)
 
     def _write(self, framed: bytes) -> bool:
         return self.write is not None and self._reader_waits and self.empty() and self.write(framed)

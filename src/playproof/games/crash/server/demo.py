@@ -68,8 +68,8 @@ def verify_published() -> int:
     """Count the published rounds that replay exactly."""
     count = 0
     for seed, game_id, rug_tick, peak in PUBLISHED_ROUNDS:
-        found = play_round(seed, game_id)
-        count += (found.rug_tick, found.peak) == (rug_tick, peak)
+        result = play_round(seed, game_id)
+        count += (result.rug_tick, result.peak) == (rug_tick, peak)
     return count
 
 
@@ -193,25 +193,25 @@ def scores_table(scores: list[TournamentScore]) -> str:
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def page(found: Findings, commit: str) -> str:
+def page(findings: Findings, commit: str) -> str:
     """Write the whole page, Plotly included."""
     rounds = [(game_id, play_round(seed, game_id)) for seed, game_id, *_ in PUBLISHED_ROUNDS]
     figures = [
-        ("", survival_figure(found.published)),
-        ("", hold_figure(found.published, found.fair)),
-        ("wide", scores_figure(found.scores)),
+        ("", survival_figure(findings.published)),
+        ("", hold_figure(findings.published, findings.fair)),
+        ("wide", scores_figure(findings.scores)),
         ("wide", rounds_figure(rounds)),
     ]
     parts = []
-    for place, (kind, figure) in enumerate(figures):
+    for index, (kind, figure) in enumerate(figures):
         body = figure.to_html(
             full_html=False,
-            include_plotlyjs=place == 0,
-            div_id=f"plot-{place}",
+            include_plotlyjs=index == 0,
+            div_id=f"plot-{index}",
             config={"displaylogo": False, "responsive": True},
         )
         parts.append(f'<section class="{kind}"><h3>{html.escape(figure.layout.meta["title"])}</h3>{body}</section>')
-    lines = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in found.sentences())
+    lines = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in findings.sentences())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -219,17 +219,17 @@ def page(found: Findings, commit: str) -> str:
         "<h1>What the crash game is worth</h1>"
         '<p class="lead">Published algorithm, exact money, theory beside every measurement.</p>'
         f'<ol>{lines}</ol><div class="plots">{"".join(parts)}</div>'
-        f"<h2>{found.scores[0].rounds:,} rounds, every baseline on the same ones</h2>{scores_table(found.scores)}"
-        f"<footer>Seed {found.published.seed}. Commit {html.escape(commit)}. Amounts in coins."
+        f"<h2>{findings.scores[0].rounds:,} rounds, every baseline on the same ones</h2>{scores_table(findings.scores)}"
+        f"<footer>Seed {findings.published.seed}. Commit {html.escape(commit)}. Amounts in coins."
         f"</footer><script>{RESIZE}</script></body></html>"
     )
 
 
-def write_page(found: Findings, folder: Path, commit: str) -> Path:
+def write_page(findings: Findings, folder: Path, commit: str) -> Path:
     """Write the page into a folder; it is there whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
     unfinished = folder / "index.html.part"
-    unfinished.write_text(page(found, commit), encoding="utf-8")
+    unfinished.write_text(page(findings, commit), encoding="utf-8")
     unfinished.replace(path)
     return path

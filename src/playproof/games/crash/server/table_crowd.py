@@ -88,10 +88,10 @@ class TableCrowd:
 
     def _standing(self, player: int, price: float) -> LeaderboardRow:
         positions = self._by_player[player]
-        found = standing(positions[0].identity, (position.ledger for position in positions), price)
-        if not found.qty and found.sidebet is None:
-            self._at_rest[player] = found
-        return found
+        result = standing(positions[0].identity, (position.ledger for position in positions), price)
+        if not result.qty and result.sidebet is None:
+            self._at_rest[player] = result
+        return result
 
     def _open(self, position: Position, tick: int, price: float) -> list[Act]:
         qty = position.ledger.buy(position.who.amount, price)

@@ -115,11 +115,11 @@ class CrowdObserver:
     def _hear(self) -> None:
         if self._heard:
             history.apply_trades(self._histories, 0, to_records(self._heard))
-        told = self._told()
-        figures = told.figures
+        payload = self._told()
+        figures = payload.figures
         tables = (self._histories, self._table.states, self._table.lanes)
         hear(*tables, figures.players_in_game, figures.players_with_positions, figures.total_capital)
-        self._heard = told.trades
+        self._heard = payload.trades
 
     def _told(self) -> CrowdUpdate:
         lane = self._table.lanes[0]

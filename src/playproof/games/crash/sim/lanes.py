@@ -258,14 +258,14 @@ class KernelLanes:
 
     def only(self, kept: Array) -> KernelLanes:
         """Give these lanes alone, as they stand."""
-        found = KernelLanes(self.settings, len(kept))
+        kernel_lanes = KernelLanes(self.settings, len(kept))
         for name in ("lanes", "states", "sites", "lots", "final_obs", "final_facts"):
-            getattr(found, name)[:] = getattr(self, name)[kept]
-        found.config[:] = self.config  # a tape is still dealt to as many seats
-        found.clipped = self.clipped
-        if found.purse is not None and self.purse is not None:
-            found.purse.memory[:] = self.purse.memory[:, kept]
-        return found
+            getattr(kernel_lanes, name)[:] = getattr(self, name)[kept]
+        kernel_lanes.config[:] = self.config  # a tape is still dealt to as many seats
+        kernel_lanes.clipped = self.clipped
+        if kernel_lanes.purse is not None and self.purse is not None:
+            kernel_lanes.purse.memory[:] = self.purse.memory[:, kept]
+        return kernel_lanes
 
     def seed(self, seeds: Sequence[int], chosen: Array, first_round: int = 0) -> None:
         """Key the chosen lanes; their next round is the first."""

@@ -63,15 +63,15 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
         self._returns += rewards
         self._lengths += 1
         infos: list[dict[str, Any]] = [{}] * self.num_envs
-        for place, lane in enumerate(ended.tolist()):
-            infos[lane] = self._final(place, lane, bool(truncated[lane]))
+        for index, lane in enumerate(ended.tolist()):
+            infos[lane] = self._final(index, lane, bool(truncated[lane]))
         self._returns[ended] = 0.0
         self._lengths[ended] = 0
         return obs, rewards.astype(np.float32), terminated | truncated, infos
 
-    def _final(self, place: int, lane: int, truncated: bool) -> dict[str, Any]:
-        info = to_info(self._lanes.final_facts[place].tolist())
-        info["terminal_observation"] = self._lanes.final_obs[place].copy()
+    def _final(self, index: int, lane: int, truncated: bool) -> dict[str, Any]:
+        info = to_info(self._lanes.final_facts[index].tolist())
+        info["terminal_observation"] = self._lanes.final_obs[index].copy()
         info["TimeLimit.truncated"] = truncated
         info["episode"] = {
             "r": float(self._returns[lane]),
@@ -102,8 +102,8 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
         """Call a method of all lanes; give the part of each lane asked for."""
-        found = getattr(self, method_name)(*args, **kwargs)
-        return [found[lane] for lane in self._get_indices(indices)]
+        result = getattr(self, method_name)(*args, **kwargs)
+        return [result[lane] for lane in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:  # noqa: ARG002
         """Tell that no lane is wrapped."""

@@ -43,8 +43,8 @@ def _simulate(
         last, rugged = prices_nb.counter_round(code, seed, first + row, prices)
         rug_ticks[row] = last
         peaks[row] = prices[: last + (not rugged)].max()
-        for place in range(len(horizons)):
-            held[row, place] = prices[min(horizons[place], last)]
+        for index in range(len(horizons)):
+            held[row, index] = prices[min(horizons[index], last)]
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ def simulate(
         survival[tick] = MeasuredMean(share, float(np.sqrt(share * (1 - share)) / root), theory.survival(world, tick))
     returns = {
         ticks: MeasuredMean(
-            float(held[:, place].mean() - 1), float(held[:, place].std(ddof=1) / root), theory.hold_return(world, ticks)
+            float(held[:, index].mean() - 1), float(held[:, index].std(ddof=1) / root), theory.hold_return(world, ticks)
         )
-        for place, ticks in enumerate(hold)
+        for index, ticks in enumerate(hold)
     }
     return Simulation(world.name, seed, rounds, survival, returns, rug_ticks, peaks)

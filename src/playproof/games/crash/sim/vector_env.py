@@ -42,19 +42,19 @@ _KEEPS = kernel.F_BET | kernel.F_NO_EFFECT
 
 
 @compiled
-def follow(facts: Any, last: Any, ended: Any, chosen: Any, opened: Any, bets: Any, held: Any, told: Any) -> None:
+def follow(facts: Any, last: Any, ended: Any, chosen: Any, opened: Any, bets: Any, held: Any, payload: Any) -> None:
     """Tell where a position was held while time passed, and what the rounds that ended came to.
 
     `told` gets equity, positions and bets, money paid in and choices without effect of each round that ended. A
     position sold in part on the last tick counts as sold.
     """
-    for place in range(len(ended)):
-        lane, flags = ended[place], last[place, _FLAGS]
+    for index in range(len(ended)):
+        lane, flags = ended[index], last[index, _FLAGS]
         bets[lane] += (flags & kernel.F_BET) != 0
-        told[0, place] = last[place, _EQUITY]
-        told[1, place] = last[place, _OPENED] + bets[lane]
-        told[2, place] = last[place, _INVESTED]
-        told[3, place] = last[place, _NO_EFFECT]
+        payload[0, index] = last[index, _EQUITY]
+        payload[1, index] = last[index, _OPENED] + bets[lane]
+        payload[2, index] = last[index, _INVESTED]
+        payload[3, index] = last[index, _NO_EFFECT]
         kept = opened[lane] and (chosen[lane] == 0 or (flags & _KEEPS) != 0)
         held[lane] = (flags & kernel.F_BOUGHT) != 0 or kept
         opened[lane] = facts[lane, _QTY] > 0
@@ -123,9 +123,9 @@ class CrashVectorGame:
         """Take an action in every lane."""
         taken = np.ascontiguousarray(actions, np.int64)
         rows, rewards, _, truncated, facts, ended = self._lanes.step(taken)
-        ended, held, told = ended.copy(), np.empty(self.count, np.bool_), np.empty((4, len(ended)), np.int64)
-        follow(facts, self._lanes.final_facts, ended, taken[:, 0], self._open, self._bets, held, told)
-        equity, opened, staked, no_effect = told
+        ended, held, payload = ended.copy(), np.empty(self.count, np.bool_), np.empty((4, len(ended)), np.int64)
+        follow(facts, self._lanes.final_facts, ended, taken[:, 0], self._open, self._bets, held, payload)
+        equity, opened, staked, no_effect = payload
         last = self._lanes.final_obs[: len(ended)].copy()
         over = FinishedEpisodes(
             ended, last, truncated[ended], equity - self.settings.balance, opened, staked, no_effect
@@ -143,11 +143,11 @@ class CrashVectorGame:
         The environment's own masks speak of each choice alone; but the bet field is adjusted before the order of
         the same step, and a learner that is forbidden to buy while nothing stands there never finds that step.
         """
-        found: Chosen = self._lanes.masks()
+        chosen: Chosen = self._lanes.masks()
         if self.settings.actions != "trader":
             buys, bets = self._orders(np.arange(len(kernel.FACTORS)))
-            found[:, 1], found[:, 3] = buys.any(axis=1), bets.any(axis=1)
-        return found
+            chosen[:, 1], chosen[:, 3] = buys.any(axis=1), bets.any(axis=1)
+        return chosen
 
     def settle(self, actions: Actions) -> Actions:
         """Put a wait in place of a buy or a sidebet that would not be taken with the adjustment chosen beside it."""
@@ -226,13 +226,13 @@ def _ticks(name: str, events: Sequence[Event]) -> tuple[list[float], list[int]]:
     seen: dict[int, tuple[float, int]] = {}
     rugs: dict[int, float] = {}
     for event in events:
-        told: Any = event.columns
+        payload: Any = event.columns
         if event.event_name not in (c.TICK, c.LATE_TICK):
             continue
-        if told.get("game_phase") == Phase.ACTIVE:
-            seen.setdefault(told["tick"], (told["price"], int(told.get("cooldown_timer_ms") or 0) // 250))
-        elif told.get("game_phase") == Phase.RUGGED:
-            rugs[told["tick"]] = told["price"]
+        if payload.get("game_phase") == Phase.ACTIVE:
+            seen.setdefault(payload["tick"], (payload["price"], int(payload.get("cooldown_timer_ms") or 0) // 250))
+        elif payload.get("game_phase") == Phase.RUGGED:
+            rugs[payload["tick"]] = payload["price"]
     end = min(rugs, default=0)
     if not end or any(tick not in seen for tick in range(end)):
         raise InputError(f"expected round {name} from tick 0 to its rug, found {len(seen)} ticks; leave it out")

@@ -73,11 +73,11 @@ def _tables(name: str) -> dict[str, Any]:
     else:
         raise UnknownName("selector map (or a path that ends in .toml)", name, known_maps())
     try:
-        told = tomllib.loads(text)
+        payload = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"expected a selector map in TOML at {where}, found: {error}") from None
-    below = told.pop("extends", None)
-    return {**(_tables(str(below)) if below and below != name else {}), **told}
+    below = payload.pop("extends", None)
+    return {**(_tables(str(below)) if below and below != name else {}), **payload}
 
 
 def _read_file(path: Path) -> str:
@@ -87,8 +87,8 @@ def _read_file(path: Path) -> str:
         raise ConfigError(f"expected a selector map at {path}, found: {error}") from None
 
 
-def _build(told: Mapping[str, Any], where: str) -> SelectorMap:
-    game, buttons, fields = told.get("game"), told.get("buttons"), told.get("fields", {})
+def _build(payload: Mapping[str, Any], where: str) -> SelectorMap:
+    game, buttons, fields = payload.get("game"), payload.get("buttons"), payload.get("fields", {})
     if not isinstance(game, str) or not isinstance(buttons, dict) or not isinstance(fields, dict):
         raise ConfigError(
             f"expected `game`, [buttons] and [fields] in the selector map {where}; see docs/guides/recording.md"
@@ -97,24 +97,24 @@ def _build(told: Mapping[str, Any], where: str) -> SelectorMap:
         game,
         tuple(_button(name, one, where) for name, one in buttons.items()),
         {name: _selector(name, one, where) for name, one in fields.items()},
-        PressRules.read(told.get("reading", {})),
-        str(told.get("socket", "")),
-        told.get("view", {}),
+        PressRules.read(payload.get("reading", {})),
+        str(payload.get("socket", "")),
+        payload.get("view", {}),
     )
 
 
-def _button(name: str, told: Any, where: str) -> Button:
-    known = told if isinstance(told, dict) else {}
+def _button(name: str, payload: Any, where: str) -> Button:
+    known = payload if isinstance(payload, dict) else {}
     selector, key, category = known.get("selector"), known.get("key"), known.get("category")
     if not _BUTTON.fullmatch(name) or not isinstance(category, str) or not (selector or key):
         raise ConfigError(
-            f"expected button {name!r} of {where} with a category, and a selector or a key, found {told!r}"
+            f"expected button {name!r} of {where} with a category, and a selector or a key, found {payload!r}"
         )
     return Button(name, category, selector, key.lower() if isinstance(key, str) else None)
 
 
-def _selector(name: str, told: Any, where: str) -> str:
-    selector = told.get("selector") if isinstance(told, dict) else None
+def _selector(name: str, payload: Any, where: str) -> str:
+    selector = payload.get("selector") if isinstance(payload, dict) else None
     if not isinstance(selector, str):
-        raise ConfigError(f"expected field {name!r} of {where} with a selector, found {told!r}")
+        raise ConfigError(f"expected field {name!r} of {where} with a selector, found {payload!r}")
     return selector

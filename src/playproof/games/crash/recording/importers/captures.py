@@ -51,27 +51,27 @@ def is_row(value: Mapping[str, Any]) -> bool:
 
 def members(text: str) -> dict[str, str]:
     """Give the members of a JSON object as they were written."""
-    found: dict[str, str] = {}
-    place = text.index("{") + 1
+    result: dict[str, str] = {}
+    skip = text.index("{") + 1
     while True:
-        place = _skip(text, place, ",")
-        if text[place] == "}":
-            return found
-        key, place = _SCAN(text, place)
-        start = _skip(text, place, ":")
-        _, place = _SCAN(text, start)
-        found[key] = text[start:place]
+        skip = _skip(text, skip, ",")
+        if text[skip] == "}":
+            return result
+        key, skip = _SCAN(text, skip)
+        start = _skip(text, skip, ":")
+        _, skip = _SCAN(text, start)
+        result[key] = text[start:skip]
 
 
-def _skip(text: str, place: int, mark: str) -> int:
+def _skip(text: str, index: int, mark: str) -> int:
     """Go over space, one mark if it is there, and space."""
-    place = _space(text, place)
-    return _space(text, place + 1) if text[place] == mark else place
+    index = _space(text, index)
+    return _space(text, index + 1) if text[index] == mark else index
 
 
-def _space(text: str, place: int) -> int:
-    match = _SPACE.match(text, place)
-    return match.end() if match else place
+def _space(text: str, index: int) -> int:
+    match = _SPACE.match(text, index)
+    return match.end() if match else index
 
 
 def frame_of(row: ImportRow) -> str:
@@ -90,8 +90,8 @@ def _two_arguments(data: object) -> bool:
     return isinstance(data, list) and len(data) == 2 and _is_trace(data[0])
 
 
-def _is_trace(found: object) -> bool:
-    return isinstance(found, dict) and found.get(TRACE) is True
+def _is_trace(value: object) -> bool:
+    return isinstance(value, dict) and value.get(TRACE) is True
 
 
 def direction_of(row: ImportRow) -> Direction:

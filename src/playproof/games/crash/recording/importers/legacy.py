@@ -119,55 +119,55 @@ class RoundFollower:
             facts += self._at((int(phase), int(value["tick"])), float(value["price"]), value)
         return facts
 
-    def _at(self, place: Place, price: float, value: Mapping[str, Any]) -> Iterator[Fact]:
+    def _at(self, index: Place, price: float, value: Mapping[str, Any]) -> Iterator[Fact]:
         """Tell a row by where it stands."""
-        known = self.prices.get(place)
+        known = self.prices.get(index)
         if known is not None:
-            yield from self._again(place, price, known, value)
+            yield from self._again(index, price, known, value)
             return
-        self.prices[place] = price
-        if self.rug_tick is not None and place > (Phase.RUGGED, self.rug_tick):
-            yield self._fact(c.RUG_REPEAT, "server_state", place, price)
+        self.prices[index] = price
+        if self.rug_tick is not None and index > (Phase.RUGGED, self.rug_tick):
+            yield self._fact(c.RUG_REPEAT, "server_state", index, price)
             return
-        if place[0] == Phase.RUGGED:
-            self.rug_tick = place[1]
-        if self.newest is None or place > self.newest:
-            yield from self._gap(place)
-            self.newest = place
-            yield self._shown(c.TICK, "game_tick", place, price, value)
-        elif place[0] >= Phase.ACTIVE:
-            yield self._fact(c.LATE_TICK, "game_tick", place, price)
+        if index[0] == Phase.RUGGED:
+            self.rug_tick = index[1]
+        if self.newest is None or index > self.newest:
+            yield from self._gap(index)
+            self.newest = index
+            yield self._shown(c.TICK, "game_tick", index, price, value)
+        elif index[0] >= Phase.ACTIVE:
+            yield self._fact(c.LATE_TICK, "game_tick", index, price)
 
-    def _again(self, place: Place, price: float, known: float, value: Mapping[str, Any]) -> Iterator[Fact]:
+    def _again(self, index: Place, price: float, known: float, value: Mapping[str, Any]) -> Iterator[Fact]:
         """Tell a row at a known place: before tick 0 the timer moves on, and a price must not change."""
         if price != known:
-            yield self._fact(c.CONFLICT, "system_event", place, price)
-        elif place == self.newest:
+            yield self._fact(c.CONFLICT, "system_event", index, price)
+        elif index == self.newest:
             before = self._timer
-            shown = self._shown(c.COUNTDOWN, "server_state", place, price, value)
-            if place[0] < Phase.ACTIVE and self._timer < before:
+            shown = self._shown(c.COUNTDOWN, "server_state", index, price, value)
+            if index[0] < Phase.ACTIVE and self._timer < before:
                 yield shown
 
-    def _gap(self, place: Place) -> Iterator[Fact]:
+    def _gap(self, index: Place) -> Iterator[Fact]:
         """Tell the ticks that are missing before a place."""
-        if self.newest is not None and place[0] >= Phase.ACTIVE:
+        if self.newest is not None and index[0] >= Phase.ACTIVE:
             expected = self.newest[1] + 1 if self.newest[0] >= Phase.ACTIVE else 0
-            if place[1] > expected:
-                yield c.fact(c.GAP, {"missing_from": expected, "missing_to": place[1] - 1}, self.game_id)
+            if index[1] > expected:
+                yield c.fact(c.GAP, {"missing_from": expected, "missing_to": index[1] - 1}, self.game_id)
 
-    def _fact(self, name: str, doc_type: DocType, place: Place, price: float) -> Fact:
-        return Fact(name, doc_type, {"tick": place[1], "price": price, "game_phase": place[0]}, self.game_id)
+    def _fact(self, name: str, doc_type: DocType, index: Place, price: float) -> Fact:
+        return Fact(name, doc_type, {"tick": index[1], "price": price, "game_phase": index[0]}, self.game_id)
 
-    def _shown(self, name: str, doc_type: DocType, place: Place, price: float, value: Mapping[str, Any]) -> Fact:
+    def _shown(self, name: str, doc_type: DocType, index: Place, price: float, value: Mapping[str, Any]) -> Fact:
         """Give a fact with all that is shown now.
 
         The recorder wrote a trade_count of 0 where the message had none: a 0 says nothing.
         """
         self._timer, self._trades = int(value["cooldown_timer"]), int(value["trade_count"]) or self._trades
         columns: dict[str, Value] = {
-            "tick": place[1],
+            "tick": index[1],
             "price": price,
-            "game_phase": place[0],
+            "game_phase": index[0],
             "cooldown_timer_ms": self._timer,
         }
         if self._trades:
@@ -211,7 +211,7 @@ class RoundProgress:
         why, end = self.reason(), self.rug_tick
         if why is not None or end is None:
             return Fact(INCOMPLETE, "system_event", {"reason": why}, game_id)
-        told: dict[str, Value] = {
+        payload: dict[str, Value] = {
             "game_id": game_id,
             "rug_seen": True,
             "rug_tick": end,
@@ -219,7 +219,7 @@ class RoundProgress:
             "peak": max([self.rugs[end], *(self.received[tick] for tick in range(end))]),
             "ended_by_rug": True,
         }
-        return c.fact(c.COMPLETE, told, game_id)
+        return c.fact(c.COMPLETE, payload, game_id)
 
 
 def missing_runs(fact: Fact, received: set[int]) -> Iterator[Fact]:
@@ -307,12 +307,12 @@ class RoundReader:
 
     def _tick(self, row: ImportRow, file: str) -> list[Fact]:
         """Give what a tick row tells; nothing at a known place."""
-        place = place_of(row.value)
-        if place in self._places:
+        index = place_of(row.value)
+        if index in self._places:
             self.duplicates += 1
             return []
-        self._places.add(place)
-        facts = [fact for told in self.follower.take(row.value) for fact in self._really(told)]
+        self._places.add(index)
+        facts = [fact for payload in self.follower.take(row.value) for fact in self._really(payload)]
         for fact in facts:
             if fact.doc_type == "game_tick":
                 self.progress.take(fact.columns)
@@ -342,10 +342,10 @@ class RoundReader:
 
     def reading(self) -> ImportReading:
         """Close the round, and give everything."""
-        found = tuple(self.found)
-        if found:
-            found += (ImportedFact(found[-1].ts, self.progress.closing(self.game_id)),)
-        return ImportReading(found, (self.progress.seen(self.game_id),), self.duplicates, tuple(self.problems))
+        result = tuple(self.found)
+        if result:
+            result += (ImportedFact(result[-1].ts, self.progress.closing(self.game_id)),)
+        return ImportReading(result, (self.progress.seen(self.game_id),), self.duplicates, tuple(self.problems))
 
 
 def conflict(fact: Fact) -> str:
@@ -372,7 +372,7 @@ def read(parts: Sequence[ImportPart], setting: ImportSettings) -> ImportReading:
 
 def _read_others(parts: Sequence[ImportPart], setting: ImportSettings) -> ImportReading:
     """Keep rows that belong to no round, with the time that they give."""
-    found, problems = [], []
+    results, problems = [], []
     for part in parts:
         for row in part.rows:
             kind = row.value.get("type")
@@ -386,8 +386,8 @@ def _read_others(parts: Sequence[ImportPart], setting: ImportSettings) -> Import
                 problems.append(
                     ImportProblem(part.file, row.line, "a row without a round that can be read was kept raw")
                 )
-            found.append(ImportedFact(ts, Fact(str(kind), "system_event") if known else KEPT, row.text))
-    return ImportReading(tuple(found), problems=tuple(problems))
+            results.append(ImportedFact(ts, Fact(str(kind), "system_event") if known else KEPT, row.text))
+    return ImportReading(tuple(results), problems=tuple(problems))
 
 
 IMPORTER = Importer(

@@ -34,17 +34,19 @@ HEADS = ("", "P&L", "95 % interval", "alpha", "wins", "drawdown", "valid", "erro
 
 
 def page(
-    told: Sequence[ContestantFigures],
+    contestant_figureses: Sequence[ContestantFigures],
     models: Sequence[str],
     criteria: Mapping[str, Sequence[Criterion]],
     facts: Mapping[str, Any],
 ) -> str:
     """Write the leaderboard."""
-    scenarios = list(dict.fromkeys(it.scenario for it in told))
+    scenarios = list(dict.fromkeys(item.scenario for item in contestant_figureses))
     if facts["scenarios"] == 1:  # whose figures are those of all
         scenarios = [name for name in scenarios if name != ALL]
-    parts = [_scenario(name, [it for it in told if it.scenario == name], models) for name in scenarios]
-    total = [it for it in told if it.scenario == ALL]
+    parts = [
+        _scenario(name, [item for item in contestant_figureses if item.scenario == name], models) for name in scenarios
+    ]
+    total = [item for item in contestant_figureses if item.scenario == ALL]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -67,31 +69,33 @@ def _told(facts: Mapping[str, Any]) -> str:
 
 def _scenario(name: str, rows: Sequence[ContestantFigures], models: Sequence[str]) -> str:
     title = "All scenarios" if name == ALL else name.capitalize().replace("-", " ")
-    body = "".join(_row(it, it.name in models) for it in rows)
+    body = "".join(_row(row, row.name in models) for row in rows)
     top = "".join(f"<th>{head}</th>" for head in HEADS)
     return f'<h2>{html.escape(title)}</h2><div class="scroll"><table><tr>{top}</tr>{body}</table></div>'
 
 
-def _row(it: ContestantFigures, is_model: bool) -> str:
+def _row(contestant_figures: ContestantFigures, is_model: bool) -> str:
     cells = (
-        html.escape(it.name),
-        f"{it.pnl:+.2f}",
-        f"{it.pnl_interval[0]:+.2f} to {it.pnl_interval[1]:+.2f}",
-        f"{it.alpha:+.3%}",
-        f"{it.win_rate:.0%}",
-        f"{it.drawdown:.0f}",
-        f"{it.valid:.0%}",
-        f"{it.errors:.1%}",
-        f"{it.trades:.1f}",
-        "-" if it.timing is None or it.captured is None else f"{it.timing:.0%} ({it.captured:+.2%})",
-        f"{it.e_value:.3g}",
+        html.escape(contestant_figures.name),
+        f"{contestant_figures.pnl:+.2f}",
+        f"{contestant_figures.pnl_interval[0]:+.2f} to {contestant_figures.pnl_interval[1]:+.2f}",
+        f"{contestant_figures.alpha:+.3%}",
+        f"{contestant_figures.win_rate:.0%}",
+        f"{contestant_figures.drawdown:.0f}",
+        f"{contestant_figures.valid:.0%}",
+        f"{contestant_figures.errors:.1%}",
+        f"{contestant_figures.trades:.1f}",
+        "-"
+        if contestant_figures.timing is None or contestant_figures.captured is None
+        else f"{contestant_figures.timing:.0%} ({contestant_figures.captured:+.2%})",
+        f"{contestant_figures.e_value:.3g}",
     )
     return f'<tr class="{"model" if is_model else ""}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
 
 def _plot(rows: Sequence[ContestantFigures], models: Sequence[str]) -> str:
     """Draw every mean profit with its interval on one axis."""
-    ends = [bound for it in rows for bound in it.pnl_interval] + [0.0]
+    ends = [bound for item in rows for bound in item.pnl_interval] + [0.0]
     low, high = min(ends), max(ends)
     wide = (high - low) or 1.0
 
@@ -102,18 +106,18 @@ def _plot(rows: Sequence[ContestantFigures], models: Sequence[str]) -> str:
     lines = [
         f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height - 22}" stroke="#9fb0c0" stroke-dasharray="3 4"/>'
     ]
-    for at, it in enumerate(rows):
-        y, colour = ROW * at + 16, "#4cc38a" if it.name in models else "#6ea8fe"
-        start, end = it.pnl_interval
-        shown = it.name if len(it.name) <= 16 else it.name[:15] + "…"
+    for at, row in enumerate(rows):
+        y, colour = ROW * at + 16, "#4cc38a" if row.name in models else "#6ea8fe"
+        start, end = row.pnl_interval
+        shown = row.name if len(row.name) <= 16 else row.name[:15] + "…"
         lines.append(f'<text x="0" y="{y + 4}">{html.escape(shown)}</text>')
         lines.append(
             f'<line x1="{x(start):.1f}" x2="{x(end):.1f}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2"/>'
         )
-        lines.append(f'<circle cx="{x(it.pnl):.1f}" cy="{y}" r="5" fill="{colour}"/>')
-    places = ((low, LEFT, "start"), (high, WIDTH - 20, "end"))
-    for value, place, anchor in places:
-        lines.append(f'<text class="axis" x="{place}" y="{height - 6}" text-anchor="{anchor}">{value:+.2f} USD</text>')
+        lines.append(f'<circle cx="{x(row.pnl):.1f}" cy="{y}" r="5" fill="{colour}"/>')
+    indices = ((low, LEFT, "start"), (high, WIDTH - 20, "end"))
+    for value, index, anchor in indices:
+        lines.append(f'<text class="axis" x="{index}" y="{height - 6}" text-anchor="{anchor}">{value:+.2f} USD</text>')
     label = "Mean profit a window with its 95 % interval"
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">{"".join(lines)}</svg>'
 
@@ -122,10 +126,10 @@ def _criteria(criteria: Mapping[str, Sequence[Criterion]], against: str) -> str:
     if not criteria:
         return ""
     rows = "".join(
-        f"<tr><td>{html.escape(model)}: {html.escape(it.name)}</td><td>{it.wanted:.4g}</td>"
-        f"<td>{it.value:.4g} {_mark(it.met)}</td><td>{it.dummy:.4g} {_mark(it.dummy_met)}</td></tr>"
-        for model, each in criteria.items()
-        for it in each
+        f"<tr><td>{html.escape(model)}: {html.escape(item.name)}</td><td>{item.wanted:.4g}</td>"
+        f"<td>{item.value:.4g} {_mark(item.met)}</td><td>{item.dummy:.4g} {_mark(item.dummy_met)}</td></tr>"
+        for model, wanted in criteria.items()
+        for item in wanted
     )
     return (
         "<h2>The plan's criteria</h2>"
@@ -141,13 +145,13 @@ def _mark(met: bool) -> str:
 
 def _duels(rows: Sequence[ContestantFigures], models: Sequence[str]) -> str:
     """Lay out every model against everybody else, paired window by window."""
-    found = [(it, name, versus) for it in rows if it.name in models for name, versus in it.versus.items()]
-    if not found:
+    result = [(row, name, versus) for row in rows if row.name in models for name, versus in row.versus.items()]
+    if not result:
         return ""
     body = "".join(
-        f"<tr><td>{html.escape(it.name)} against {html.escape(name)}</td><td>{versus.difference:+.2f}</td>"
+        f"<tr><td>{html.escape(item.name)} against {html.escape(name)}</td><td>{versus.difference:+.2f}</td>"
         f"<td>{versus.interval[0]:+.2f} to {versus.interval[1]:+.2f}</td><td>{versus.e_value:.3g}</td></tr>"
-        for it, name, versus in found
+        for item, name, versus in result
     )
     heads = "<tr><th></th><th>difference</th><th>95 % interval</th><th>e-value</th></tr>"
     return f'<h2>Paired, window by window</h2><div class="scroll"><table>{heads}{body}</table></div>'
