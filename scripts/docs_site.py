@@ -97,20 +97,20 @@ def on_post_build(config: Any) -> None:
 
 def outside_assets(site: Path) -> list[str]:
     """List what a built site would load from another host."""
-    found = []
+    results = []
     for path in sorted(site.rglob("*")):
         if path.suffix in (".html", ".css", ".js", ".svg"):
             text = path.read_text(encoding="utf-8")
-            found += [f"{path.relative_to(site)}: {match[0][:200]}" for match in OUTSIDE.finditer(text)]
-    return found
+            results += [f"{path.relative_to(site)}: {match[0][:200]}" for match in OUTSIDE.finditer(text)]
+    return results
 
 
 def main() -> None:
     """Check a built site. Exit code 1: it would load something from another host."""
-    found = outside_assets(Path(sys.argv[1]))
-    if found:
-        sys.exit("expected a site that loads nothing from other hosts, found:\n" + "\n".join(found))
-    print("the site loads nothing from other hosts")
+    result = outside_assets(Path(sys.argv[1]))
+    if result:
+        sys.exit("expected a site that loads nothing from other hosts, found:\n" + "\n".join(result))
+    sys.stdout.write("the site loads nothing from other hosts\n")
 
 
 if __name__ == "__main__":

@@ -240,3 +240,16 @@ def test_a_broken_promise_is_noticed(text: str, tmp_path: Path) -> None:
     (block,) = blocks(tmp_path, f"```console\n{text}\n```\n")
     with pytest.raises(AssertionError):
         keeps_its_word(block, tmp_path)
+
+
+def test_the_map_of_the_code_is_right() -> None:
+    text = (ROOT / "docs" / "dev" / "map.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+\? \| `([^`]+)` \| `([^`]+)` \|$", text, re.MULTILINE)
+    assert len(rows) == 12
+    for path, name in rows:
+        source = (ROOT / "src" / "playproof" / path).read_text(encoding="utf-8")
+        assert re.search(rf"^(?:class|def) {name}\b", source, re.MULTILINE), f"{path} defines no {name}"
+    folders = re.findall(r"^\| ((?:`[\w/]+/`(?:, )?)+) \|", text, re.MULTILINE)
+    assert len(folders) >= 10
+    for folder in re.findall(r"`([^`]+)`", " ".join(folders)):
+        assert (ROOT / "src" / "playproof" / folder).is_dir(), folder
