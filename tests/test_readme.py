@@ -253,3 +253,22 @@ def test_the_map_of_the_code_is_right() -> None:
     assert len(folders) >= 10
     for folder in re.findall(r"`([^`]+)`", " ".join(folders)):
         assert (ROOT / "src" / "playproof" / folder).is_dir(), folder
+
+
+def test_tests_that_the_documents_name_exist() -> None:
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    defined = set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        paths = re.findall(r"tests/[\w/]+\.\w+", text)
+        assert not [path for path in paths if not (ROOT / path).exists()], name_of(document)
+        named = re.findall(r"`(test_\w+?)(?:\[\w+\])?`", text)
+        assert not set(named) - defined, name_of(document)
+
+
+def test_the_site_is_built_without_a_warning_and_without_other_hosts(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="the site needs the extra `docs`")
+    site = tmp_path / "site"
+    for command in ("mkdocs build --strict --quiet --site-dir", "python scripts/docs_site.py"):
+        answer = run(Call(f"cd {ROOT} && NO_MKDOCS_2_WARNING=1 {command} {site}", ()), tmp_path)
+        assert answer.returncode == 0, answer.stdout + answer.stderr
