@@ -63,7 +63,7 @@ torture: setup ## run the tests with large counts
 docs: setup ## write the commands reference and build the documentation site into site/
 	$(BIN)/python -m playproof.cli.reference > docs/reference/commands.md.new
 	mv docs/reference/commands.md.new docs/reference/commands.md
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python scripts/docs_site.py site
 
 clean: ## remove everything that the other commands made

@@ -269,6 +269,6 @@ def test_tests_that_the_documents_name_exist() -> None:
 def test_the_site_is_built_without_a_warning_and_without_other_hosts(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="the site needs the extra `docs`")
     site = tmp_path / "site"
-    for command in ("mkdocs build --strict --quiet --site-dir", "python scripts/docs_site.py"):
+    for command in ("mkdocs build --strict --site-dir", "python scripts/docs_site.py"):
         answer = run(Call(f"cd {ROOT} && NO_MKDOCS_2_WARNING=1 {command} {site}", ()), tmp_path)
         assert answer.returncode == 0, answer.stdout + answer.stderr
