@@ -18,7 +18,7 @@ from playproof.games.crash.features.table import RECORDED
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.sample import SampleRecorder, Script, record
 from playproof.games.crash.rules.actions import ADJUSTMENTS, PERCENTAGES
-from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.sim.env import CrashEnv
 from playproof.games.crash.sim.kernel import F_ADVANCED
 from playproof.games.crash.sim.lanes import make_tape

@@ -22,7 +22,7 @@ from playproof.errors import ConfigError, DecodeError, UnknownName
 from playproof.events import Event
 from playproof.game import Reward
 from playproof.games.crash.recording import columns as c
-from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.rules.windows import Phase
 from playproof.parallel import LocalEngine
 from playproof.store import EventStore
 from playproof.testing.altered import altered

@@ -19,7 +19,7 @@ from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.alignment import BEGAN_LATE, LOST_TICKS, NO_RUG
 from playproof.games.crash.recording.sample import PLAYER_ID, record
 from playproof.games.crash.rules.actions import BETS, MAIN, SHARES
-from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.server.table import FillEntry, OrderEntry
 from playproof.money import UNIT, to_units
 

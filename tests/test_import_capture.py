@@ -195,10 +195,10 @@ def test_any_json_is_taken(values: list[dict[str, Any]]) -> None:
     texts = [json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode() for value in values]
     rows = tuple(ImportRow(number, text, json.loads(text)) for number, text in enumerate(texts, 1))
     reading = captures.read((ImportPart("a", "0" * 64, rows),), ImportSettings(ZoneInfo("UTC"), NoRedaction))
-    kept = [value for value in reading.found if value.raw is not None]
+    kept = [value for value in reading.facts if value.raw is not None]
     left_out = {problem.line for problem in reading.problems if "left out" in problem.problem}
     assert len(kept) + len(left_out) == len(rows)
-    for seq, result in enumerate(reading.found):
+    for seq, result in enumerate(reading.facts):
         result.fact.event(result.ts, "s", seq, source="import", direction=result.direction, raw=result.raw)
 
 

@@ -24,8 +24,8 @@ from websockets.exceptions import ConnectionClosed
 from playproof.errors import StoreError
 from playproof.events import Event
 from playproof.game import load_game
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.server.app import RunningServer, ServeConfig
-from playproof.games.crash.server.protocol import Phase
 from playproof.games.crash.server.table import TableMessage
 from playproof.record.feeds.socket import Backoff, SocketFeed
 from playproof.record.recorder import GAP, REFUSED, Recorder, steady_clock

@@ -99,7 +99,7 @@ def test_a_predictor_is_held_to_its_brier_skill(low: float, skilled: bool, passe
     simple_namespace = SimpleNamespace(metrics={"tested": {"skill": 0.02, "interval": [low, 0.03]}, "skilled": skilled})
     gate = calibrated(replace(subject("predicting", None), card=simple_namespace))  # type: ignore[arg-type]
     assert gate.passed == passed
-    assert ("switched off" in gate.found) != skilled
+    assert ("switched off" in gate.finding) != skilled
     assert calibrated(subject("other", None)).skipped
 
 

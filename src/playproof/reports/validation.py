@@ -74,7 +74,8 @@ def to_json(examination: Examination) -> dict[str, Any]:
         "windows_needed": verdict.windows_needed,
         "power": examination.needed.power,
         "gates": [
-            {"gate": item.gate, "status": item.status, "found": item.found, "rule": item.rule} for item in verdict.gates
+            {"gate": item.gate, "status": item.status, "found": item.finding, "rule": item.rule}
+            for item in verdict.gates
         ],
         "failed": list(verdict.failed),
         "metrics": {name: asdict(metric) for name, metric in examination.metrics.items()},
@@ -256,7 +257,7 @@ def _gates(examination: Examination) -> str:
         (
             html.escape(item.gate),
             f'<span class="{item.status}">{item.status}</span>',
-            html.escape(item.found),
+            html.escape(item.finding),
             f'<span class="dim">{html.escape(item.rule)}</span>',
         )
         for item in examination.verdict.gates

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 from playproof.game import Display, Game, Language, Recording, Rewards, Simulation
@@ -28,6 +29,11 @@ def altered(game: Game, **parts: Any) -> Game:
         )
         if owner is None:
             raise TypeError(f"expected a part of a game, found {name!r}")
-        record = replace(getattr(game, owner)(), **{name: value})
-        game = replace(game, **{owner: lambda record=record: record})
+        record: Any = replace(getattr(game, owner)(), **{name: value})
+        given: Any = {owner: partial(_same, record)}
+        game = replace(game, **given)
     return game
+
+
+def _same(record: Any) -> Any:
+    return record

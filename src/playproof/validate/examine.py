@@ -295,7 +295,7 @@ def look_ahead(game: Game, seed: int) -> Gate:
     events = [fact.event(frames[0].ts, "sample", index) for index, fact in enumerate(facts)]
     cuts = sorted(rng.choice(len(events), size=min(CUTS, len(events)), replace=False).tolist())
     future = check_future(fold_rows(game, shown), events, lambda late: altered_events(late, game.columns, rng), cuts)
-    return Gate("D2", future.passed, future.found, RULES["D2"])
+    return Gate("D2", future.passed, future.finding, RULES["D2"])
 
 
 def calibrated(subject: Subject) -> Gate:

@@ -43,7 +43,7 @@ class LeakFinding:
     check: str
     """Gate and name, such as "D1 windows"."""
     passed: bool
-    found: str
+    finding: str
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -74,7 +74,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class TestScores:
+class HoldoutScores:
     """What a pipeline says of the rows that it tested."""
 
     tested: NDArray[np.intp]
@@ -83,7 +83,7 @@ class TestScores:
     """One for each of them; decisions as 0 and 1 where thresholds are part of the pipeline."""
 
 
-Pipeline = Callable[[Samples], TestScores]
+Pipeline = Callable[[Samples], HoldoutScores]
 """Split, scale, learn and score; the same samples give the same scores."""
 Learner = Callable[[Floats, Flags, Floats], Floats]
 """Learn from rows and labels, and score other rows."""

@@ -62,7 +62,7 @@ def label_gate(game: Game, dataset: Dataset, seed: int) -> Gate:
     rng = np.random.default_rng([STREAM, seed])
     permuted = check_permuted(lambda given: learn_and_score(given, by_row=False, scale_all=False), samples, rng)
     by_row, by_window = (_auc(samples, by_row=by_row) for by_row in (True, False))
-    text = f"{permuted.found}; on the true ones {by_window:.3f} by window (by row, not quotable, {by_row:.3f})"
+    text = f"{permuted.finding}; on the true ones {by_window:.3f} by window (by row, not quotable, {by_row:.3f})"
     return Gate("D2 labels", permuted.passed, text, RULES["D2"])
 
 
@@ -106,7 +106,7 @@ def data_gates(game: Game, dataset: Dataset) -> tuple[Gate, ...]:
     order = list(dataset.manifest["split"].values())
     runs = [name for index, name in enumerate(order) if index == 0 or order[index - 1] != name]
     ordered = len([name for name in runs if name != "gap"]) == len({name for name in runs if name != "gap"})
-    payload = windows.found if ordered else "splits alternate in time"
+    payload = windows.finding if ordered else "splits alternate in time"
     return (
         Gate("D1", windows.passed and ordered, payload, RULES["D1"]),
         Gate("D3", True, f"recordings of {game.name}, as the store holds them", RULES["D3"]),

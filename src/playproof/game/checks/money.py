@@ -33,7 +33,7 @@ def _audited(case: GameCase, name: str, seed: int) -> list[str]:
         return audits[-1]
 
     case.play(lambda window: Anything(actions, np.random.default_rng([seed, window])), name, ledger=watched)
-    return [what for audit in audits for what in audit.found]
+    return [what for audit in audits for what in audit.breaches]
 
 
 class Audit:
@@ -43,9 +43,9 @@ class Audit:
         self.game, self.terms, self.wait = game, terms, game.actions[terms.actions].wait
         self.ledger = game.recording().ledger(terms)
         self.total, self.start = self.ledger.total, self.ledger.standing()
-        self.found: list[str] = []
+        self.breaches: list[str] = []
         if self.start.equity != self.start.cash:
-            self.found.append(f"expected equity to be cash at the start, found {self.start}")
+            self.breaches.append(f"expected equity to be cash at the start, found {self.start}")
 
     def standing(self) -> AccountSnapshot:
         """Pass the question on."""
@@ -62,28 +62,28 @@ class Audit:
         after = self.ledger.standing()
         moved = (after.cash, after.equity, after.opened) != (before.cash, before.equity, before.opened)
         if action == self.wait and (watched or moved):
-            self.found.append(f"expected {WAIT} to change nothing, found {before} become {after}")
+            self.breaches.append(f"expected {WAIT} to change nothing, found {before} become {after}")
         elif moved and not watched:
-            self.found.append(f"expected the player to be told when money moves, found {action!r:.60} silent")
+            self.breaches.append(f"expected the player to be told when money moves, found {action!r:.60} silent")
         return watched
 
     def _watched(self, call: Callable[[], tuple[Fact, ...]], what: str) -> tuple[Fact, ...]:
         payload = call()
         now, total = self.ledger.standing(), self.ledger.total
         amounts = {"cash": now.cash, "equity": now.equity, "total": total}
-        self.found += [
+        self.breaches += [
             f"expected {name} in integers, found {amount!r}"
             for name, amount in amounts.items()
             if type(amount) is not int
         ]
         if total != self.total:
-            self.found.append(f"expected {self.total} in all, found {total} after {what}")
+            self.breaches.append(f"expected {self.total} in all, found {total} after {what}")
         if now.cash < 0:
-            self.found.append(f"expected cash of at least 0, found {now.cash} after {what}")
+            self.breaches.append(f"expected cash of at least 0, found {now.cash} after {what}")
         lost = self.start.equity - now.equity
         if self.terms.stake is not None and lost > self.terms.stake:
-            self.found.append(f"expected at most the stake {self.terms.stake} to be lost, found {lost} after {what}")
-        self.found += [text for fact in payload for text in misfits(self.game, fact)]
+            self.breaches.append(f"expected at most the stake {self.terms.stake} to be lost, found {lost} after {what}")
+        self.breaches += [text for fact in payload for text in misfits(self.game, fact)]
         return payload
 
 

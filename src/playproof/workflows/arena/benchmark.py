@@ -112,7 +112,7 @@ class LocalContestant:
     """A language model on this machine."""
 
     name: str
-    found: Any
+    model: Any
     version: str
     max_tokens: int = 120
     temperature: float = 0.0
@@ -121,7 +121,7 @@ class LocalContestant:
         """Answer at all tables at once."""
         from playproof.train.language.rollout import model_player
 
-        exchanges = model_player(self.found, self.max_tokens, [_CHANCE, *indices], self.temperature)(tables)
+        exchanges = model_player(self.model, self.max_tokens, [_CHANCE, *indices], self.temperature)(tables)
         return [exchange[0].answer for exchange in exchanges]
 
 

@@ -34,7 +34,7 @@ class Order:
     """One order of the set `orders`, and why."""
 
     kind: str
-    place: int = 0
+    market: int = 0
     """Which company, or which slot of prediction markets."""
     size: int = 0
     """Place among the amounts."""
@@ -44,7 +44,7 @@ class Order:
     @property
     def action(self) -> tuple[int, int, int]:
         """Give the order as an action of the set `orders`."""
-        return (NAMES.index(self.kind), self.place, self.size)
+        return (NAMES.index(self.kind), self.market, self.size)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def write_order(order: Order, questions: Mapping[int, str]) -> str:
     if order.kind == WAIT:
         return HOLD
     perp = order.kind.lower() in ORDERS["perp"]
-    market = PERPS[order.place] if perp else questions.get(order.place, "none")
+    market = PERPS[order.market] if perp else questions.get(order.market, "none")
     amount = None if order.kind in ("CLOSE", "SELL") else AMOUNTS[order.size]
     more: dict[str, float | str] = {"reasoning": order.reason} if order.reason else {}
     if order.forecast is not None:

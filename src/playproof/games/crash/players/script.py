@@ -22,7 +22,7 @@ from playproof.games.crash.players.human import Floats, Human, Live, ScriptedPre
 from playproof.games.crash.recording.sample import JOINS_AT_MS, PLAYER_ID, Point, SampleRecorder
 from playproof.games.crash.rules.actions import FULL_SHARE
 from playproof.games.crash.rules.money import MIN_BET
-from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.rules.windows import Phase
 from playproof.money import UNIT
 
 STREAM = int.from_bytes(b"scripted")

@@ -21,7 +21,7 @@ from playproof.games.crash.features import state as fold
 from playproof.games.crash.features.table import OBSERVATIONS
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.money import MAX_LOTS, MAX_MONEY, MIN_BET
-from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.sim import kernel
 from playproof.games.crash.sim.lanes import COMPILED_SETS, CrashConfig, KernelLanes, make_tape
 
