@@ -44,8 +44,8 @@ from playproof.games.crash.rules.actions import (
     recorded_trader,
 )
 from playproof.games.crash.rules.outcomes import read_outcome, rug_within_40
-from playproof.games.crash.rules.windows import parse_window
-from playproof.games.crash.server.protocol import Phase, event_frame
+from playproof.games.crash.rules.windows import Phase, parse_window
+from playproof.games.crash.server.protocol import event_frame
 from playproof.games.crash.server.table import FillEntry, OrderEntry
 from playproof.games.crash.sim import kernel
 from playproof.games.crash.sim.env import CrashEnv

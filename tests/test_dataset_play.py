@@ -18,8 +18,9 @@ from playproof.game import load_game
 from playproof.games.crash.players.human import Human, Live, Mood, ScriptedPresser
 from playproof.games.crash.recording.sample import JOINS_AT_MS, PLAYER_ID, SampleRecorder
 from playproof.games.crash.rules.actions import BETS, MAIN, ORDERS, PERCENTAGES, SHARES
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.server.app import RunningServer, ServeConfig
-from playproof.games.crash.server.protocol import BET, BUY, SELL, Phase
+from playproof.games.crash.server.protocol import BET, BUY, SELL
 from playproof.games.crash.server.table import Entry, FillEntry, GameTable, OrderEntry
 from playproof.money import UNIT, to_units
 from playproof.record.feeds.selectors import load_map

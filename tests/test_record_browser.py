@@ -23,8 +23,9 @@ from aiohttp import WSMsgType, web
 from playproof.errors import ConfigError
 from playproof.events import Event
 from playproof.game import load_game
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.server.app import RunningServer, ServeConfig
-from playproof.games.crash.server.protocol import BET, BUY, SELL, SESSION, Phase
+from playproof.games.crash.server.protocol import BET, BUY, SELL, SESSION
 from playproof.games.crash.server.table import Entry, FillEntry, OrderEntry
 from playproof.money import to_units
 from playproof.record.feeds.browser import BrowserFeed

@@ -43,7 +43,14 @@ from playproof.rewards.plays import Plays
 from playproof.stats.evidence import REJECT, e_process
 from playproof.stats.selection import superior_ability
 from playproof.validate.examine import EvaluationSet, judge
-from playproof.validate.leaks import Samples, TestScores, check_features, check_permuted, check_untouched, check_windows
+from playproof.validate.leaks import (
+    Samples,
+    HoldoutScores,
+    check_features,
+    check_permuted,
+    check_untouched,
+    check_windows,
+)
 from playproof.validate.pipeline import learn_and_score, train_rows
 from playproof.validate.verdict import Verdict
 from studies.validator.crash import STUDY
@@ -353,7 +360,7 @@ def run_leak(config: StudyConfig, unit: Unit) -> dict[str, Any]:
     samples, known = planted(unit.name, result, rng)
     by_row, by_all = unit.name == "row split", unit.name == "scaler over test"
 
-    def pipeline(given: Samples) -> TestScores:
+    def pipeline(given: Samples) -> HoldoutScores:
         return learn_and_score(given, by_row=by_row, scale_all=by_all)
 
     split = _split_of(samples, by_row)

@@ -35,8 +35,9 @@ from playproof.games.crash.rules.actions import (
     adjusted,
 )
 from playproof.games.crash.rules.money import MIN_BET, SIDEBET_TICKS, LedgerLimits, Lot, MoneyLedger, Sidebet
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import WORLDS, get_world, rug_price
-from playproof.games.crash.server.protocol import COIN, Phase
+from playproof.games.crash.server.protocol import COIN
 from playproof.money import UNIT
 
 Facts = tuple[Fact, ...]

@@ -18,8 +18,9 @@ from playproof.events import Direction
 from playproof.game import Frame
 from playproof.games.crash.rules.actions import FULL_SHARE, PERCENTAGES, adjusted
 from playproof.games.crash.rules.money import MIN_BET
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import get_world
-from playproof.games.crash.server.protocol import BET, BUY, COIN_ADDRESS, SELL, SESSION, Phase, event_frame
+from playproof.games.crash.server.protocol import BET, BUY, COIN_ADDRESS, SELL, SESSION, event_frame
 from playproof.games.crash.server.table import Entry, GameTable, TableMessage
 from playproof.money import from_units
 
