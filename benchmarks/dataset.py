@@ -26,6 +26,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.dataset_peers import PEERS
 from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.datasets import DatasetConfig, build
 from playproof.errors import ConfigError
@@ -112,11 +113,10 @@ def run_scan(bare: str) -> int:
 
 def run_peer(bare: str, name: str, files: int | None) -> int:
     """Build bare files one by one with a peer; give the ticks read."""
-    _, batch = bench_game()
     rows = 0
     with tempfile.TemporaryDirectory(dir=Path(bare).parent) as target:
         for path in sorted(Path(bare).glob("*.parquet"))[:files]:
-            batch.peers[name](path, Path(target) / path.name)
+            PEERS[name](path, Path(target) / path.name)
             rows += pq.read_metadata(path).num_rows
             for written in Path(target).iterdir():
                 written.unlink()

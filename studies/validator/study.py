@@ -44,8 +44,8 @@ from playproof.stats.evidence import REJECT, e_process
 from playproof.stats.selection import superior_ability
 from playproof.validate.examine import EvaluationSet, judge
 from playproof.validate.leaks import (
-    Samples,
     HoldoutScores,
+    Samples,
     check_features,
     check_permuted,
     check_untouched,

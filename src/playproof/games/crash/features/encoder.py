@@ -150,11 +150,11 @@ class RowPlan:
 
 
 def _plan(shape: FactShape) -> RowPlan:
-    def places(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    def columns_of(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
         return tuple((name, _PLACES.get(name, len(_PLACES))) for name in names)
 
     return RowPlan(
-        shape.kind, places(shape.needs), tuple((_BITS[group], places(_GROUPS[group])) for group in shape.groups)
+        shape.kind, columns_of(shape.needs), tuple((_BITS[group], columns_of(_GROUPS[group])) for group in shape.groups)
     )
 
 

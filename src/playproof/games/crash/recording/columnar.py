@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from benchmarks.dataset_peers import PEERS
 from playproof.errors import InputError
 from playproof.game import Reward
 from playproof.game.episode_columns import (
@@ -674,5 +673,4 @@ COLUMNAR = ColumnarSession(
     lay=lay,
     pay=pay,
     deal=deal_session,
-    peers=PEERS,
 )

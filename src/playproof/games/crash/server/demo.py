@@ -17,7 +17,7 @@ from playproof.games.crash.rules import theory
 from playproof.games.crash.rules.prices import Round, play_round
 from playproof.games.crash.rules.verify import PUBLISHED_ROUNDS
 from playproof.games.crash.rules.worlds import get_world
-from playproof.games.crash.sim.simulate import Simulation
+from playproof.games.crash.sim.simulate import SimulatedRounds
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -31,8 +31,8 @@ class Findings:
     """Everything that the demonstration found."""
 
     verified: int
-    published: Simulation
-    fair: Simulation
+    published: SimulatedRounds
+    fair: SimulatedRounds
     scores: list[TournamentScore]
 
     @property
@@ -93,7 +93,7 @@ def _figure(title: str, x: str, y: str, **layout: Any) -> Figure:
     return figure
 
 
-def survival_figure(result: Simulation) -> Figure:
+def survival_figure(result: SimulatedRounds) -> Figure:
     """Draw the share of rounds that outlive a tick, measured and by theory."""
     ticks = np.arange(0, 801, 10)
     alive = 1 - np.searchsorted(np.sort(result.rug_ticks), ticks, side="right") / result.rounds
@@ -105,7 +105,7 @@ def survival_figure(result: Simulation) -> Figure:
     return figure
 
 
-def hold_figure(*results: Simulation) -> Figure:
+def hold_figure(*results: SimulatedRounds) -> Figure:
     """Draw the return of holding against theory, with standard errors."""
     figure = _figure("Buying at tick 0 and holding", "ticks held", "mean return", yaxis_tickformat=".1%")
     for result, colour in zip(results, (LOSS, MEASURED), strict=False):
