@@ -20,6 +20,7 @@ from playproof.evaluate.score import Score
 from playproof.evaluate.trials import Selection, Trial, record_trial, trial_of, trials, weigh_selection
 from playproof.game import Game
 from playproof.game.vector_env import ActivityProfile, BatchPolicy, ControlPolicy, ReplayTape, Target
+from playproof.notebook import facts_table
 from playproof.stats.evidence import Claim, RequiredWindows, e_process, sample_needed
 from playproof.stats.metrics import Metrics, measure_all
 from playproof.validate import gates
@@ -79,6 +80,11 @@ class Examination:
     targets: tuple[Target, ...] = ()
     """What older plans wanted, each with the score of a dummy."""
     e_logs: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {"verdict": self.verdict.sentence, "windows": len(self.played), "on": self.plan.name}
+        facts |= {f"gate {gate.gate}": f"{gate.status}: {gate.finding}" for gate in self.verdict.gates}
+        return facts_table(f"{self.subject.name}: {self.verdict.name}", facts)
 
     @property
     def returns(self) -> Floats:
@@ -316,14 +322,14 @@ def reward_gates(game: Game, subject: Subject, *, search: bool = True) -> tuple[
 
     if subject.card is None:
         return ()
-    notify = subject.card.reward
-    if notify.get("failed_checks"):
+    stamp = subject.card.reward
+    if stamp.get("failed_checks"):
         return (
-            Gate("R1-R5, R8", False, f"trained on {notify.get('name')}, which failed its checks", RULES["R1-R5, R8"]),
+            Gate("R1-R5, R8", False, f"trained on {stamp.get('name')}, which failed its checks", RULES["R1-R5, R8"]),
         )
-    if notify.get("name") not in game.rewards().presets:
-        return (skipped("R1-R5, R8", RULES["R1-R5, R8"], f"passed before training: {notify.get('name')}"),)
-    reward = load_reward(game, notify["name"])
+    if stamp.get("name") not in game.rewards().presets:
+        return (skipped("R1-R5, R8", RULES["R1-R5, R8"], f"passed before training: {stamp.get('name')}"),)
+    reward = load_reward(game, stamp["name"])
     report = check_reward(game, reward, 0)
     result = (
         "; ".join(f"{finding.check}: {finding.detail}" for finding in report.findings if finding.status == "failed")
