@@ -44,6 +44,8 @@ class ChartAxis:
     zero: bool = False
     """Does it always show 0?"""
     range: tuple[float | None, float | None] | None = None
+    names: Sequence[str] = ()
+    """Names along the axis, where coordinates are positions among them: names may then come twice."""
 
     def __post_init__(self) -> None:
         """Refuse a range that cannot be drawn."""
@@ -57,6 +59,8 @@ class ChartAxis:
         """Write a value as this axis does."""
         if value is None or isinstance(value, str):
             return value or ""
+        if self.names:
+            return self.names[int(value)]
         if self.kind == "time":
             return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M")
         if not math.isfinite(value):
@@ -182,6 +186,9 @@ class Chart:
 
     def names(self, axis: Literal["x", "y"]) -> list[str]:
         """Give the names on an axis in order; none where it has numbers."""
+        given: ChartAxis = getattr(self, axis)
+        if given.names:
+            return list(given.names)
         columns = [getattr(item, axis) for item in self.series]
         return list(dict.fromkeys(value for column in columns for value in column if isinstance(value, str)))
 

@@ -53,6 +53,16 @@ class PageTable:
     """A column that is left out on a phone."""
 
 
+@dataclass(frozen=True)
+class PageSection:
+    """A titled part of a page: paragraphs, tables, charts, and sections of its own."""
+
+    title: str
+    parts: Sequence[str | PageTable | Chart | PageSection]
+    folded: bool = False
+    """Is it shown only when asked for?"""
+
+
 def render(
     template: str,
     *,
@@ -92,6 +102,8 @@ def _charts(data: object) -> Iterator[Chart]:
     """Find the charts among a page's data."""
     if isinstance(data, Chart):
         yield data
+    elif isinstance(data, PageSection):
+        yield from _charts(data.parts)
     elif isinstance(data, Mapping):
         for value in data.values():
             yield from _charts(value)

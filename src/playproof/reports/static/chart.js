@@ -447,7 +447,7 @@
       const ends = this.lying ? [frame.top, frame.bottom] : [frame.bottom, frame.top];
       this.scaleY = new Scale(y, rangeY, ends);
       this.scaleRight = hasRight ? new Scale(right, this.extent("right"), ends) : null;
-      this.ticksX = this.scaleX.ticks(clamp((frame.right - frame.left) / (x.kind === "time" ? 110 : 75), 2, 12));
+      this.ticksX = this.scaleX.ticks(clamp((frame.right - frame.left) / (x.kind === "time" ? 110 : 58), 2, 12));
     }
 
     // Drawing
