@@ -199,9 +199,7 @@ class Chart:
             axes["right"] = _fields(self.right, ("title", "percent", "zero", "range"))
         names = {axis: {name: index for index, name in enumerate(axes[axis].get("categories", ()))} for axis in "xy"}
         payload: dict[str, Any] = {"title": self.title, **axes, "height": self.height}
-        payload["series"] = [
-            _series(item, index, names, share, self.x.kind) for index, item in enumerate(self.series)
-        ]
+        payload["series"] = [_series(item, index, names, share, self.x.kind) for index, item in enumerate(self.series)]
         if self.levels:
             payload["levels"] = [vars(level) for level in self.levels]
         if self.stacked:
@@ -280,7 +278,8 @@ def _kept(columns: Mapping[str, Sequence[Any]], most: int) -> list[int]:
     order = np.argsort(x, kind="stable")
     # a line that turns back on itself cannot be cut into columns: it is thinned evenly
     if not np.isfinite(x).all() or ("tint" in columns and (order[:-1] > order[1:]).any()):
-        return np.unique(np.linspace(0, len(x) - 1, most).astype(int)).tolist()
+        evenly: list[int] = np.unique(np.linspace(0, len(x) - 1, most).astype(int)).tolist()
+        return evenly
     drawn = [columns[name] for name in ("y", "low", "high") if name in columns]
     kept: set[int] = set()
     for values in drawn:

@@ -32,8 +32,9 @@ def compare_page(comparison: Comparison) -> str:
             PageSection("In figures", [_table(comparison)]),
         ],
         footer=(
-            f"{plan.name}, seed {plan.seed}; data {plan.data_hash[:16]}, commit {commit()}. Returns are per unit reserved"
-            " before each window; windows are drawn whole. Each of these evaluations stands in the trial ledger."
+            f"{plan.name}, seed {plan.seed}; data {plan.data_hash[:16]}, commit {commit()}. Returns are per unit"
+            " reserved before each window; windows are drawn whole. Each of these evaluations stands in the"
+            " trial ledger."
         ),
     )
 

@@ -151,7 +151,9 @@ def page(path: Path) -> str:
         charts=figures(notes),
         sections=sections,
         settings=[(name, _short(value)) for name, value in sorted(shown.items()) if value not in (None, "", {}, [])],
-        footer=f"Commit {payload['commit']}. Plots in whole coins or USD; money in the last table in the smallest unit.",
+        footer=(
+            f"Commit {payload['commit']}. Plots in whole coins or USD; money in the last table in the smallest unit."
+        ),
     )
 
 

@@ -187,9 +187,7 @@ def mix_figure(examination: Examination) -> Chart:
     return Chart(
         title="Actions, without WAIT",
         x=ChartAxis(title="share of all steps", percent=True),
-        series=[
-            BarSeries(name=name, y=list(played), x=[item.mix[name] for item in played.values()]) for name in names
-        ],
+        series=[BarSeries(name=name, y=list(played), x=[item.mix[name] for item in played.values()]) for name in names],
         height=max(320, 60 + 30 * len(played)),
     )
 
@@ -281,8 +279,8 @@ def page(examination: Examination, payload: dict[str, Any]) -> str:
             *_targets(examination),
         ],
         footer=(
-            f"{plan.name}, seed {plan.seed}. Policy {examination.subject.policy_hash[:16]}, data {plan.data_hash[:16]}, "
-            f"commit {payload['commit']}, report {payload['report_hash'][:16]}. Returns are per unit reserved before "
-            "each window."
+            f"{plan.name}, seed {plan.seed}. Policy {examination.subject.policy_hash[:16]}, data "
+            f"{plan.data_hash[:16]}, commit {payload['commit']}, report {payload['report_hash'][:16]}. "
+            "Returns are per unit reserved before each window."
         ),
     )

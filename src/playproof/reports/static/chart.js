@@ -741,8 +741,10 @@
 
     showLegend() {
       const { levels = [], legend = true } = this.described;
+      this.legend.hidden = !legend;
+      if (!legend) return;
       const entries = [...this.series.filter((item) => item.legend !== false), ...levels.filter((level) => level.name && !level.labelled)];
-      this.legend.hidden = !legend || (entries.length < 2 && !levels.length && !this.series[0]?.listed);
+      this.legend.hidden = entries.length < 2 && !levels.length;
       this.legend.replaceChildren(...entries.map((item) => {
         const isSeries = item instanceof Series;
         const entry = element(isSeries ? "button" : "span");
