@@ -178,10 +178,8 @@ def test_the_page_fits_a_phone_without_a_network(compared: Comparison, chromium:
         shown.on("pageerror", lambda error: failures.append(str(error)))
         shown.on("request", lambda request: request.url.startswith("http") and failures.append(request.url))
         shown.goto(path.as_uri())
-        shown.wait_for_function("document.querySelectorAll('figure[data-drawn]').length === 3")
-        returns, differences, profit = (
-            json.loads(item) for item in shown.locator("figure script").all_text_contents()
-        )
+        shown.wait_for_selector("figure[data-drawn] >> nth=2")
+        returns, differences, profit = (json.loads(item) for item in shown.locator("figure script").all_text_contents())
         assert [item["y"] for item in returns["series"]] == [[0], [1], [2]], "three returns"
         assert [item["y"] for item in differences["series"]] == [[1], [1], [2], [2]], "two differences, two intervals"
         assert len(profit["series"]) == 3

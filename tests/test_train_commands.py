@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "text"),
     [
         (["bc"], "either --dataset or --world"),
         (["bc", "--world", "published", "--game", "crash"], "expected --player"),
