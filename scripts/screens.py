@@ -161,7 +161,7 @@ def dataset(folder: Path) -> Path:
 
 def leaderboard(folder: Path) -> Path:
     """Rank scripted players of the arena."""
-    command("arena", "bench", "balanced", "contrarian", "--windows", "4", "--output", str(folder / "leaderboard"))
+    command("arena", "bench", "balanced", "contrarian", "--windows", "4", "--out", str(folder / "leaderboard"))
     return folder / "leaderboard" / "leaderboard.html"
 
 
@@ -266,19 +266,22 @@ def run(folder: Path, names: list[str]) -> list[str]:
 
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["PLAYPROOF_HOME"] = str(folder / "home")
+    failed, paths = [], {}
+    for name in names:  # before the browser starts: its event loop would bar those of the commands
+        try:
+            if name != "game":
+                paths[name] = PAGES[name](folder)
+        except SystemExit as error:
+            failed.append(f"{name}: {error}")
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=str(find_chromium()), args=["--no-sandbox"])
         camera = Camera(browser, folder)
-        for name in names:
-            if name == "game":
-                show_game(camera)
-                continue
-            try:
-                show_report(camera, name, PAGES[name](folder))
-            except SystemExit as error:
-                camera.complaints.append(f"{name}: {error}")
+        for name, path in paths.items():
+            show_report(camera, name, path)
+        if "game" in names:
+            show_game(camera)
         browser.close()
-    return camera.complaints
+    return failed + camera.complaints
 
 
 if __name__ == "__main__":

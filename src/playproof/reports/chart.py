@@ -92,6 +92,8 @@ class Series:
     right: bool = False
     """Is it measured on the right axis?"""
     symbol: Symbol = "circle"
+    radius: float | None = None
+    """Of marked points, in pixels."""
     thick: bool = False
     """Are intervals drawn as broad bars, so that thin ones can lie upon them?"""
     text: Sequence[str] | None = None
@@ -244,7 +246,7 @@ def _series(
     item: Series, index: int, names: Mapping[str, Mapping[str, int]], share: float, kind: Kind
 ) -> dict[str, Any]:
     """Give one series as JSON knows it, thinned where it is long."""
-    fields = ("name", "dash", "step", "points", "right", "thick")
+    fields = ("name", "dash", "step", "points", "right", "thick", "radius")
     payload = {"kind": item.kind} | _fields(item, fields)
     payload["colour"] = item.colour or COLOURS[index % len(COLOURS)]
     if item.width != Series.width:

@@ -27,9 +27,9 @@ def compare_page(comparison: Comparison) -> str:
         lead=comparison.sentence,
         charts=[returns_figure(comparison), differences_figure(comparison)],
         sections=[
-            PageSection("What the intervals mean", [_caution(comparison)]),
+            PageSection("Differences", [_differences(comparison), _caution(comparison)]),
             PageSection("Profit over the windows", [profit_figure(comparison)]),
-            PageSection("In figures", [_table(comparison)]),
+            PageSection("In figures", [_figures(comparison)]),
         ],
         footer=(
             f"{plan.name}, seed {plan.seed}; data {plan.data_hash[:16]}, commit {commit()}. Returns are per unit"
@@ -151,30 +151,35 @@ def span(interval: tuple[float, float]) -> str:
     return f"{share(interval[0])} to {share(interval[1])}"
 
 
-def _table(comparison: Comparison) -> PageTable:
-    rows: list[tuple[object, ...]] = []
+def _differences(comparison: Comparison) -> PageTable:
+    rows = []
     for row in comparison.rows:
-        item, gap = row.metrics, row.difference
-        tone = {"better": "good better", "worse": "bad worse"}.get(gap.finding if gap else "", "dim")
-        rows.append(
-            (
-                row.subject.name,
-                Toned("the measure of the others" if gap is None else gap.finding, tone),
-                share(item.roi),
-                span(item.interval),
-                "" if gap is None else share(gap.mean),
-                "" if gap is None else span(gap.together),
-                f"{item.e_value:.3g}",
-                f"{item.sharpe:+.4f}",
-                f"{item.max_drawdown:.2f}",
-                f"{item.cvar:+.1%}",
-                f"{int(row.played.opened.sum()):,}",
-                "" if gap is None else f"{gap.better:,}",
-                "" if gap is None else f"{gap.worse:,}",
-            )
+        gap = row.difference
+        if gap is None:
+            rows.append((row.subject.name, Toned("the measure of the others", "dim"), *[""] * 5))
+            continue
+        tone = {"better": "good better", "worse": "bad worse"}.get(gap.finding, "dim")
+        spans = share(gap.mean), span(gap.alone), span(gap.together)
+        rows.append((row.subject.name, Toned(gap.finding, tone), *spans, f"{gap.better:,}", f"{gap.worse:,}"))
+    figures = ("difference", "95 % alone", "all together", "better in", "worse in")
+    return PageTable(head=("", "finding", *figures), rows=rows, words=2)
+
+
+def _figures(comparison: Comparison) -> PageTable:
+    rows: list[tuple[str, ...]] = [
+        (
+            row.subject.name,
+            share(row.metrics.roi),
+            span(row.metrics.interval),
+            f"{row.metrics.e_value:.3g}",
+            f"{row.metrics.sharpe:+.4f}",
+            f"{row.metrics.max_drawdown:.2f}",
+            f"{row.metrics.cvar:+.1%}",
+            f"{int(row.played.opened.sum()):,}",
         )
+        for row in comparison.rows
+    ]
     if comparison.plan.ceiling is not None:
-        rows.append(("theory: the best possible", "", f"{comparison.plan.ceiling:+.2%}", *[""] * 10))
-    figures = ("e-value", "Sharpe", "drawdown", "CVaR 5 %", "positions", "better in", "worse in")
-    head = ("", "finding", "ROI", "95 % interval", "difference", "interval, all together", *figures)
-    return PageTable(head=head, rows=rows, words=2)
+        rows.append(("theory: the best possible", f"{comparison.plan.ceiling:+.2%}", *[""] * 6))
+    head = ("", "ROI", "95 % interval", "e-value", "Sharpe", "drawdown", "CVaR 5 %", "positions")
+    return PageTable(head=head, rows=rows)

@@ -473,7 +473,7 @@
       const { left, right, top, bottom } = this.frame;
       pen.save();
       pen.beginPath();
-      pen.rect(left, top - 6, right - left, bottom - top + 7);
+      pen.rect(left - 6, top - 6, right - left + 12, bottom - top + 7);
       pen.clip();
       for (const span of this.described.spans ?? []) this.drawSpan(pen, span);
       for (const level of this.described.levels ?? []) this.drawLevel(pen, level);
@@ -599,7 +599,7 @@
       if (item.fill && points.length) {
         const shade = pen.createLinearGradient(0, this.frame.top, 0, this.frame.bottom);
         shade.addColorStop(0, this.colour(item.colour));
-        shade.addColorStop(1, "transparent");
+        shade.addColorStop(1, `${this.colour(item.colour)}00`); // colours are #rrggbb, so this is the same one, clear
         pen.lineTo(points.at(-2), this.frame.bottom);
         pen.lineTo(points[0], this.frame.bottom);
         pen.globalAlpha = 0.22 * this.alpha;
@@ -681,7 +681,7 @@
     }
 
     drawMarkers(pen, item, scaleY, first, last) {
-      const radius = item.size_px ?? (item.kind === "line" ? 3 : 4.5);
+      const radius = item.radius ?? (item.kind === "line" ? 3 : 4.5);
       const symbol = item.symbol ?? "circle";
       const taken = last - first > 5000 ? new Set() : null;
       for (let i = first; i <= last; i++) {

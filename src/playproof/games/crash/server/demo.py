@@ -78,7 +78,9 @@ def survival_figure(result: Simulation) -> Chart:
         y=ChartAxis(title="share of rounds still alive", percent=True, range=(0.0, None)),
         series=[
             Series(name="theory 0.995^k", x=ticks.tolist(), y=expected, colour="warn", width=4),
-            MarkerSeries(name=f"{result.rounds:,} rounds", x=ticks.tolist(), y=alive.tolist(), colour="blue"),
+            MarkerSeries(
+                name=f"{result.rounds:,} rounds", x=ticks.tolist(), y=alive.tolist(), colour="blue", radius=2.5
+            ),
         ],
     )
 

@@ -60,7 +60,7 @@ export class PriceChart {
     if (rugged && last) series.push({ name: "rug", x: [end, last], y: [prices[end], low], colour: "bad", width: this.small ? 1.6 : 2.6, silent: true, head: live ? times(prices[last]) : "" });
     for (const [side, symbol, ink] of [["buy", "up", "good"], ["sell", "down", "warn"]]) {
       const own = marks.filter((mark) => (mark.side === "buy") === (side === "buy"));
-      if (own.length) series.push({ kind: "marker", name: side, x: own.map((mark) => mark.tick), y: own.map((mark) => mark.price), symbol, colour: ink, size_px: 6 });
+      if (own.length) series.push({ kind: "marker", name: side, x: own.map((mark) => mark.tick), y: own.map((mark) => mark.price), symbol, colour: ink, radius: 6 });
     }
     const levels = [{ value: 1, colour: "faint", dash: "dot" }];
     if (entry && !rugged) levels.push({ value: entry, name: "entry", colour: "warn", labelled: true });
