@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-EXTRAS := train,browser,bench,postgres,minari,ray,llm,dev
+EXTRAS := train,browser,bench,postgres,minari,ray,llm,docs,dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 PRESSES := SELECT window_id, tick, round(price, 4) AS price, button_id, bet_amount / 1e9 AS bet, sequence_id, \
@@ -14,7 +14,7 @@ PRESSES := SELECT window_id, tick, round(price, 4) AS price, button_id, bet_amou
 DEMO = PLAYPROOF_HOME=demo-output/home $(BIN)/playproof
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench torture docs clean
+.PHONY: help setup demo test check bench study torture docs clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /make \1	/'
@@ -48,22 +48,28 @@ demo: setup ## show what the product does, into demo-output/
 test: setup check ## run the checks and the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-check: setup ## ruff, mypy strict, and the direction of imports
+check: setup ## ruff, mypy strict, codespell, and the layers of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_imports.py
+	$(BIN)/codespell src benchmarks studies examples scripts docs README.md CHANGELOG.md
+	$(BIN)/lint-imports
 
-bench: setup ## run every bench and write docs/benchmarks.md
-	$(BIN)/playproof bench
+bench: setup ## run every benchmark and write docs/results/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+study: setup ## run the study of the validator and write docs/results/validator-study.md
+	$(BIN)/python -m studies.validator --workers 2 --page docs/results/validator-study.md
 
 torture: setup ## run the tests with large counts
 	$(BIN)/python -m pytest -m torture --timeout 0
 
-docs: setup ## write docs/commands.md from the commands themselves
-	$(BIN)/python -m playproof.cli.reference > docs/commands.md.new
-	mv docs/commands.md.new docs/commands.md
+docs: setup ## write the commands reference and build the documentation site into site/
+	$(BIN)/python -m playproof.cli.reference > docs/reference/commands.md.new
+	mv docs/reference/commands.md.new docs/reference/commands.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python scripts/docs_site.py site
 
 clean: ## remove everything that the other commands made
-	rm -rf $(VENV) build dist demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf $(VENV) build dist site demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests benchmarks studies scripts examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -26,11 +26,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.dataset_peers import PEERS
 from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.datasets import DatasetConfig, build
 from playproof.errors import ConfigError
 from playproof.events import Event
-from playproof.game import Game, first, game_names, load_game, resolve
+from playproof.game import Game, first, game_names, load_game
 from playproof.game.episode_columns import ColumnarSession
 from playproof.store import EventLog, EventStore, PartFiles
 from playproof.store.log.compaction import draft_part, list_parts, publish
@@ -54,7 +55,7 @@ def bench_game() -> tuple[Game, ColumnarSession]:
     """Give the installed game that deals sessions in bulk."""
     for name in game_names():
         game = load_game(name)
-        if game.batch is not None and (batch := resolve(game.batch)).deal is not None:
+        if (batch := game.recording().columnar) is not None and batch.deal is not None:
             return game, batch
     raise ConfigError("expected an installed game that deals sessions in bulk, found none")
 
@@ -89,7 +90,7 @@ def make_home(home: Path, bare: Path, ticks: int) -> int:
 def run_build(home: str) -> int:
     """Build the data set of a store; give the ticks read."""
     game, _ = bench_game()
-    config = DatasetConfig("bench", first(game.observations), first(game.actions), first(game.rewards))
+    config = DatasetConfig("bench", first(game.observations), first(game.actions), first(game.rewards().presets))
     store = EventStore(Path(home), game.columns)
     build(game, store, config, Path(home))
     return ticks_of(home)
@@ -112,11 +113,10 @@ def run_scan(bare: str) -> int:
 
 def run_peer(bare: str, name: str, files: int | None) -> int:
     """Build bare files one by one with a peer; give the ticks read."""
-    _, batch = bench_game()
     rows = 0
     with tempfile.TemporaryDirectory(dir=Path(bare).parent) as target:
         for path in sorted(Path(bare).glob("*.parquet"))[:files]:
-            batch.peers[name](path, Path(target) / path.name)
+            PEERS[name](path, Path(target) / path.name)
             rows += pq.read_metadata(path).num_rows
             for written in Path(target).iterdir():
                 written.unlink()

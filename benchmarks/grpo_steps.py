@@ -8,7 +8,7 @@ import torch
 
 from playproof.datasets.conversations.groups import TokenSequence
 from playproof.errors import ConfigError
-from playproof.game import Game, resolve
+from playproof.game import Game
 from playproof.game.forks import ForkTerms
 from playproof.train.language.generation import generate
 from playproof.train.language.grpo_loss import Clipping, advantages
@@ -21,9 +21,9 @@ Messages = tuple[tuple[str, str], ...]
 
 def prompt_of(game: Game) -> Messages:
     """Give the chat that language agents read at the first decision of a forked window."""
-    if game.forks is None:
+    if game.language is None:
         raise ConfigError(f"expected a game whose windows can be forked for language models, found {game.name}")
-    (prompt,) = resolve(game.forks)(ForkTerms(next(iter(game.worlds)), 1, 4), 7, 1).prompts()
+    (prompt,) = game.language().forks(ForkTerms(next(iter(game.worlds)), 1, 4), 7, 1).prompts()
     return tuple((item.role, item.content) for item in prompt)
 
 
@@ -37,21 +37,21 @@ def made_model(quick: bool, messages: Messages) -> LanguageModel:
 class Ours:
     """A model and a group's prompt."""
 
-    found: LanguageModel
+    model: LanguageModel
     messages: Messages
     group: int
     limit: int
 
     def __post_init__(self) -> None:
-        self.prompt = self.found.prompt_ids(self.messages)
-        self.learner = GRPOLearner(self.found, 1e-6, Clipping(), float("inf"))
+        self.prompt = self.model.prompt_ids(self.messages)
+        self.learner = GRPOLearner(self.model, 1e-6, Clipping(), float("inf"))
         self.generator = torch.Generator().manual_seed(1)
         self.drawn: list[TokenSequence] = []
 
     def generate(self) -> None:
         """Draw the group's answers, every one of the full length."""
-        self.found.model.eval()
-        payload = generate(self.found.model, [self.prompt] * self.group, frozenset(), self.limit, self.generator)
+        self.model.model.eval()
+        payload = generate(self.model.model, [self.prompt] * self.group, frozenset(), self.limit, self.generator)
         self.drawn = [TokenSequence(self.prompt, item.token_ids, item.logprobs) for item in payload]
 
     def step(self) -> None:
@@ -65,12 +65,12 @@ class Ours:
         """Draw as many answers with transformers' own `generate`."""
         ids = torch.tensor([self.prompt] * self.group)
         with torch.inference_mode():
-            self.found.model.generate(
+            self.model.model.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
                 max_new_tokens=self.limit,
                 min_new_tokens=self.limit,
                 do_sample=True,
                 top_k=0,
-                pad_token_id=self.found.tokenizer.eos_token_id,
+                pad_token_id=self.model.tokenizer.eos_token_id,
             )

@@ -22,9 +22,9 @@ from typing import Any
 
 from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.errors import PlayproofError
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import TICK_MS, get_world
 from playproof.games.crash.server.app import FIXED_DAY, CrashServer, ServeConfig, listen
-from playproof.games.crash.server.protocol import Phase
 from playproof.games.crash.server.round_schedule import deal
 from playproof.games.crash.server.table import GameTable
 

@@ -47,18 +47,18 @@ def read(wheel: str, path: str) -> dict[str, Any]:
     sys.modules["art"] = package
     sys.path.insert(0, wheel)
     art = importlib.import_module("art.trajectories")
-    told = json.loads(Path(path).read_text())
-    found = [art.Trajectory.model_validate(revived(each, art.Choice)) for each in told["trajectories"]]
-    group = art.TrajectoryGroup(found)
+    payload = json.loads(Path(path).read_text())
+    payloads = [art.Trajectory.model_validate(revived(item, art.Choice)) for item in payload["trajectories"]]
+    group = art.TrajectoryGroup(payloads)
     choices = [
         sum(
-            isinstance(each, art.Choice)
+            isinstance(messages_and_choice, art.Choice)
             for history in (trajectory, *trajectory.additional_histories)
-            for each in history.messages_and_choices
+            for messages_and_choice in history.messages_and_choices
         )
         for trajectory in group.trajectories
     ]
-    return {"given": told, "read": json.loads(group.model_dump_json()), "choices": choices}
+    return {"given": payload, "read": json.loads(group.model_dump_json()), "choices": choices}
 
 
 if __name__ == "__main__":

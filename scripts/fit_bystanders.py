@@ -145,9 +145,9 @@ def payload(data: Any) -> Any:
 
 def read_recordings(folder: Path) -> Recordings:
     """Read all recordings of the crash game below a data folder."""
-    found = Recordings(curves=read_curves(folder / "crash" / "legacy-recordings.tar.gz"))
+    recordings = Recordings(curves=read_curves(folder / "crash" / "legacy-recordings.tar.gz"))
     for name in CAPTURES:
-        states, times = found.states.setdefault(name, []), []
+        states, times = recordings.states.setdefault(name, []), []
         with gzip.open(folder / "crash" / f"{name}.jsonl.gz", "rt") as lines:
             for row in map(json.loads, lines):
                 if row["event"] == "gameStateUpdate":
@@ -155,14 +155,16 @@ def read_recordings(folder: Path) -> Recordings:
                 if row["event"] == "standard/newTrade":
                     times.append(datetime.fromisoformat(row["ts"]).timestamp())
                     if "price" in payload(row["data"]):
-                        found.trades.append(payload(row["data"]))
+                        recordings.trades.append(payload(row["data"]))
                 if row["event"] == "gameStatePlayerUpdate" and "totalEntries" in (
                     pool := row["data"].get("rugpool", {})
                 ):
-                    found.entries.add((pool["instarugCount"], round(pool["totalEntries"] * pool["solPerEntry"], 3)))
-        found.trade_times.append(times)
-        found.history[name] = {entry["id"]: entry for state in states for entry in state.get("gameHistory", ())}
-    return found
+                    recordings.entries.add(
+                        (pool["instarugCount"], round(pool["totalEntries"] * pool["solPerEntry"], 3))
+                    )
+        recordings.trade_times.append(times)
+        recordings.history[name] = {entry["id"]: entry for state in states for entry in state.get("gameHistory", ())}
+    return recordings
 
 
 def weighted_quantiles(values: Sequence[float], weights: Sequence[float], at: Sequence[float]) -> Floats:
@@ -179,20 +181,20 @@ def table(values: Sequence[float], digits: int = 0, at: Sequence[float] = GRID) 
     return tuple(round(float(q), digits) for q in np.quantile(np.asarray(values, float), at))
 
 
-def connected_moves(found: Recordings) -> list[int]:
+def connected_moves(recordings: Recordings) -> list[int]:
     """Give how far connected_players moved from the start of a round to the start of the next."""
     moves = []
-    for states in found.states.values():
+    for states in recordings.states.values():
         first = {state["gameId"]: state["connectedPlayers"] for state in reversed(states)}
         starts = list(reversed(first.values()))
         moves += [abs(b - a) for a, b in pairwise(starts)]
     return moves
 
 
-def connected(found: Recordings) -> tuple[tuple[float, ...], float, int, int]:
+def connected(recordings: Recordings) -> tuple[tuple[float, ...], float, int, int]:
     """Fit connected_players: both captures weigh the same, however many messages they hold."""
-    values, weights, moves = [], [], connected_moves(found)
-    for states in found.states.values():
+    values, weights, moves = [], [], connected_moves(recordings)
+    for states in recordings.states.values():
         counts = [state["connectedPlayers"] for state in states]
         values += counts
         weights += [1 / len(counts)] * len(counts)
@@ -201,10 +203,10 @@ def connected(found: Recordings) -> tuple[tuple[float, ...], float, int, int]:
     return tuple(float(round(q)) for q in quantiles), round(step, 2), len(values), len(moves)
 
 
-def pace(found: Recordings) -> tuple[float, float, int]:
+def pace(recordings: Recordings) -> tuple[float, float, int]:
     """Fit seconds per tick and seconds between rounds to the times of successive rugs."""
     pairs = []
-    for entries in found.history.values():
+    for entries in recordings.history.values():
         rounds = sorted(entries.values(), key=lambda entry: entry["timestamp"])
         pairs += [(len(b["prices"]) - 1, (b["timestamp"] - a["timestamp"]) / 1000) for a, b in pairwise(rounds)]
     ticks, seconds = np.array(pairs, float).T
@@ -212,9 +214,9 @@ def pace(found: Recordings) -> tuple[float, float, int]:
     return float(slope), float(offset), len(pairs)
 
 
-def rugpools(found: Recordings) -> list[tuple[int, float]]:
+def rugpools(recordings: Recordings) -> list[tuple[int, float]]:
     """Give every rugpool state that was shown: instarugs so far and amount."""
-    pools = [state["rugpool"] for states in found.states.values() for state in states if "rugpool" in state]
+    pools = [state["rugpool"] for states in recordings.states.values() for state in states if "rugpool" in state]
     return sorted({(pool["instarugCount"], pool["rugpoolAmount"]) for pool in pools})
 
 
@@ -293,10 +295,10 @@ def follow(stakes: Stakes, player: str, seen: Sequence[tuple[int, float, float]]
         before = qty
 
 
-def read_stakes(found: Recordings) -> Stakes:
+def read_stakes(recordings: Recordings) -> Stakes:
     """Follow every player who does not play with practice tokens through the leaderboards."""
     stakes = Stakes()
-    for states in found.states.values():
+    for states in recordings.states.values():
         seen: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
         for state in states:
             tick = phase_tick(state)
@@ -307,22 +309,22 @@ def read_stakes(found: Recordings) -> Stakes:
                     seen[state["gameId"], entry["id"]].append((tick, qty, qty * entry["avgCost"]))
         for (_, player), rows in seen.items():
             follow(stakes, player, rows)
-    for trade in found.trades:
+    for trade in recordings.trades:
         stakes.level[trade["playerId"]] = trade["level"]
         if trade["type"] == "buy":
             stakes.costs[trade["playerId"]].append(trade["amount"])
     return stakes
 
 
-def large_share(found: Recordings) -> tuple[float, int]:
+def large_share(recordings: Recordings) -> tuple[float, int]:
     """Give the share of people who stake more than the farm before a round, and of how many.
 
     The last leaderboard before a round holds the ten largest stakes, so it is complete from the farm's up.
     People are the buyers without the farm's usual share of them.
     """
     large, people = 0, 0.0
-    for name, states in found.states.items():
-        buyers = {id_: c.counts[1] for id_, c in state_curves(found, name).items() if 1 in c.counts}
+    for name, states in recordings.states.items():
+        buyers = {id_: c.counts[1] for id_, c in state_curves(recordings, name).items() if 1 in c.counts}
         boards = {state["gameId"]: state["leaderboard"] for state in states if phase_tick(state) == -1}
         for game in buyers.keys() & boards.keys():
             own = [entry["positionQty"] for entry in boards[game] if entry["level"] != FARM_LEVEL]
@@ -360,10 +362,10 @@ class Bet:
     amount: float
 
 
-def read_bets(found: Recordings) -> list[Bet]:
+def read_bets(recordings: Recordings) -> list[Bet]:
     """Read every sidebet once; presale bets stand in the history by their result alone."""
     bets: dict[tuple[str, str, int], Bet] = {}
-    for capture, entries in found.history.items():
+    for capture, entries in recordings.history.items():
         for game, entry in entries.items():
             for row in entry["globalSidebets"]:
                 tick = row["startedAtTick"] if row["type"] == "placed" else row["startTick"]
@@ -383,10 +385,10 @@ def usual_share(bets: Sequence[Bet]) -> tuple[float, int]:
     return usual / sum(map(len, many)), sum(map(len, many))
 
 
-def bet_rates(found: Recordings, bets: Sequence[Bet]) -> dict[str, tuple[float, float, int]]:
+def bet_rates(recordings: Recordings, bets: Sequence[Bet]) -> dict[str, tuple[float, float, int]]:
     """Give presale bets a round, later bets a tick, and rounds, by capture."""
     rates = {}
-    for capture, entries in found.history.items():
+    for capture, entries in recordings.history.items():
         presale = sum(bet.capture == capture and bet.tick == 0 for bet in bets)
         later = sum(bet.capture == capture and bet.tick > 0 for bet in bets)
         ticks = sum(len(entry["prices"]) - 1 for entry in entries.values())
@@ -394,20 +396,22 @@ def bet_rates(found: Recordings, bets: Sequence[Bet]) -> dict[str, tuple[float, 
     return rates
 
 
-def state_curves(found: Recordings, capture: str) -> dict[str, Curve]:
+def state_curves(recordings: Recordings, capture: str) -> dict[str, Curve]:
     """Read the trade counter of the rounds in a socket capture, by round."""
     rounds: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for state in found.states[capture]:
+    for state in recordings.states[capture]:
         if state.get("tradeCount") is not None and (state.get("active") or state.get("rugged")):
             row = {"timestamp": "", "tick": state["tickCount"], "trade_count": state["tradeCount"]}
             rounds[state["gameId"]].append({**row, "active": state["active"], "rugged": state["rugged"]})
     return {game: to_curve(rows) for game, rows in rounds.items()}
 
 
-def sidebet_shares(found: Recordings, bets: Sequence[Bet]) -> tuple[float, ...]:
+def sidebet_shares(recordings: Recordings, bets: Sequence[Bet]) -> tuple[float, ...]:
     """Give later sidebets for each later buyer, by capture."""
-    rates = bet_rates(found, bets)
-    trades = {name: [r for c in state_curves(found, name).values() if not isnan(r := quiet_rate(c))] for name in rates}
+    rates = bet_rates(recordings, bets)
+    trades = {
+        name: [r for c in state_curves(recordings, name).values() if not isnan(r := quiet_rate(c))] for name in rates
+    }
     return tuple(round(rates[name][1] / (float(np.mean(trades[name])) / 2), 2) for name in rates)
 
 
@@ -427,23 +431,23 @@ def hold_table(mean: float, quick: float) -> tuple[float, ...]:
     return tuple(round(hold, 1) for hold in at(low))
 
 
-def fit_site(found: Recordings) -> Iterator[str]:
+def fit_site(recordings: Recordings) -> Iterator[str]:
     """Fit what rolls from round to round."""
-    quantiles, step, messages, moves = connected(found)
-    yield f"CONNECTED_PLAYERS = {quantiles}  # {messages} messages of {len(found.states)} captures"
+    quantiles, step, messages, moves = connected(recordings)
+    yield f"CONNECTED_PLAYERS = {quantiles}  # {messages} messages of {len(recordings.states)} captures"
     yield f"CONNECTED_STEP = {step}  # {moves} changes from round to round"
-    tick, between, pairs = pace(found)
+    tick, between, pairs = pace(recordings)
     day = 86400 / (between + 200 * tick)
     yield f"ROUNDS_PER_DAY = {day:.0f}  # {tick:.4f} s a tick, {between:.2f} s between rounds, {pairs} pairs of rugs"
-    pools = rugpools(found)
+    pools = rugpools(recordings)
     rate = sum(amount for _, amount in pools) / sum(count for count, _ in pools)
     yield f"RUGPOOL_MEAN = {rate:.3f}  # states (instarugs, amount) seen: {pools}"
-    yield f"# rugpool entries seen (instarugs, coins they were given for): {sorted(found.entries)}"
+    yield f"# rugpool entries seen (instarugs, coins they were given for): {sorted(recordings.entries)}"
 
 
-def fit_counts(found: Recordings) -> Iterator[str]:
+def fit_counts(recordings: Recordings) -> Iterator[str]:
     """Fit how many trade, and when."""
-    curves = found.curves
+    curves = recordings.curves
     presale = [float(curve.counts[1]) for curve in curves]
     rates = [quiet_rate(curve) for curve in curves]
     known = [rate for rate in rates if not isnan(rate)]
@@ -464,17 +468,17 @@ def fit_counts(found: Recordings) -> Iterator[str]:
     left = [curve.open_at_rug for curve in curves if curve.open_at_rug is not None and (curve.rug_tick or 0) >= 40]
     hold = float(np.mean(left) / (np.mean(known) / 2))
     yield f"# open at a rug from tick 40 on: {np.mean(left):.1f}, {len(left)} rounds; so held {hold:.1f} (Little's law)"
-    values, weights = by_player(read_stakes(found).holds)
+    values, weights = by_player(read_stakes(recordings).holds)
     quick = sum(weight for value, weight in zip(values, weights, strict=True) if value <= 3) / sum(weights)
     yield f"HOLD = {hold_table(hold, quick)}  # {quick:.0%} of players within 3 ticks; {len(values)} positions"
 
 
-def fit_players(found: Recordings) -> Iterator[str]:
+def fit_players(recordings: Recordings) -> Iterator[str]:
     """Fit what single players stake, and how long they hold."""
-    stakes, bets = read_stakes(found), read_bets(found)
+    stakes, bets = read_stakes(recordings), read_bets(recordings)
     people = {p: c for p, c in stakes.costs.items() if stakes.level[p] != FARM_LEVEL}
     usual = [float(np.median(costs)) for costs in people.values()]
-    share, stakers = large_share(found)
+    share, stakers = large_share(recordings)
     yield f"AMOUNT = {stake_table(usual, share)}  # {len(usual)} players; {share:.2f} of {stakers} above the farm"
     farm = [float(np.median(c)) for p, c in stakes.costs.items() if stakes.level[p] == FARM_LEVEL]
     yield f"FARM_AMOUNT = {table(farm, 3)}  # {len(farm)} players of level {FARM_LEVEL}"
@@ -485,12 +489,14 @@ def fit_players(found: Recordings) -> Iterator[str]:
     yield f"USUAL_SHARE = {share:.2f}  # {many} sidebets"
     players = len({bet.player for bet in bets})
     yield f"SIDEBET_AMOUNT = {table([bet.amount for bet in bets], 3)}  # {len(bets)} sidebets of {players} players"
-    for capture, (presale, later, rounds) in bet_rates(found, bets).items():
+    for capture, (presale, later, rounds) in bet_rates(recordings, bets).items():
         yield f"# {capture}: {presale:.1f} presale sidebets a round, {later:.3f} a tick later, {rounds} rounds"
-    yield f"SIDEBET_SHARE = {sidebet_shares(found, bets)}  # of the later buyers, by capture"
-    gaps = np.concatenate([np.diff(times) for times in found.trade_times])
+    yield f"SIDEBET_SHARE = {sidebet_shares(recordings, bets)}  # of the later buyers, by capture"
+    gaps = np.concatenate([np.diff(times) for times in recordings.trade_times])
     yield f"# {len(gaps)} gaps between newTrade events: {table(gaps.tolist(), 2, (0, 0.1, 0.5, 0.9, 1))} s"
-    yield f"# smallest newTrade amount {min(trade['amount'] for trade in found.trades)}, of {len(found.trades)}"
+    yield (
+        f"# smallest newTrade amount {min(trade['amount'] for trade in recordings.trades)}, of {len(recordings.trades)}"
+    )
 
 
 def fit_highest(rounds: int = 20_000) -> Iterator[str]:
@@ -582,9 +588,9 @@ def shown_trades(game: Simulated) -> int:
     return shown
 
 
-def compare_counts(found: Recordings, games: Sequence[Simulated]) -> Iterator[Row]:
+def compare_counts(recordings: Recordings, games: Sequence[Simulated]) -> Iterator[Row]:
     """Compare how many trade, and when."""
-    curves = found.curves
+    curves = recordings.curves
     yield Row("presale buyers", [c.counts[1] for c in curves], [game.trades(0) for game in games])
     for tick in (20, 80, 320):
         seen = [curve.counts[tick] for curve in curves if tick in curve.counts]
@@ -609,14 +615,16 @@ def board_ticks(states: Sequence[Message]) -> Iterator[Message]:
             yield state
 
 
-def compare_players(found: Recordings, games: Sequence[Simulated]) -> Iterator[Row]:
+def compare_players(recordings: Recordings, games: Sequence[Simulated]) -> Iterator[Row]:
     """Compare what single players stake and what the leaderboard shows."""
-    bets = read_bets(found)
+    bets = read_bets(recordings)
     rows = [row for game in games for row in game.rows]
     yield Row(
         "sidebet stake", [b.amount for b in bets], [from_units(r.sidebet_amount) for r in rows if r.sidebet_amount], 3
     )
-    rounds = [(game, len(entry["prices"]) - 1) for entries in found.history.values() for game, entry in entries.items()]
+    rounds = [
+        (game, len(entry["prices"]) - 1) for entries in recordings.history.values() for game, entry in entries.items()
+    ]
     starts = Counter((bet.game, bet.tick == 0) for bet in bets)
     yield Row(
         "presale sidebets",
@@ -634,7 +642,7 @@ def compare_players(found: Recordings, games: Sequence[Simulated]) -> Iterator[R
         ],
         3,
     )
-    boards = [state for states in found.states.values() for state in board_ticks(states)]
+    boards = [state for states in recordings.states.values() for state in board_ticks(states)]
     model = [game.leaderboard(tick) for game in games[::5] for tick in range(20, game.rug_tick, 20)]
     own = [([e for e in s["leaderboard"] if not e.get("selectedCoin")], s["price"]) for s in boards]
     yield Row(
@@ -654,7 +662,7 @@ def compare_players(found: Recordings, games: Sequence[Simulated]) -> Iterator[R
         [sum(i for _, i in b) for b in model],
         3,
     )
-    gaps = [float(gap) for times in found.trade_times for gap in np.diff(times) if gap < 10]
+    gaps = [float(gap) for times in recordings.trade_times for gap in np.diff(times) if gap < 10]
     yield Row(
         "seconds between trades in the feed",
         gaps,
@@ -663,23 +671,23 @@ def compare_players(found: Recordings, games: Sequence[Simulated]) -> Iterator[R
     )
 
 
-def compare_site(found: Recordings) -> Iterator[Row]:
+def compare_site(recordings: Recordings) -> Iterator[Row]:
     """Compare what rolls from round to round."""
     chooser = np.random.default_rng(1)
     levels = chooser.random(20_000)
     moved = [next_level(level, CONNECTED_STEP, u) for level, u in zip(levels, chooser.random(20_000), strict=True)]
     players = [int(quantile(CONNECTED_PLAYERS, level)) for level in levels]
     later = [int(quantile(CONNECTED_PLAYERS, level)) for level in moved]
-    seen = [[state["connectedPlayers"] for state in states][:189] for states in found.states.values()]
+    seen = [[state["connectedPlayers"] for state in states][:189] for states in recordings.states.values()]
     yield Row("connected_players (189 messages of each capture)", list(chain(*seen)), players)
     yield Row(
         "its change to the next round, absolute",
-        connected_moves(found),
+        connected_moves(recordings),
         [abs(b - a) for a, b in zip(players, later, strict=True)],
     )
     peaks = np.array([counter_round(WORLDS["published"], 7, number).peak for number in range(3000)])
     windows = np.lib.stride_tricks.sliding_window_view(peaks, 100)
-    full = [state for states in found.states.values() for state in states if "averageMultiplier" in state]
+    full = [state for states in recordings.states.values() for state in states if "averageMultiplier" in state]
     stats = {(s["averageMultiplier"], s["count2x"], s["count10x"], s["count50x"], s["count100x"]) for s in full}
     yield Row("average_multiplier", [s[0] for s in stats], windows.mean(axis=1).tolist(), 2)
     for column, least in ((1, 2), (2, 10), (3, 50), (4, 100)):
@@ -689,12 +697,12 @@ def compare_site(found: Recordings) -> Iterator[Row]:
     yield Row("highest_today", list(highest), [quantile(world, u) for u in chooser.random(20_000)])
 
 
-def compare(found: Recordings) -> Iterator[str]:
+def compare(recordings: Recordings) -> Iterator[str]:
     """Write the table of data against model."""
     games = simulate(40, 20)
     yield "| measure (10 / 50 / 90 %) | data | sample | model |"
     yield "|---|---|---|---|"
-    for rows in (compare_site(found), compare_counts(found, games), compare_players(found, games)):
+    for rows in (compare_site(recordings), compare_counts(recordings, games), compare_players(recordings, games)):
         yield from (row.show() for row in rows)
     yield f"# presale stakes of a model round: mean {np.mean(presale_stakes(games)):.2f}"
     yield f"RUGPOOL_STEP = {rugpool_table(presale_stakes(games))}"
@@ -716,8 +724,12 @@ def answers(options: argparse.Namespace) -> Iterator[str]:
     """Give the lines that were asked for."""
     if options.highest:
         return fit_highest()
-    found = read_recordings(options.data)
-    return compare(found) if options.compare else chain(fit_site(found), fit_counts(found), fit_players(found))
+    recordings = read_recordings(options.data)
+    return (
+        compare(recordings)
+        if options.compare
+        else chain(fit_site(recordings), fit_counts(recordings), fit_players(recordings))
+    )
 
 
 def main(arguments: Sequence[str]) -> None:

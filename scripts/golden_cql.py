@@ -96,7 +96,7 @@ def iql() -> dict[str, object]:
 def main(path: Path) -> None:
     """Write the file."""
     steps = fixed_steps()
-    told = {
+    payload = {
         "d3rlpy": d3rlpy.__version__,
         "gamma": 0.95,
         "alpha": 0.5,
@@ -106,7 +106,7 @@ def main(path: Path) -> None:
         "cql": cql(steps),
         "iql": iql(),
     }
-    path.write_text(json.dumps(told) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(payload) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def panel(x: int, title: str, best: float | None, curves: list[Curve]) -> str:
 def picture(panels: list[tuple[str, float | None, list[Curve]]]) -> str:
     """Lay the panels side by side."""
     wide, tall = LEFT + len(panels) * (WIDE + GAP), TOP + TALL + 40
-    drawn = "".join(panel(LEFT + place * (WIDE + GAP), *it) for place, it in enumerate(panels))
+    drawn = "".join(panel(LEFT + index * (WIDE + GAP), *item) for index, item in enumerate(panels))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tall}" width="{wide}" height="{tall}" '
         f'font-family="system-ui, sans-serif" font-size="12" fill="{INK}"><rect width="{wide}" height="{tall}" '

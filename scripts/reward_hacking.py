@@ -50,13 +50,13 @@ def picture(runs: dict[str, Path]) -> str:
     """Draw reward, money and the share of SELL of each run, a row for each; money of all on the same scale."""
     parts, row = [], TALL + 90
     money = [note["pnl"] / UNIT for run in runs.values() for note in looks(run)]
-    for place, (name, run) in enumerate(runs.items()):
-        found, y = looks(run), TOP + place * row + 24
-        steps = [note["step"] for note in found]
+    for index, (name, run) in enumerate(runs.items()):
+        result, y = looks(run), TOP + index * row + 24
+        steps = [note["step"] for note in result]
         lines = (
-            ("reward a round", [note["reward"] for note in found], REWARD, "{:.4g}"),
-            ("money a round, coins", [note["pnl"] / UNIT for note in found], MONEY, "{:.2g}"),
-            ("share of SELL", [note["mix"]["SELL"] for note in found], SELL, "{:.0%}"),
+            ("reward a round", [note["reward"] for note in result], REWARD, "{:.4g}"),
+            ("money a round, coins", [note["pnl"] / UNIT for note in result], MONEY, "{:.2g}"),
+            ("share of SELL", [note["mix"]["SELL"] for note in result], SELL, "{:.0%}"),
         )
         parts.append(f'<text x="{LEFT}" y="{y - 34}" font-size="16" font-weight="700">{name}</text>')
         parts += [

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.evaluate.score import Score
-from playproof.validate.leaks import Flags, Floats, Samples, TestScores
+from playproof.validate.leaks import Flags, Floats, HoldoutScores, Samples
 
 HAZARD, PAYOUT, BET = 0.005, 5.0, 0.001
 COVERED, CLAIMED = 40, 80
@@ -87,36 +87,38 @@ def best_threshold(probabilities: Floats, won: Flags) -> float:
     return float(candidates[int(np.argmax(earned))])
 
 
-def hopeful(samples: Samples) -> TestScores:
+def hopeful(samples: Samples) -> HoldoutScores:
     """Split by rows, learn, choose the threshold on the test rows; scores are the decisions."""
     train = split_by_row(samples)
     probabilities = learn(samples.rows[train], samples.labels[train], samples.rows[~train])
     limit = best_threshold(probabilities, samples.labels[~train])
-    return TestScores(np.flatnonzero(~train), (probabilities >= limit).astype(float))
+    return HoldoutScores(np.flatnonzero(~train), (probabilities >= limit).astype(float))
 
 
-def hopeful_probabilities(samples: Samples) -> TestScores:
+def hopeful_probabilities(samples: Samples) -> HoldoutScores:
     """The same without the threshold."""
     train = split_by_row(samples)
-    return TestScores(np.flatnonzero(~train), learn(samples.rows[train], samples.labels[train], samples.rows[~train]))
+    return HoldoutScores(
+        np.flatnonzero(~train), learn(samples.rows[train], samples.labels[train], samples.rows[~train])
+    )
 
 
-def honest_probabilities(samples: Samples) -> TestScores:
+def honest_probabilities(samples: Samples) -> HoldoutScores:
     """Learn on the first windows and score the last."""
     train, test = split_by_window(samples), split_by_window(samples, 0.81, 1.0)
-    return TestScores(
+    return HoldoutScores(
         np.flatnonzero(test), learn_carefully(samples.rows[train], samples.labels[train], samples.rows[test])
     )
 
 
-def honest(samples: Samples) -> TestScores:
+def honest(samples: Samples) -> HoldoutScores:
     """The same with a threshold that validation windows chose."""
     train, chosen = split_by_window(samples), split_by_window(samples, 0.61, 0.8)
     limit = best_threshold(
         learn_carefully(samples.rows[train], samples.labels[train], samples.rows[chosen]), samples.labels[chosen]
     )
     scored = honest_probabilities(samples)
-    return TestScores(scored.tested, (scored.scores >= limit).astype(float))
+    return HoldoutScores(scored.tested, (scored.scores >= limit).astype(float))
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class Bets:
     """Per unit staked, as such harnesses quote it."""
 
 
-def pay(samples: Samples, scored: TestScores, won: Flags, name: str) -> Bets:
+def pay(samples: Samples, scored: HoldoutScores, won: Flags, name: str) -> Bets:
     """Pay every decision to bet; one sidebet at a time in a round."""
     bets, free = [], dict[str, float]()
     for bet, decision in zip(scored.tested, scored.scores, strict=True):

@@ -32,9 +32,10 @@ from playproof.games.crash.features import table as features
 from playproof.games.crash.features.table import ENTRIES, FILLS, MARKET, NEEDS, OBSERVATIONS, POLICY, RECORDED, TRADER
 from playproof.games.crash.rules import prices as fair
 from playproof.games.crash.rules.money import MAX_LOTS, MoneyLedger
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import counter_round, get_world
 from playproof.games.crash.server.messages import ranked
-from playproof.games.crash.server.protocol import BET, BUY, LEADERS, SELL, STATE, TRADE, Phase
+from playproof.games.crash.server.protocol import BET, BUY, LEADERS, SELL, STATE, TRADE
 from playproof.games.crash.server.round_schedule import bystander_seed
 from playproof.games.crash.server.table import GameTable
 from playproof.games.crash.server.table_crowd import TableCrowd

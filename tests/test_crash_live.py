@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from playproof.errors import DecodeError
 from playproof.games.crash.rules import prices as fair
 from playproof.games.crash.rules.money import proceeds
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import WORLDS
 from playproof.games.crash.server import protocol
-from playproof.games.crash.server.protocol import BET, BUY, SELL, STATE, TOP_UP, Phase
+from playproof.games.crash.server.protocol import BET, BUY, SELL, STATE, TOP_UP
 from playproof.games.crash.server.round_schedule import bystander_seed, deal, game_id, server_seed
 from playproof.games.crash.server.table import REST_MS, RUG_MS, Entry, FillEntry, GameTable, OrderEntry, TableMessage
 from playproof.money import UNIT, to_units

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from playproof.games.crash.rules.money import MoneyLedger
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.server.app import RunningServer, ServeConfig
-from playproof.games.crash.server.protocol import Phase
 from playproof.games.crash.server.table import TablePlayer
 from playproof.money import UNIT, show
 

@@ -10,8 +10,9 @@ import pytest
 import socketio
 
 from playproof.games.crash.rules.money import MoneyLedger
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.server.app import CrashServer, ServeConfig, address, listen
-from playproof.games.crash.server.protocol import TOP_UP, Phase
+from playproof.games.crash.server.protocol import TOP_UP
 from playproof.games.crash.sim.env import CrashEnv
 from playproof.games.crash.sim.lanes import make_tape
 from tests.reference.crash_twin import ADJUST, MAIN, SHARE, adjusted

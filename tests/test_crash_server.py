@@ -24,11 +24,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from playproof.errors import ConfigError, UnknownName
 from playproof.games.crash.rules import prices
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.server import protocol
 from playproof.games.crash.server.access import MAX_INPUT, AccessRules, admits_origin, read_token, readable
 from playproof.games.crash.server.app import Bucket, CrashServer, RunningServer, ServeConfig, clean_name, listen
 from playproof.games.crash.server.broadcast import Outbox, frame, frames, packet
-from playproof.games.crash.server.protocol import BET, BUY, PLAYER, SELL, SESSION, STATE, TRADE, FeedFrame, Phase
+from playproof.games.crash.server.protocol import BET, BUY, PLAYER, SELL, SESSION, STATE, TRADE, FeedFrame
 from playproof.games.crash.server.table import TableMessage
 from playproof.money import UNIT, to_units
 

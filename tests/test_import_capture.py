@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from playproof.cli.app import main
 from playproof.events import Event
-from playproof.game import load_game, resolve
+from playproof.game import load_game
 from playproof.game.importers import ImportPart, ImportRow, ImportSettings
 from playproof.games.crash.recording.importers import captures
 from playproof.record.imports.importing import Import, ImportReport
@@ -52,7 +52,7 @@ class NoRedaction:
 
 
 def run(path: Path, zone: str = captures.ZONE) -> tuple[ImportReport, list[Event]]:
-    importer, log = resolve(load_game("crash").importers["capture"]), MemoryLog()
+    importer, log = (load_game("crash").recording().importers["capture"]), MemoryLog()
     report = Import(path, "capture", importer, ImportSettings(ZoneInfo(zone), NoRedaction), log).run()
     return report, log.events
 
@@ -195,10 +195,10 @@ def test_any_json_is_taken(values: list[dict[str, Any]]) -> None:
     texts = [json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode() for value in values]
     rows = tuple(ImportRow(number, text, json.loads(text)) for number, text in enumerate(texts, 1))
     reading = captures.read((ImportPart("a", "0" * 64, rows),), ImportSettings(ZoneInfo("UTC"), NoRedaction))
-    kept = [value for value in reading.found if value.raw is not None]
+    kept = [value for value in reading.facts if value.raw is not None]
     left_out = {problem.line for problem in reading.problems if "left out" in problem.problem}
     assert len(kept) + len(left_out) == len(rows)
-    for seq, result in enumerate(reading.found):
+    for seq, result in enumerate(reading.facts):
         result.fact.event(result.ts, "s", seq, source="import", direction=result.direction, raw=result.raw)
 
 

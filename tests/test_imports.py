@@ -187,6 +187,17 @@ def test_no_game_is_known_by_name_outside_its_folder() -> None:
     assert not named_games(MODULES)
 
 
+def test_the_product_does_not_import_its_laboratory() -> None:
+    """Benchmarks, studies and tests are not in the wheel."""
+    laboratory = ("benchmarks", "studies", "tests")
+    assert not [
+        f"{module.path}:{line}: {imported}"
+        for module in MODULES
+        for imported, line in module.imports()
+        if imported.partition(".")[0] in laboratory
+    ]
+
+
 def test_torch_stays_where_it_belongs() -> None:
     assert not misplaced_torch(MODULES)
 

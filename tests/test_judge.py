@@ -215,7 +215,7 @@ def test_hostile_text_never_breaks_a_fence(groups: list[JudgedGroup], texts: lis
         changed = changed.put(contender.answering(text))
     question = ask(changed, range(len(group.contenders)), token)
     _, agents = shown({"messages": question.messages})
-    assert tuple(agents) == question.places
+    assert tuple(agents) == question.labels
     for contender, body in zip(changed.contenders, agents.values(), strict=True):
         said = [item["content"] for item in map(json.loads, body.splitlines()) if item["role"] == "agent"]
         assert said == contender.answers

@@ -8,7 +8,7 @@ from dataclasses import replace
 import hopeful_harness as harness
 import numpy as np
 import pytest
-from hopeful_harness import Samples, Scored
+from hopeful_harness import HoldoutScores, Samples
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -77,7 +77,7 @@ class TestSplit:
         assert check_scaler(train.mean(axis=0), train.std(axis=0), train, rows).passed
         scaler = check_scaler(rows.mean(axis=0), rows.std(axis=0), train, rows)
         assert not scaler.passed
-        assert "test included" in scaler.found
+        assert "test included" in scaler.finding
         assert not check_scaler(rows[100:300].mean(axis=0), rows[100:300].std(axis=0), train, rows).passed
 
 
@@ -99,7 +99,7 @@ class TestFuture:
         for peek in (1, 5, 40):
             future = check_future(lambda items, peek=peek: price_rows(items, peek), prices, noisy, (5, 20, 40))  # type: ignore[misc]
             assert not future.passed
-            assert "[2]" in future.found
+            assert "[2]" in future.finding
 
     def test_a_whole_sequence_average_is_found(self) -> None:
         """A mean over everything, such as a scaler fitted on a whole recording."""
@@ -127,8 +127,8 @@ class TestFuture:
         future = check_future(
             fold_rows(game, observation), events, lambda later: altered_events(later, game.columns, rng), cuts
         )
-        assert future.passed, future.found
-        assert not future.found.startswith("0 rows")
+        assert future.passed, future.finding
+        assert not future.finding.startswith("0 rows")
 
     def test_an_outcome_shown_early_is_found(self) -> None:
         game = coin.game()
@@ -144,9 +144,8 @@ class TestFuture:
 
 
 def recorded(game: Game) -> list[Event]:
-    from playproof.game import resolve
 
-    frames = resolve(game.sample)()
+    frames = game.recording().sample()
     facts = [(frame, fact) for frame, some in zip(frames, game.decode(frames), strict=True) for fact in some]
     return [fact.event(frame.ts, "session", seq) for seq, (frame, fact) in enumerate(facts)]
 
@@ -183,8 +182,8 @@ class TestPermuted:
         step = np.concatenate([np.arange(length) for length in lengths])
         samples = Samples(step[:, None].astype(float), rng.random(len(step)) < step / 60, windows, ("tick",))
 
-        def tick_alone(given: Samples) -> Scored:
-            return Scored(np.arange(len(given.rows)), given.rows[:, 0])
+        def tick_alone(given: Samples) -> HoldoutScores:
+            return HoldoutScores(np.arange(len(given.rows)), given.rows[:, 0])
 
         assert all(check_permuted(tick_alone, samples, rng).passed for _ in range(20))
 
@@ -231,23 +230,23 @@ def plant(kind: str, samples: Samples, rugs: NDArray[np.int64], rng: np.random.G
             "rug_tick": {name: (value - first[number == int(name[1:])][0]) / 5 for name, value in truth.items()}
         }
     features = check_features(with_feature(samples, "planted", values), outcomes, known=samples.names)
-    return not features.passed and features.found.startswith("planted")
+    return not features.passed and features.finding.startswith("planted")
 
 
-def scaled(samples: Samples, over_test: bool) -> Scored:
+def scaled(samples: Samples, over_test: bool) -> HoldoutScores:
     """A linear score of scaled rows, the scaler fitted with or without the test rows."""
     train, test = harness.split_by_window(samples), harness.split_by_window(samples, 0.65, 1.0)
     fitted = samples.rows[train | test] if over_test else samples.rows[train]
     rows = (samples.rows - fitted.mean(axis=0)) / fitted.std(axis=0)
     weights = rows[train].T @ (samples.labels[train] - samples.labels[train].mean())
-    return Scored(np.flatnonzero(test), rows[test] @ weights)
+    return HoldoutScores(np.flatnonzero(test), rows[test] @ weights)
 
 
 class TestUntouched:
     def test_a_scaler_over_test_is_found_without_seeing_it(self, few: Samples) -> None:
         rng = np.random.default_rng(11)
-        honest: Callable[[Samples], Scored] = lambda given: scaled(given, False)  # noqa: E731
-        leaking: Callable[[Samples], Scored] = lambda given: scaled(given, True)  # noqa: E731
+        honest: Callable[[Samples], HoldoutScores] = lambda given: scaled(given, False)  # noqa: E731
+        leaking: Callable[[Samples], HoldoutScores] = lambda given: scaled(given, True)  # noqa: E731
         for _ in range(10):
             assert check_untouched(honest, few, rng).passed
             assert not check_untouched(leaking, few, rng).passed
@@ -255,21 +254,21 @@ class TestUntouched:
     def test_a_pipeline_that_differs_each_time_cannot_be_checked(self, few: Samples) -> None:
         rng = np.random.default_rng(12)
         untouched = check_untouched(
-            lambda given: Scored(np.arange(len(given.rows)), rng.random(len(given.rows))), few, rng
+            lambda given: HoldoutScores(np.arange(len(given.rows)), rng.random(len(given.rows))), few, rng
         )
         assert not untouched.passed
-        assert "seed" in untouched.found
+        assert "seed" in untouched.finding
 
     def test_choosing_rows_by_what_they_hold_is_found(self, few: Samples) -> None:
-        def greedy(given: Samples) -> Scored:
+        def greedy(given: Samples) -> HoldoutScores:
             chosen = np.flatnonzero(given.rows[:, 1] > 1)
-            return Scored(chosen, given.rows[chosen, 1])
+            return HoldoutScores(chosen, given.rows[chosen, 1])
 
         assert not check_untouched(greedy, few, np.random.default_rng(13)).passed
 
 
 @pytest.fixture(scope="module")
-def claimed(played: tuple[Samples, NDArray[np.int64]]) -> tuple[Samples, Scored]:
+def claimed(played: tuple[Samples, NDArray[np.int64]]) -> tuple[Samples, HoldoutScores]:
     samples, rugs = played
     labelled = cut(harness.relabelled(samples, rugs, harness.CLAIMED), 400)
     return labelled, harness.hopeful(labelled)
@@ -278,22 +277,24 @@ def claimed(played: tuple[Samples, NDArray[np.int64]]) -> tuple[Samples, Scored]
 class TestHopefulHarness:
     """The old claim, with every check that would have stopped it."""
 
-    def test_it_claims_much_and_so_does_whoever_always_bets(self, claimed: tuple[Samples, Scored]) -> None:
+    def test_it_claims_much_and_so_does_whoever_always_bets(self, claimed: tuple[Samples, HoldoutScores]) -> None:
         samples, scored = claimed
         bets = harness.pay(samples, scored, samples.labels, "hopeful")
-        always = harness.pay(samples, Scored(scored.tested, np.ones(len(scored.tested))), samples.labels, "always")
+        always = harness.pay(
+            samples, HoldoutScores(scored.tested, np.ones(len(scored.tested))), samples.labels, "always"
+        )
         assert bets.roi_of_bets > 2
         assert always.win_rate == pytest.approx(1 - (1 - harness.HAZARD) ** harness.CLAIMED, abs=0.05)
         assert always.roi_of_bets > 0.4
 
-    def test_d1_catches_it(self, claimed: tuple[Samples, Scored]) -> None:
+    def test_d1_catches_it(self, claimed: tuple[Samples, HoldoutScores]) -> None:
         samples, _ = claimed
         train = harness.split_by_row(samples)
         split = {"train": samples.windows[train].tolist(), "test": samples.windows[~train].tolist()}
         assert not check_windows(split).passed
         assert not check_order(split, {name: name for name in samples.windows.tolist()}).passed
 
-    def test_d2_catches_it(self, claimed: tuple[Samples, Scored]) -> None:
+    def test_d2_catches_it(self, claimed: tuple[Samples, HoldoutScores]) -> None:
         samples, _ = claimed
         rng = np.random.default_rng(14)
         assert not check_permuted(harness.hopeful_probabilities, samples, rng).passed
@@ -303,7 +304,7 @@ class TestHopefulHarness:
         assert splits.by_row.value > 0.9
         assert splits.by_window.holds(0.5)
 
-    def test_m4_catches_it(self, claimed: tuple[Samples, Scored]) -> None:
+    def test_m4_catches_it(self, claimed: tuple[Samples, HoldoutScores]) -> None:
         samples, scored = claimed
         bets = harness.pay(samples, scored, samples.labels, "hopeful")
         verdict = give_verdict(bets.score, [], 0.0, np.random.default_rng(15))

@@ -35,7 +35,7 @@ from playproof.validate.subject import Subject, load_subject
 from playproof.validate.verdict import name_of
 
 GAME = load_game("crash")
-STAKE = GAME.validating.stake
+STAKE = GAME.defaults.stake
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RNG = np.random.default_rng(1)
 
@@ -99,7 +99,7 @@ def test_a_predictor_is_held_to_its_brier_skill(low: float, skilled: bool, passe
     simple_namespace = SimpleNamespace(metrics={"tested": {"skill": 0.02, "interval": [low, 0.03]}, "skilled": skilled})
     gate = calibrated(replace(subject("predicting", None), card=simple_namespace))  # type: ignore[arg-type]
     assert gate.passed == passed
-    assert ("switched off" in gate.found) != skilled
+    assert ("switched off" in gate.finding) != skilled
     assert calibrated(subject("other", None)).skipped
 
 

@@ -4,6 +4,6 @@ from playproof.game.environments import register_when_imported
 
 __all__ = ["__version__"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 register_when_imported()

@@ -77,7 +77,7 @@ def game_of(policies: Sequence[str], world: str | None = None) -> Game:
 def _playable() -> list[Game]:
     from playproof.game import game_names, load_game
 
-    return [item for item in map(load_game, game_names()) if item.lanes is not None]
+    return [item for item in map(load_game, game_names()) if item.simulation is not None]
 
 
 def _playing(baseline: str) -> list[Game]:

@@ -28,7 +28,7 @@ class SessionTables(Mapping[str, pl.DataFrame]):
     """One session's tables, each read and checked when it is asked for."""
 
     def __init__(self, path: Path, digests: Mapping[str, str]) -> None:
-        self.place, self._digests = path, digests
+        self.path, self._digests = path, digests
         self._frames: dict[str, pl.DataFrame] = {}
 
     def __getitem__(self, name: str) -> pl.DataFrame:
@@ -48,7 +48,7 @@ class SessionTables(Mapping[str, pl.DataFrame]):
         """Read a table as it stands on disk; refuse one whose values are not those that were built."""
         if name not in self._digests or name == "episodes":
             raise KeyError(name)
-        path = self.place / f"{name}.parquet"
+        path = self.path / f"{name}.parquet"
         try:
             table = pq.ParquetFile(path, read_dictionary=["window_id"]).read()
         except (OSError, pa.ArrowException) as error:
@@ -60,7 +60,7 @@ class SessionTables(Mapping[str, pl.DataFrame]):
     @cached_property
     def episodes(self) -> list[dict[str, Any]]:
         """Give what is known of each episode: window, player, start, steps, end, lack, corrections, outcome."""
-        path = self.place / METADATA
+        path = self.path / METADATA
         try:
             payload = json.loads(path.read_text(encoding="utf-8"))
             result = {"episodes": payload["episodes"]}

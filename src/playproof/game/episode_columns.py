@@ -10,7 +10,7 @@ last. So row r of an episode is what stood before its step r, and row r + 1 what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,21 +20,10 @@ from numpy.typing import NDArray
 
 from playproof.errors import ContractError
 from playproof.events import Value
-from playproof.game.types import (
-    AccountSnapshot,
-    Episode,
-    Game,
-    NumericObservation,
-    Outcome,
-    RecordingGap,
-    Reward,
-    Step,
-    resolve,
-)
+from playproof.game.game import Game
+from playproof.game.types import AccountSnapshot, Episode, NumericObservation, Outcome, RecordingGap, Reward, Step
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
 
 NEVER = -1
@@ -197,8 +186,6 @@ class ColumnarSession:
     deal: Callable[[str, int, int, int], Mapping[str, pa.Table]] | None = None
     """For benches: deal one session of simulated windows as stored columns, from its id, a seed, the number of its
     first window, and how many."""
-    peers: Mapping[str, Callable[[Path, Path], int]] = field(default_factory=dict)
-    """For benches: other ways to make the same of a file of ticks, by name; each gives the rows it wrote."""
 
 
 def lay(
@@ -273,10 +260,7 @@ def _money(standings: Sequence[AccountSnapshot]) -> dict[str, list[Any]]:
 
 
 def _labels(game: Game, episodes: Sequence[Episode]) -> dict[str, list[float]]:
-    return {
-        name: [item for of in episodes for item in _label(of, resolve(label.value))]
-        for name, label in game.labels.items()
-    }
+    return {name: [item for of in episodes for item in _label(of, label.value)] for name, label in game.labels.items()}
 
 
 def _label(episode: Episode, value: Callable[[Outcome, Any], float | None]) -> Iterator[float]:

@@ -73,7 +73,7 @@ class WindowCoverage:
 class ImportReading:
     """What the rows of one recording came to."""
 
-    found: tuple[ImportedFact, ...] = ()
+    facts: tuple[ImportedFact, ...] = ()
     seen: tuple[WindowCoverage, ...] = ()
     duplicates: int = 0
     problems: tuple[ImportProblem, ...] = ()

@@ -193,7 +193,7 @@ class BudgetMeter:
 class CachedAnswer:
     """A stored answer."""
 
-    places: tuple[str, ...]
+    labels: tuple[str, ...]
     nonce: str
     answer: str
     version: str | None
@@ -210,7 +210,7 @@ class Cache:
         """Give what was answered."""
         if self.engine is None:
             return self._memory.get(key)
-        query = select(JudgeCall.places, JudgeCall.nonce, JudgeCall.answer, JudgeCall.judge_version)
+        query = select(JudgeCall.labels, JudgeCall.nonce, JudgeCall.answer, JudgeCall.judge_version)
         with self.engine.connect() as connection:
             row = connection.execute(query.where(JudgeCall.key == key)).first()
         return CachedAnswer(tuple(row[0]), row[1], row[2], row[3]) if row else None
@@ -225,7 +225,7 @@ class Cache:
         settings: JudgeSettings,
     ) -> None:
         """Keep an answer, refused ones too; the first one stays."""
-        self._memory[key] = CachedAnswer(question.places, question.nonce, model_answer.text, model_answer.version)
+        self._memory[key] = CachedAnswer(question.labels, question.nonce, model_answer.text, model_answer.version)
         if self.engine is None:
             return
         paid = settings.cost(
@@ -237,7 +237,7 @@ class Cache:
             "judge_version": model_answer.version,
             "prompt_hash": prompt_hash(),
             "group_id": group_id,
-            "places": list(question.places),
+            "labels": list(question.labels),
             "nonce": question.nonce,
             "answer": model_answer.text,
             "refused": refused,

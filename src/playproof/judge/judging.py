@@ -152,7 +152,7 @@ class Judge:
         known = self.cache.get(key)
         if known is not None:
             self.from_cache += 1
-            return replace(question, places=known.places, nonce=known.nonce), known.answer
+            return replace(question, labels=known.labels, nonce=known.nonce), known.answer
         asked = self._asked(question)
         self.cache.put(key, group.group_id, question, asked, _reason(asked.text, question, canaries), self.settings)
         return question, asked.text

@@ -56,7 +56,7 @@ class JudgeQuestion:
     """One question: messages, and which id stands for which episode."""
 
     messages: tuple[Mapping[str, str], ...]
-    places: tuple[str, ...]
+    labels: tuple[str, ...]
     """Random ids in the order shown."""
     who: tuple[str, ...]
     """Trajectories in the same order; None of them is told to the judge."""
@@ -169,8 +169,8 @@ def read(text: str, question: JudgeQuestion, canaries: frozenset[str] = frozense
     rows = payload.get("scores")
     if not isinstance(rows, list):
         raise AnswerRefused("unparsable", f"expected a list of scores, found {str(rows)[:80]!r}")
-    given = _matched(rows, question.places)
-    by_name = {who: given[index] for index, who in zip(question.places, question.who, strict=True)}
+    given = _matched(rows, question.labels)
+    by_name = {who: given[index] for index, who in zip(question.labels, question.who, strict=True)}
     _check_canaries(by_name, canaries)
     return {name: item for name, item in by_name.items() if name not in canaries}
 

@@ -28,7 +28,7 @@ class TablePolicy:
     actions: str
     features: tuple[str, ...]
     """Names of the watched features."""
-    places: tuple[int, ...]
+    columns: tuple[int, ...]
     """Where they stand in the observation."""
     wait: tuple[int, ...]
     stake: int
@@ -40,7 +40,7 @@ class TablePolicy:
     def act(self, observation: Observation) -> Action:
         """Look the situation up."""
         row = np.asarray(observation)
-        return self.table.get(tuple(float(row[index]) for index in self.places), self.wait)
+        return self.table.get(tuple(float(row[index]) for index in self.columns), self.wait)
 
     def to_json(self) -> str:
         """Write the policy's file; equal policies give equal texts."""

@@ -18,7 +18,7 @@ import polars as pl
 
 from playproof.datasets.dataset import Dataset, SessionTables
 from playproof.datasets.split import GAP
-from playproof.game import WAIT, DisplayConfig, Game, first, load_game, resolve
+from playproof.game import WAIT, DataCard, Game, first, load_game
 from playproof.reports.chart import COLOURS, BandSeries, BarSeries, Chart, ChartAxis, MarkerSeries, Series
 from playproof.reports.page import PageSection, PageTable, render
 
@@ -62,14 +62,14 @@ def count(dataset: Dataset, game: Game) -> DatasetCounts:
     seen: set[str] = set()
     for session, tables in dataset.sessions.items():
         for episode in tables.episodes:
-            _count_window(dataset_counts, episode, game.showing, seen)
-        _count_steps(dataset_counts, dataset, tables, game.showing)
+            _count_window(dataset_counts, episode, game.display().card, seen)
+        _count_steps(dataset_counts, dataset, tables, game.display().card)
         _count_episodes(dataset_counts, session, tables)
     return dataset_counts
 
 
 def _count_window(
-    dataset_counts: DatasetCounts, episode: Mapping[str, Any], showing: DisplayConfig | None, seen: set[str]
+    dataset_counts: DatasetCounts, episode: Mapping[str, Any], showing: DataCard | None, seen: set[str]
 ) -> None:
     window, start = episode["window_id"], _EPOCH + timedelta(microseconds=episode["start_us"])
     known = dataset_counts.starts.get(window, (start, 0))
@@ -81,7 +81,7 @@ def _count_window(
 
 
 def _count_steps(
-    dataset_counts: DatasetCounts, dataset: Dataset, tables: SessionTables, showing: DisplayConfig | None
+    dataset_counts: DatasetCounts, dataset: Dataset, tables: SessionTables, showing: DataCard | None
 ) -> None:
     """Count choices, phases and what was unknown at each step."""
     heads: Sequence[Sequence[str]] = dataset.manifest["actions"]["heads"]
@@ -119,10 +119,11 @@ def _count_episodes(dataset_counts: DatasetCounts, session: str, tables: Session
 
 def survival_rows(lengths: Sequence[int], game: Game, world: str | None) -> list[dict[str, float]]:
     """Compare how many windows lasted longer than so many ticks with what theory says; nothing without theory."""
-    theory = game.showing.survival if game.showing else None
+    card = game.display().card
+    theory = card.survival if card else None
     if theory is None or not lengths:
         return []
-    chance, name = resolve(theory), world or first(game.worlds)
+    chance, name = theory, world or first(game.worlds)
     rows = []
     for ticks in TICKS:
         expected = chance(name, ticks)
@@ -141,7 +142,7 @@ def write_card(dataset: Dataset, path: Path) -> Path:
     sections: dict[str, Iterable[Part]] = {
         "How long windows last": _lengths(result, game, manifest["world"]),
         "What was done": [_bars(_mix(result), "steps", log=True), _action_note(result)],
-        "Presses by phase": _phases(result, game.showing, manifest["actions"]["heads"][0]),
+        "Presses by phase": _phases(result, game.display().card, manifest["actions"]["heads"][0]),
         "Example episodes": _examples(dataset, result, game),
         "Rewards": _rewards(result, manifest["reward"]),
         "What is unknown": [_bars(_missing(result), "share of steps"), _MISSING_NOTE],
@@ -178,7 +179,8 @@ def write_card(dataset: Dataset, path: Path) -> Path:
 
 def _lengths(dataset_counts: DatasetCounts, game: Game, world: str | None) -> Iterator[Part]:
     """Draw the share of windows that lasted longer than so many ticks, beside the theory and twice its noise."""
-    if not dataset_counts.lengths or game.showing is None:
+    card = game.display().card
+    if not dataset_counts.lengths or card is None:
         yield "This game does not say how long its windows last."
         return
     longest = max(dataset_counts.lengths)
@@ -186,8 +188,8 @@ def _lengths(dataset_counts: DatasetCounts, game: Game, world: str | None) -> It
     x = ticks.tolist()
     lasting = [float(np.mean(np.array(dataset_counts.lengths) > tick)) for tick in x]
     series = [Series(name="measured", x=x, y=lasting, step=True, colour="blue")]
-    if game.showing.survival is not None:
-        chance, name = resolve(game.showing.survival), world or first(game.worlds)
+    if card.survival is not None:
+        chance, name = card.survival, world or first(game.worlds)
         theory = np.array([chance(name, int(tick)) for tick in ticks])
         noise = 2 * np.sqrt(theory * (1 - theory) / len(dataset_counts.lengths))
         high, low = np.minimum(theory + noise, 1.0).tolist(), np.maximum(theory - noise, 0.0).tolist()
@@ -197,7 +199,7 @@ def _lengths(dataset_counts: DatasetCounts, game: Game, world: str | None) -> It
             *series,
         ]
     axis = ChartAxis(title="share that lasts longer", percent=True, zero=True)
-    yield Chart(title="How long windows last", x=ChartAxis(title=f"{game.showing.clock}s"), y=axis, series=series)
+    yield Chart(title="How long windows last", x=ChartAxis(title=f"{card.clock}s"), y=axis, series=series)
     rows = survival_rows(dataset_counts.lengths, game, world)
     if rows:
         worst = max(abs(row["z"]) for row in rows)
@@ -234,7 +236,7 @@ def _colour(name: str, head: Sequence[str]) -> str:
     return COLOURS[(head.index(name) if name in head else 0) % len(COLOURS)]
 
 
-def _phases(dataset_counts: DatasetCounts, showing: DisplayConfig | None, heads: Sequence[str]) -> Iterator[Part]:
+def _phases(dataset_counts: DatasetCounts, showing: DataCard | None, heads: Sequence[str]) -> Iterator[Part]:
     if showing is None or showing.phase is None:
         yield "This game has no phases."
         return
@@ -261,18 +263,19 @@ def _phases(dataset_counts: DatasetCounts, showing: DisplayConfig | None, heads:
 
 def _examples(dataset: Dataset, dataset_counts: DatasetCounts, game: Game) -> Iterator[Part]:
     """Draw the episodes with most presses, or without any the middle ones."""
-    if game.showing is None:
+    card = game.display().card
+    if card is None:
         yield "This game does not say what to draw."
         return
     chosen = [item for item in sorted(dataset_counts.busy, reverse=True) if item[0]] or dataset_counts.busy[
         len(dataset_counts.busy) // 2 :
     ]
     for presses, session, window in chosen[:EXAMPLES]:
-        chart = _example(dataset, session, window, game.showing)
+        chart = _example(dataset, session, window, card)
         yield PageSection(window, [f"session {session}, {presses} presses", chart])
 
 
-def _example(dataset: Dataset, session: str, window: str, showing: DisplayConfig) -> Chart:
+def _example(dataset: Dataset, session: str, window: str, showing: DataCard) -> Chart:
     tables, heads = dataset.sessions[session], dataset.manifest["actions"]["heads"]
     rows = tables["observations"].filter(pl.col("window_id") == window)
     taken = tables["actions"].filter(pl.col("window_id") == window)

@@ -44,7 +44,8 @@ def to_json(examination: Examination) -> dict[str, Any]:
         "windows_needed": verdict.windows_needed,
         "power": examination.needed.power,
         "gates": [
-            {"gate": item.gate, "status": item.status, "found": item.found, "rule": item.rule} for item in verdict.gates
+            {"gate": item.gate, "status": item.status, "found": item.finding, "rule": item.rule}
+            for item in verdict.gates
         ],
         "failed": list(verdict.failed),
         "metrics": {name: asdict(metric) for name, metric in examination.metrics.items()},
@@ -200,7 +201,7 @@ def figures(examination: Examination) -> list[Chart]:
 
 def _gates(examination: Examination) -> PageTable:
     rows = [
-        (item.gate, Toned(item.status, item.status), item.found, Toned(item.rule, "dim"))
+        (item.gate, Toned(item.status, item.status), item.finding, Toned(item.rule, "dim"))
         for item in examination.verdict.gates
     ]
     return PageTable(head=("gate", "", "found", "rule"), rows=rows, words=4, hide=3)

@@ -46,7 +46,7 @@ def learn(dataset: Dataset, config: TableConfig, wait: tuple[int, ...]) -> Table
         observation=dataset.manifest["observation"],
         actions=dataset.manifest["actions"]["name"],
         features=config.features,
-        places=indexes,
+        columns=indexes,
         wait=wait,
         stake=config.stake,
         table={situation: action for situation, action in table.items() if action != wait},

@@ -43,7 +43,7 @@ class Gate:
 
     gate: str
     passed: bool
-    found: str
+    finding: str
     rule: str = ""
     skipped: bool = False
     """It could not be asked here, and stands in nobody's way."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import InputError
 from playproof.events import Event, Value
-from playproof.game import Column, Game, NumericObservation, lookup, resolve
+from playproof.game import Column, Game, NumericObservation, lookup
 from playproof.stats.calibration import Auc, auc
 
 Floats = NDArray[np.float64]
@@ -43,7 +43,7 @@ class LeakFinding:
     check: str
     """Gate and name, such as "D1 windows"."""
     passed: bool
-    found: str
+    finding: str
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -74,7 +74,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class TestScores:
+class HoldoutScores:
     """What a pipeline says of the rows that it tested."""
 
     tested: NDArray[np.intp]
@@ -83,7 +83,7 @@ class TestScores:
     """One for each of them; decisions as 0 and 1 where thresholds are part of the pipeline."""
 
 
-Pipeline = Callable[[Samples], TestScores]
+Pipeline = Callable[[Samples], HoldoutScores]
 """Split, scale, learn and score; the same samples give the same scores."""
 Learner = Callable[[Floats, Flags, Floats], Floats]
 """Learn from rows and labels, and score other rows."""
@@ -173,7 +173,7 @@ def fold_rows(
     game: Game, observation: str
 ) -> Callable[[Sequence[Event]], tuple[NDArray[np.intp], NDArray[np.float32]]]:
     """Give the builder of a game's own rows: one at every decision point, by the fold that everything uses."""
-    fold, decides = resolve(game.fold), resolve(game.decides)
+    fold, decides = game.recording().fold, game.recording().decides
     kind = lookup(game.observations, observation, "observation set")
     if not isinstance(kind, NumericObservation):
         raise InputError(f"expected an observation set of numbers, found {observation!r}, which is messages")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.validate.leaks import Floats, Samples, TestScores
+from playproof.validate.leaks import Floats, HoldoutScores, Samples
 
 
 def train_rows(samples: Samples, *, by_row: bool) -> NDArray[np.bool_]:
@@ -21,7 +21,7 @@ def train_rows(samples: Samples, *, by_row: bool) -> NDArray[np.bool_]:
     return early
 
 
-def learn_and_score(samples: Samples, *, by_row: bool, scale_all: bool) -> TestScores:
+def learn_and_score(samples: Samples, *, by_row: bool, scale_all: bool) -> HoldoutScores:
     """Split, scale and learn by logistic regression on scaled rows and their squares."""
     train = train_rows(samples, by_row=by_row)
     fitted = samples.rows if scale_all else samples.rows[train]
@@ -30,7 +30,7 @@ def learn_and_score(samples: Samples, *, by_row: bool, scale_all: bool) -> TestS
     rows = np.clip(rows, -8, 8)
     inputs = np.column_stack([np.ones(len(rows)), rows, rows**2])
     weights = _logistic(inputs[train], samples.labels[train])
-    return TestScores(np.flatnonzero(~train), inputs[~train] @ weights)
+    return HoldoutScores(np.flatnonzero(~train), inputs[~train] @ weights)
 
 
 def _logistic(inputs: Floats, labels: NDArray[np.bool_], steps: int = 8, ridge: float = 1.0) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 from playproof.datasets.dataset import Dataset
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.events import Event
-from playproof.game import Game, resolve
+from playproof.game import Game
 from playproof.game.vector_env import ReplayTape
 from playproof.home import home
 from playproof.stats.calibration import auc
@@ -31,12 +31,12 @@ LEAST = 20
 
 def recorded_tape(game: Game, dataset: Dataset, split: str) -> ReplayTape:
     """Lay the windows of a split on a tape, from the store that the data set was built from."""
-    if game.tape is None:
+    make_tape = game.simulated().tape
+    if make_tape is None:
         raise ConfigError(f"expected a game whose recordings can be played again, found {game.name!r}")
     windows = dataset.windows(split)
     store = EventStore(home(), game.columns)
-    tape: ReplayTape = resolve(game.tape)(_events(store, windows))
-    return tape
+    return make_tape(_events(store, windows))
 
 
 def _events(store: EventStore, windows: Sequence[str]) -> Iterator[tuple[str, Sequence[Event]]]:
@@ -62,13 +62,13 @@ def label_gate(game: Game, dataset: Dataset, seed: int) -> Gate:
     rng = np.random.default_rng([STREAM, seed])
     permuted = check_permuted(lambda given: learn_and_score(given, by_row=False, scale_all=False), samples, rng)
     by_row, by_window = (_auc(samples, by_row=by_row) for by_row in (True, False))
-    text = f"{permuted.found}; on the true ones {by_window:.3f} by window (by row, not quotable, {by_row:.3f})"
+    text = f"{permuted.finding}; on the true ones {by_window:.3f} by window (by row, not quotable, {by_row:.3f})"
     return Gate("D2 labels", permuted.passed, text, RULES["D2"])
 
 
 def labelled(game: Game, dataset: Dataset) -> Samples:
     """Give some rows of every window of the data set, with the game's label."""
-    if game.predicting is None:
+    if game.simulated().prediction is None:
         raise ContractError(f"game {game.name!r} names no label to predict")
     names = tuple(dataset.manifest["features"])
     parts = [lay_ticks(game, dataset.transitions(split), names) for split in dict.fromkeys(_splits(dataset))]
@@ -106,7 +106,7 @@ def data_gates(game: Game, dataset: Dataset) -> tuple[Gate, ...]:
     order = list(dataset.manifest["split"].values())
     runs = [name for index, name in enumerate(order) if index == 0 or order[index - 1] != name]
     ordered = len([name for name in runs if name != "gap"]) == len({name for name in runs if name != "gap"})
-    payload = windows.found if ordered else "splits alternate in time"
+    payload = windows.finding if ordered else "splits alternate in time"
     return (
         Gate("D1", windows.passed and ordered, payload, RULES["D1"]),
         Gate("D3", True, f"recordings of {game.name}, as the store holds them", RULES["D3"]),

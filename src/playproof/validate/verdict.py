@@ -107,8 +107,8 @@ def sentence(name: Name, score: Score, interval: tuple[float, float], value: flo
     earned = f"{score.roi:+.2%} of the reserved stake over {len(score.windows):,} windows"
     between = f"95 % interval {interval[0]:+.2%} to {interval[1]:+.2%}, e-value {value:.3g}"
     names = ", ".join(gate.gate for gate in failed)
-    why = "; ".join(f"{gate.gate}: {gate.found}" for gate in failed if gate.gate[0] in "DR" or gate.gate == "M4")
-    played = next((gate.found for gate in gates if gate.gate == "A1"), "")
+    why = "; ".join(f"{gate.gate}: {gate.finding}" for gate in failed if gate.gate[0] in "DR" or gate.gate == "M4")
+    played = next((gate.finding for gate in gates if gate.gate == "A1"), "")
     return {
         "EDGE SHOWN": f"{score.name} earned {earned} ({between}), more than luck and more than every baseline.",
         "NO EDGE SHOWN": f"{score.name} earned {earned} ({between}), which luck or a baseline explains: {names}.",

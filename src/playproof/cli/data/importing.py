@@ -14,7 +14,7 @@ import typer
 
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.errors import ConfigError, InputError
-from playproof.game import Game, game_names, load_game, lookup, resolve
+from playproof.game import Game, game_names, load_game, lookup
 from playproof.home import home
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _run(kind: str, path: Path, name: str | None, zone: str | None, keep_names: 
     from playproof.store import EventLog
 
     game = find_game(kind, name)
-    importer, root = resolve(game.importers[kind]), home()
+    importer, root = (game.recording().importers[kind]), home()
     if not path.exists():
         raise InputError(f"expected a file or a folder to import, found nothing at {path}")
     key = load_key(root)
@@ -99,9 +99,9 @@ def find_game(kind: str, name: str | None) -> Game:
     """Give the game that is asked for, or the only one that can import this kind."""
     if name is not None:
         game = load_game(name)
-        lookup(game.importers, kind, f"kind of recording of {name}")
+        lookup(game.recording().importers, kind, f"kind of recording of {name}")
         return game
-    able = [game for game in map(load_game, game_names()) if kind in game.importers]
+    able = [game for game in map(load_game, game_names()) if kind in game.recording().importers]
     if len(able) != 1:
         names = ", ".join(game.name for game in able) or "none"
         raise ConfigError(f"expected one game that imports {kind!r} recordings, found {names}; choose with --game")

@@ -304,5 +304,5 @@ def _findings_table(verification: Verification) -> Table:
     title = f"checked {verification.parts} parts and {verification.rows} hot rows: {len(verification.damage)} damaged"
     table = Table("kind", "what", "found", "set aside", title=title, title_justify="left")
     for finding in verification.findings:
-        table.add_row(finding.kind, Text(finding.what), Text(finding.found), "yes" if finding.set_aside else "no")
+        table.add_row(finding.kind, Text(finding.what), Text(finding.detail), "yes" if finding.set_aside else "no")
     return table

@@ -18,7 +18,7 @@ import typer
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.errors import ConfigError, InputError
 from playproof.events import Event
-from playproof.game import Column, Game, game_names, load_game, resolve
+from playproof.game import Column, Game, game_names, load_game
 from playproof.home import folder
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def audit(
     from playproof.validate.audit import audit as weigh
 
     result = find_game(game)
-    assert result.auditing is not None
-    auditing = resolve(result.auditing)
+    auditing = result.display().audit
+    assert auditing is not None
     report = weigh(result.name, auditing, gather(recordings, result, auditing), np.random.default_rng(seed))
     path = out or folder("reports") / f"audit-{recordings.name.partition('.')[0] or 'home'}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,10 +68,10 @@ def find_game(name: str | None) -> Game:
     """Give the game that is asked for, or the only one that can be audited."""
     if name is not None:
         game = load_game(name)
-        if game.auditing is None:
+        if game.display().audit is None:
             raise ConfigError(f"expected a game whose recordings can be audited, found {name!r}, which has no audit")
         return game
-    able = [game for game in map(load_game, game_names()) if game.auditing is not None]
+    able = [game for game in map(load_game, game_names()) if game.display().audit is not None]
     if len(able) != 1:
         names = ", ".join(game.name for game in able) or "none"
         raise ConfigError(f"expected one game that can be audited, found {names}; choose with --game")
@@ -145,8 +145,8 @@ def imported(path: Path, game: Game) -> InMemoryLog:
     from playproof.record.redaction import KEY_BYTES, Redaction
 
     key = secrets.token_bytes(KEY_BYTES)
-    for kind, lazy in game.importers.items():
-        importer, log = resolve(lazy), InMemoryLog(game.columns)
+    for kind, importer in game.recording().importers.items():
+        log = InMemoryLog(game.columns)
         work = Import(path, kind, importer, ImportSettings(find_zone(importer.zone), lambda: Redaction(key)), log)
         with progress() as bar:
             task = bar.add_task("reading", total=None)
@@ -154,7 +154,7 @@ def imported(path: Path, game: Game) -> InMemoryLog:
         if report.rounds:
             note(f"{report.files} {kind} files, {report.rounds} windows, {report.corrupt_lines} corrupt lines")
             return log
-    kinds = ", ".join(game.importers) or "none"
+    kinds = ", ".join(game.recording().importers) or "none"
     raise InputError(f"expected recordings of a known kind ({kinds}) at {path}, found none that can be read")
 
 

@@ -90,7 +90,7 @@ def shown(examination: Examination, path: Path) -> RenderableType:
     gates = Table("gate", "", "found", title_justify="left", title="Gates")
     marks = {"passed": "[green]passed[/]", "failed": "[red]failed[/]", "skipped": "[dim]skipped[/]"}
     for gate in verdict.gates:
-        gates.add_row(gate.gate, marks[gate.status], gate.found)
+        gates.add_row(gate.gate, marks[gate.status], gate.finding)
     rivals = Table("who", "ROI", "95 % interval", "e-value", title_justify="left", title="On the same windows")
     for name, metric in examination.metrics.items():
         rivals.add_row(

@@ -170,7 +170,7 @@ def _from_play(data_config: DataConfig) -> TrainValSplit:
             play(data_config.rounds, data_config.seed),
             play(max(10, data_config.rounds // 3), data_config.seed + 500_009),
         )
-    reward = game.rewards[first(game.rewards)]
+    reward = game.rewards().presets[first(game.rewards().presets)]
     stamp = {"name": reward.name, "version": reward.version, "hash": reward.hash, "failed_checks": False}
     return TrainValSplit(
         game, first(game.observations), actions, data_config.clock, train, unseen, None, world, stamp, data_config.stake

@@ -41,7 +41,7 @@ def choose_game(name: str | None) -> Game:
     """Give the game of a name, or the only one whose windows can be forked for players of words."""
     if name is not None:
         return load_game(name)
-    games = [game for game in map(load_game, game_names()) if game.forks is not None]
+    games = [game for game in map(load_game, game_names()) if game.language is not None]
     if len(games) != 1:
         raise ConfigError(f"expected --game, found {len(games)} games that are played in words; name one")
     return games[0]

@@ -97,7 +97,7 @@ def choose_game(name: str | None) -> Game:
     """Give the game of a name, or the only one that can be simulated."""
     if name is not None:
         return load_game(name)
-    games = [game for game in map(load_game, game_names()) if game.lanes is not None]
+    games = [game for game in map(load_game, game_names()) if game.simulation is not None]
     if len(games) != 1:
         raise ConfigError(f"expected --game, found {len(games)} games that can be simulated; name one")
     return games[0]
@@ -143,7 +143,7 @@ def _config(
         worlds=_worlds(game, worlds),
         steps=steps,
         seed=seed,
-        stake=game.validating.stake if stake is None else to_units(stake),
+        stake=game.defaults.stake if stake is None else to_units(stake),
         reward=reward,
         patience=patience,
     )

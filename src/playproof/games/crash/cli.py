@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from playproof.games.crash.players.tournament import TournamentScore
-    from playproof.games.crash.sim.simulate import Simulation
+    from playproof.games.crash.sim.simulate import SimulatedRounds
 
 app = typer.Typer(no_args_is_help=True, help="Verify, simulate and serve the crash game, and play its baselines.")
 
@@ -108,7 +108,7 @@ def simulate(
     emit(result.to_json(), as_json, lambda: simulation_table(result))
 
 
-def run_simulation(rounds: int, world: str, seed: int) -> Simulation:
+def run_simulation(rounds: int, world: str, seed: int) -> SimulatedRounds:
     """Simulate with a progress bar."""
     from playproof.games.crash.rules.worlds import get_world
     from playproof.games.crash.sim.simulate import simulate as run
@@ -118,7 +118,7 @@ def run_simulation(rounds: int, world: str, seed: int) -> Simulation:
         return run(get_world(world), seed, rounds, progress=lambda done: bar.update(task, completed=done))
 
 
-def simulation_table(result: Simulation) -> Table:
+def simulation_table(result: SimulatedRounds) -> Table:
     """Lay a simulation out beside theory."""
     values = []
     for what, table in (("survives tick", result.survival), ("holding to tick", result.hold)):

@@ -219,7 +219,7 @@ class Import:
             )
         return [
             result.fact.event(result.ts, session_id, seq, source="import", direction=result.direction, raw=result.raw)
-            for seq, result in enumerate(reading.found)
+            for seq, result in enumerate(reading.facts)
         ]
 
     def _commit(self, events: Sequence[Event], files: Sequence[str]) -> None:
@@ -312,7 +312,7 @@ class _Tally:
 
     def add(self, reading: ImportReading, again: int) -> None:
         """Count a reading, and rows of files that came again byte for byte."""
-        self.docs.update(result.fact.doc_type for result in reading.found)
+        self.docs.update(result.fact.doc_type for result in reading.facts)
         self.duplicates += reading.duplicates + again
         for one in reading.seen:
             before = self.seen.get(one.window_id, one)

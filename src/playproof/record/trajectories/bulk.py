@@ -342,7 +342,7 @@ def _calls(calls: Sequence[tuple[TrajectoryDraft, int, str, int | None, Call, da
         "call_id": [call[2] for call in calls],
         "trajectory_id": [call[0].named.trajectory_id for call in calls],
         "step": [call[3] for call in calls],
-        "place": [call[1] for call in calls],
+        "position": [call[1] for call in calls],
         "time": [call[5] for call in calls],
     }
     return columns | {name: list(map(attrgetter(name), said)) for name in _CALL_FIELDS}

@@ -224,7 +224,7 @@ class Proxy:
         connection.execute(insert(StepRow).values(**index, state={}, accesses=[], **ended))
         said = writes.call_row(call, clean)
         where = {"call_id": self.recorder.new_key(), "trajectory_id": known.trajectory_id, "time": call.time or now}
-        connection.execute(insert(LlmCall).values(**where, step=known.steps, place=known.calls, **said))
+        connection.execute(insert(LlmCall).values(**where, step=known.steps, position=known.calls, **said))
         known.steps, known.calls = known.steps + 1, known.calls + 1
         return True
 

@@ -211,7 +211,7 @@ def log_call(
             call_id=call_id,
             trajectory_id=trajectory_id,
             step=standing.last_step,
-            place=standing.calls,
+            position=standing.calls,
             time=call.time or now,
             **content,
         )

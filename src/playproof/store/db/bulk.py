@@ -29,7 +29,7 @@ def insert_columns(connection: Connection, table: Table, columns: Mapping[str, S
 
 
 def _execute_many(connection: Connection, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
-    names, indices = ", ".join(_quoted(columns)), ", ".join("?" * len(columns))
+    names, indices = ", ".join(_quoted(table, columns)), ", ".join("?" * len(columns))
     statement = f"INSERT INTO {table.name} ({names}) VALUES ({indices})"  # noqa: S608
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
@@ -56,7 +56,7 @@ def _copy(connection: Connection, table: Table, columns: Mapping[str, Sequence[A
 
     driver = connection.connection.driver_connection
     assert driver is not None
-    statement = f"COPY {table.name} ({', '.join(_quoted(columns))}) FROM STDIN"
+    statement = f"COPY {table.name} ({', '.join(_quoted(table, columns))}) FROM STDIN"
     try:
         with driver.cursor() as cursor, cursor.copy(statement) as copy:
             for row in zip(*columns.values(), strict=True):
@@ -67,5 +67,6 @@ def _copy(connection: Connection, table: Table, columns: Mapping[str, Sequence[A
         raise DBAPIError(statement, None, error) from error
 
 
-def _quoted(names: Mapping[str, Any]) -> list[str]:
-    return [f'"{name}"' for name in names]
+def _quoted(table: Table, names: Mapping[str, Any]) -> list[str]:
+    """Give the columns' names in the database, which may differ from those in Python."""
+    return [f'"{table.columns[name].name}"' for name in names]

@@ -152,7 +152,7 @@ class LlmCall(Record):
     trajectory_id: Mapped[str] = mapped_column(ForeignKey("trajectory.trajectory_id"))
     step: Mapped[int | None]
     """Number of the step that was open; None before the first."""
-    place: Mapped[int]
+    position: Mapped[int] = mapped_column("place", key="position")
     """Order of the call in its trajectory, from 0."""
     time: Mapped[datetime]
     latency_ms: Mapped[float | None]
@@ -236,7 +236,7 @@ class JudgeCall(Record):
     judge_version: Mapped[str | None]
     prompt_hash: Mapped[str]
     group_id: Mapped[str]
-    places: Mapped[list[Any]]
+    labels: Mapped[list[Any]] = mapped_column("places", key="labels")
     """The random ids in the order shown."""
     nonce: Mapped[str]
     answer: Mapped[str]

@@ -48,7 +48,7 @@ class StoredCall:
 
     call_id: str
     step: int | None
-    place: int
+    position: int
     time: datetime
     latency_ms: float | None
     model: str
@@ -137,7 +137,7 @@ _STEPS = (
 _CALLS = (
     select(LlmCall.trajectory_id, *_CALL)
     .where(LlmCall.trajectory_id.in_(_SOME))
-    .order_by(LlmCall.trajectory_id, LlmCall.place)
+    .order_by(LlmCall.trajectory_id, LlmCall.position)
 )
 _IN_WINDOWS = (
     select(*_TRAJECTORY)

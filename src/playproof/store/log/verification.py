@@ -30,7 +30,7 @@ class Damage:
 
     kind: Kind
     what: str
-    found: str
+    detail: str
     set_aside: bool
     """Was it moved out of the way? False for what is missing, foreign, or under a writer."""
 

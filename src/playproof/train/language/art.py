@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 from playproof.datasets.conversations.art import PolicyView, to_art_group, validate_compatibility
@@ -36,7 +35,7 @@ def train_by_art(game: Game, config: GRPOConfig, name: str, environment: Mapping
 def client(environment: Mapping[str, str]) -> Any:
     """Give ART's package, if it and a key are there."""
     try:
-        art = import_module("art")
+        import art
     except ModuleNotFoundError:
         raise MissingExtra("openpipe-art, the client of --backend art,", "art") from None
     if not environment.get(KEY):
@@ -71,7 +70,9 @@ def art_groups(scored: Sequence[ScoredGroup]) -> list[dict[str, Any]]:
 async def _train(art: Any, game: Game, config: GRPOConfig, name: str) -> None:
     """Play, score and hand groups to the service."""
     model = art.TrainableModel(name=name, project=game.name, base_model=config.base)
-    backend = import_module("art.serverless.backend").ServerlessBackend()
+    from art.serverless.backend import ServerlessBackend
+
+    backend = ServerlessBackend()
     await model.register(backend)
     plan = ForkPlan(config.terms, 0, config.iterations, config.windows, config.holdout, config.embargo)
     done = await model.get_step()

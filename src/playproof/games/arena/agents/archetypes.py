@@ -34,7 +34,7 @@ class Order:
     """One order of the set `orders`, and why."""
 
     kind: str
-    place: int = 0
+    market: int = 0
     """Which company, or which slot of prediction markets."""
     size: int = 0
     """Place among the amounts."""
@@ -44,7 +44,7 @@ class Order:
     @property
     def action(self) -> tuple[int, int, int]:
         """Give the order as an action of the set `orders`."""
-        return (NAMES.index(self.kind), self.place, self.size)
+        return (NAMES.index(self.kind), self.market, self.size)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def write_order(order: Order, questions: Mapping[int, str]) -> str:
     if order.kind == WAIT:
         return HOLD
     perp = order.kind.lower() in ORDERS["perp"]
-    market = PERPS[order.place] if perp else questions.get(order.place, "none")
+    market = PERPS[order.market] if perp else questions.get(order.market, "none")
     amount = None if order.kind in ("CLOSE", "SELL") else AMOUNTS[order.size]
     more: dict[str, float | str] = {"reasoning": order.reason} if order.reason else {}
     if order.forecast is not None:
@@ -194,27 +194,9 @@ class HoldPolicy:
         return (0, 0, 0)
 
 
-def wait(rng: np.random.Generator) -> Policy:  # noqa: ARG001
-    """Make the agent that holds still."""
-    return HoldPolicy()
-
-
-def _maker(name: str) -> Callable[[np.random.Generator], Policy]:
-    """Make the function that makes an archetype's policy for one window."""
-    return lambda rng: ScriptedPolicy(ARCHETYPES[name], rng)
-
-
-def _batch(name: str | None) -> Callable[[], ScriptedLanes]:
-    """Make the function that makes an archetype's policy for many lanes; None waits."""
-    return lambda: ScriptedLanes(None if name is None else ARCHETYPES[name])
-
-
-wait_lanes = _batch(None)
-random, random_lanes = _maker("random"), _batch("random")
-momentum, momentum_lanes = _maker("momentum"), _batch("momentum")
-hold, hold_lanes = _maker("hold"), _batch("hold")
-informed, informed_lanes = _maker("informed"), _batch("informed")
-contrarian, contrarian_lanes = _maker("contrarian"), _batch("contrarian")
-conservative, conservative_lanes = _maker("conservative"), _batch("conservative")
-balanced, balanced_lanes = _maker("balanced"), _batch("balanced")
-aggressive, aggressive_lanes = _maker("aggressive"), _batch("aggressive")
+def policies(name: str) -> tuple[Callable[[np.random.Generator], Policy], Callable[[], ScriptedLanes]]:
+    """Give what makes an archetype's policy for one window, and for many lanes at once; `wait` holds still."""
+    if name == "wait":
+        return lambda rng: HoldPolicy(), lambda: ScriptedLanes(None)  # noqa: ARG005
+    archetype = ARCHETYPES[name]
+    return lambda rng: ScriptedPolicy(archetype, rng), lambda: ScriptedLanes(archetype)

@@ -139,7 +139,7 @@ def state(known: AgentState) -> dict[str, Any]:
     return {
         "minute": public.tick,
         "portfolio": {
-            "cash": round(from_units(known.own.cash)) if known.told else None,
+            "cash": round(from_units(known.own.cash)) if known.has_account else None,
             "equity": None if equity is None else round(from_units(equity)),
             "open": [*_perps(known), *_shares(known)],
         },

@@ -313,7 +313,7 @@ class ArenaRun:
         """Give what an agent sees now; only a run that is written down has to keep it."""
         world = self.world
         own = world.exchange.accounts[name]
-        known = AgentState(public, own if self.scribe is None else own.copy(), told=True)
+        known = AgentState(public, own if self.scribe is None else own.copy(), has_account=True)
         return AgentView(name, world.window, world.tick, world.now, known, self.plan.settings.seed)
 
     def _ask(self, runner: asyncio.Runner, sights: Mapping[str, AgentView]) -> dict[str, Reply]:

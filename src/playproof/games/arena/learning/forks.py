@@ -107,7 +107,7 @@ def _answer(lane: ArenaMarketPlayer, name: str, right: float, rng: np.random.Gen
     if not orders:
         return HOLD
     kind = CONTRARY.get(orders[0].kind, orders[0].kind) if contrary else orders[0].kind
-    order = Order(kind, orders[0].place, orders[0].size)
+    order = Order(kind, orders[0].market, orders[0].size)
     return write_order(order, {slot_of(market): market for market in lane.world.public.questions})
 
 

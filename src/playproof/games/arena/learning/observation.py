@@ -26,7 +26,7 @@ def values(known: AgentState) -> list[float | None]:
     public, own, equity = known.public, known.own, known.equity()
     row: list[float | None] = [
         None if public.tick is None else public.tick / TICKS,
-        own.cash / _CASH if known.told else None,
+        own.cash / _CASH if known.has_account else None,
         None if equity is None else equity / _CASH,
     ]
     for market in PERPS:
@@ -47,7 +47,7 @@ def _perp(known: AgentState, market: str) -> list[float | None]:
         public.change(market, 5),
         public.change(market, 20),
         public.mood(market),
-        None if not known.told else held.side * held.size / _CASH if held else 0.0,
+        None if not known.has_account else held.side * held.size / _CASH if held else 0.0,
         held.side * (quote.price * held.units / (held.size * SHARE) - 1) if held and held.size else 0.0,
     ]
 

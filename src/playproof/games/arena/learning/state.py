@@ -128,13 +128,13 @@ class AgentState:
 
     public: PublicState = field(default_factory=PublicState)
     own: Account = field(default_factory=lambda: Account(0))
-    told: bool = False
+    has_account: bool = False
     """Has the agent been told its money?"""
 
     def equity(self) -> int | None:
         """Give cash and what closing everything would pay; None while a price is unknown."""
         public, own, pools = self.public, self.own, self.public.pools
-        if not self.told or own.perps.keys() - public.quotes.keys() or own.shares.keys() - pools.keys():
+        if not self.has_account or own.perps.keys() - public.quotes.keys() or own.shares.keys() - pools.keys():
             return None
         return own.equity(public.quotes, pools)
 
@@ -225,13 +225,13 @@ def _turn(public: PublicState, payload: Any) -> None:
 
 
 def _balance(known: AgentState, payload: Any) -> None:
-    known.told = True
+    known.has_account = True
     known.own = Account(payload["cash"])
 
 
 def _holding(known: AgentState, payload: Any) -> None:
     """Take what is held of one market, after a fill or at the beginning."""
-    known.told = True
+    known.has_account = True
     own, market = known.own, payload["market"]
     own.cash = payload["cash"]
     own.perps.pop(market, None)

@@ -134,7 +134,7 @@ class MarketWorld:
 
     def known(self, agent: str) -> AgentState:
         """Give what an agent knows now; the parts are the world's own, to be read and not kept."""
-        return AgentState(self.public, self.exchange.accounts[agent], told=True)
+        return AgentState(self.public, self.exchange.accounts[agent], has_account=True)
 
     def begin(self) -> list[Fact]:
         """Open a window: its rules, what every agent has, the questions."""

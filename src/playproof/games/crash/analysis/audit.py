@@ -29,7 +29,7 @@ from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules import prices as fair
 from playproof.games.crash.rules.money import SIDEBET_TICKS
 from playproof.games.crash.rules.verify import TOLERANCE, replay
-from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.rules.windows import Phase
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -292,7 +292,7 @@ def _difference(row: dict[str, object], received: Floats | None) -> str | None:
     return None
 
 
-AUDITING = AuditRules(
+AUDIT = AuditRules(
     from_store=from_store,
     from_rows=from_rows,
     hazard=fair.RUG_CHANCE,

@@ -13,7 +13,8 @@ from playproof.events import Event
 from playproof.games.crash.api.files import read_events
 from playproof.games.crash.api.reading import EventReader, UserEvent, named_payload, round_of
 from playproof.games.crash.recording import columns as c
-from playproof.games.crash.server.protocol import STATE, Phase
+from playproof.games.crash.rules.windows import Phase
+from playproof.games.crash.server.protocol import STATE
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 from playproof.events import Event
 from playproof.games.crash.api.reading import EventReader, UserEvent, folded, named_payload, round_of, time_of
 from playproof.games.crash.recording import columns as c
-from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.rules.windows import Phase
 
 Place = tuple[int, int]
 """Phase and tick."""

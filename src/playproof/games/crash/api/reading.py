@@ -22,7 +22,7 @@ from playproof.game.types import Frame
 from playproof.games.crash.recording.decode import CrashDecoder
 from playproof.games.crash.recording.json_fields import to_moment
 from playproof.games.crash.recording.player_tracker import ORDER_KINDS
-from playproof.games.crash.rules.windows import is_window
+from playproof.games.crash.rules.windows import Phase, is_window
 from playproof.games.crash.server.protocol import (
     BET,
     BUY,
@@ -36,7 +36,6 @@ from playproof.games.crash.server.protocol import (
     STATE,
     TRADE,
     USERNAME,
-    Phase,
     event_frame,
 )
 

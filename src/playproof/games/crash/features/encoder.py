@@ -102,7 +102,7 @@ _COLUMNS = tuple(
 ROW = np.dtype(
     [
         ("kind", "i8"),
-        ("told", "i8"),  # groups of columns that the row has
+        ("present", "i8"),  # groups of columns that the row has
         ("is_buy", "i8"),
         ("is_counted", "i8"),  # a plain buy or sell of the coin itself
         ("is_action", "i8"),  # BUY, SELL or SIDEBET was pressed
@@ -146,15 +146,15 @@ class RowPlan:
     kind: int
     needs: tuple[tuple[str, int], ...]
     groups: tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
-    """Bit in `told`, columns and places; texts have the last place, which is not packed."""
+    """Bit in `present`, columns and places; texts have the last place, which is not packed."""
 
 
 def _plan(shape: FactShape) -> RowPlan:
-    def places(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    def columns_of(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
         return tuple((name, _PLACES.get(name, len(_PLACES))) for name in names)
 
     return RowPlan(
-        shape.kind, places(shape.needs), tuple((_BITS[group], places(_GROUPS[group])) for group in shape.groups)
+        shape.kind, columns_of(shape.needs), tuple((_BITS[group], columns_of(_GROUPS[group])) for group in shape.groups)
     )
 
 
@@ -178,7 +178,7 @@ def encode(event: Event) -> Array:
         values[index] = payload[name]
     for bit, columns in plan.groups:
         if all(payload.get(name) is not None for name, _ in columns):
-            values[_PLACES["told"]] |= bit
+            values[_PLACES["present"]] |= bit
             for name, index in columns:
                 values[index] = payload[name]
     _add_texts(plan.kind, payload, values)
@@ -254,17 +254,17 @@ def take_round(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
 @inlined
 def take_shown(s: Any, h: Any, e: Any) -> None:
     """Take what the site shows beside the price."""
-    if (e.told & T_CONNECTED) != 0:
+    if (e.present & T_CONNECTED) != 0:
         state.apply_connected(s, float(e.connected_players))
-    if (e.told & T_RUGPOOL) != 0:
+    if (e.present & T_RUGPOOL) != 0:
         state.apply_rugpool(s, e.rugpool_amount, float(e.rugpool_threshold), float(e.instarug_count))
-    if (e.told & T_SESSION) != 0:
+    if (e.present & T_SESSION) != 0:
         state.apply_session(
             s, e.average_multiplier, float(e.count_2x), float(e.count_10x), float(e.count_50x), float(e.count_100x)
         )
-    if (e.told & T_HIGHEST) != 0:
+    if (e.present & T_HIGHEST) != 0:
         state.apply_highest(s, e.highest_today)
-    if (e.told & T_LEADERBOARD) != 0:
+    if (e.present & T_LEADERBOARD) != 0:
         history.apply_leaderboard(h, float(e.players_in_game), float(e.players_with_positions), e.total_market_capital)
 
 
@@ -272,7 +272,7 @@ def take_shown(s: Any, h: Any, e: Any) -> None:
 def take_tick(s: Any, h: Any, b: Any, e: Any) -> None:
     """Take a tick; at the rug the result is known at once to one who holds nothing."""
     take_shown(s, h, e)
-    state.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms if (e.told & T_TIMER) != 0 else -1, e.game_phase)
+    state.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms if (e.present & T_TIMER) != 0 else -1, e.game_phase)
     history.apply_tick(h, s)
     if e.game_phase == RUGGED:
         history.apply_rug(h, s, h.peak)
@@ -285,9 +285,9 @@ def take_tick(s: Any, h: Any, b: Any, e: Any) -> None:
 def take_player(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
     """Take the player's own money."""
     state.apply_player(s, e.cash, e.position_qty, e.avg_cost, e.cumulative_pnl, e.total_invested)
-    if (e.told & T_BET) != 0:
+    if (e.present & T_BET) != 0:
         state.apply_bet(s, e.bet_amount)
-    if (e.told & T_SIDEBET) != 0:
+    if (e.present & T_SIDEBET) != 0:
         history.apply_sidebet(h, e.sidebet_stake, e.sidebet_end_tick)
         b.has_sidebet = e.sidebet_stake > 0
     if e.position_qty == 0:
@@ -312,8 +312,8 @@ def take_fill(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
             b.qty += e.trade_qty
             b.cost += e.trade_amount
         show_lots(s, h, b, lots)
-    is_told = s.execution_tick == e.tick and s.execution_price == e.trade_price and (s.known & K_CLIENT) != 0
-    if e.is_forced == 0 and not is_told:
+    is_known = s.execution_tick == e.tick and s.execution_price == e.trade_price and (s.known & K_CLIENT) != 0
+    if e.is_forced == 0 and not is_known:
         state.apply_execution(s, e.tick, e.trade_price)
 
 
@@ -346,7 +346,7 @@ def take_seat(s: Any, h: Any, b: Any) -> None:
 @inlined
 def take_press(s: Any, e: Any) -> None:
     """Take a press, or an order that no press led to."""
-    if (e.told & T_BET) != 0:
+    if (e.present & T_BET) != 0:
         state.apply_bet(s, e.bet_amount)
     if e.is_action != 0:
         state.apply_press(s)
@@ -355,9 +355,9 @@ def take_press(s: Any, e: Any) -> None:
 @inlined
 def take_ack(s: Any, e: Any) -> None:
     """Take the answer to an order that was carried out."""
-    if e.success != 0 and (e.told & T_EXECUTION) != 0:
+    if e.success != 0 and (e.present & T_EXECUTION) != 0:
         state.apply_execution(s, e.execution_tick, e.execution_price)
-        if (e.told & T_CLIENT) != 0:
+        if (e.present & T_CLIENT) != 0:
             state.apply_client(s, e.trade_hash, e.client_timestamp, e.latency_ms)
 
 

@@ -17,9 +17,10 @@ import socketio
 from playproof.games.crash.players.human import Human, Live, ScriptedPresser
 from playproof.games.crash.rules.actions import BETS, adjusted
 from playproof.games.crash.rules.money import MIN_BET
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import TICK_MS
 from playproof.games.crash.server.app import RunningServer, ServeConfig
-from playproof.games.crash.server.protocol import BET, BUY, SELL, SESSION, Phase
+from playproof.games.crash.server.protocol import BET, BUY, SELL, SESSION
 from playproof.games.crash.server.table import GameTable, TablePlayer
 from playproof.money import UNIT
 

@@ -13,7 +13,7 @@ from playproof.game import RecordingGap, RecordingRules, Terms
 from playproof.games.crash.features import encoder
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.player_ledger import CrashLedger
-from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.rules.windows import Phase
 
 NO_RUG = "no rug was seen"
 BEGAN_LATE = "it began in mid-round"
@@ -71,4 +71,4 @@ def quiet(event: Event, observation: str) -> bool:
 
 
 SHOWN = ("bet_amount", "sell_share", "sidebet_stake")
-RECORDINGS = RecordingRules(anchors, ends, updates, lack, terms, CrashLedger.hear, settles, quiet, SHOWN)
+ALIGNMENT = RecordingRules(anchors, ends, updates, lack, terms, CrashLedger.hear, settles, quiet, SHOWN)

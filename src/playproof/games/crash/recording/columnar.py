@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from benchmarks.dataset_peers import PEERS
 from playproof.errors import InputError
 from playproof.game import Reward
 from playproof.game.episode_columns import (
@@ -207,7 +206,7 @@ def read_kinds(columns: Columns) -> Array:
     return kinds
 
 
-def read_told(result: Columns, kinds: Array) -> Array:
+def read_present(result: Columns, kinds: Array) -> Array:
     """Give which groups of columns each row has."""
     payload = np.zeros(len(result), np.int64)
     allowed: dict[str, list[int]] = {}
@@ -232,7 +231,7 @@ def read_rows(columns: Columns, hashes: Array) -> Array:
     """Give events as rows of `known.ROW`."""
     kinds = read_kinds(columns)
     rows = np.zeros(len(columns), encoder.ROW)
-    rows["kind"], rows["told"], rows["id_hash"] = kinds, read_told(columns, kinds), hashes
+    rows["kind"], rows["present"], rows["id_hash"] = kinds, read_present(columns, kinds), hashes
     for name in encoder._COLUMNS:
         if columns.has(name):
             rows[name] = columns.numbers(name, encoder.ROW[name])
@@ -493,7 +492,7 @@ class SessionPass:
             read_only(
                 *(ticks.numbers("seq"), ticks.times("ts"), session.tick_windows, is_tick, kinds, priced),
                 *(ticks.numbers("tick"), ticks.numbers("price", np.float64), phases),
-                *(shown("cooldown_timer_ms"), read_told(ticks, kinds), shown("connected_players")),
+                *(shown("cooldown_timer_ms"), read_present(ticks, kinds), shown("connected_players")),
                 *(shown("rugpool_amount", np.float64), shown("rugpool_threshold"), shown("instarug_count")),
                 *(shown("average_multiplier", np.float64), shown("count_2x"), shown("count_10x"), shown("count_50x")),
                 *(shown("count_100x"), shown("highest_today", np.float64), shown("players_in_game")),
@@ -658,7 +657,7 @@ def _so_far(before: _Side, lengths: Array, what: str) -> Array:
     return out
 
 
-BATCH = ColumnarSession(
+COLUMNAR = ColumnarSession(
     columns=tuple(
         dict.fromkeys(
             [
@@ -674,5 +673,4 @@ BATCH = ColumnarSession(
     lay=lay,
     pay=pay,
     deal=deal_session,
-    peers=PEERS,
 )

@@ -63,7 +63,7 @@ WALK = np.dtype(
             (name, "i8")
             for name in ("bet", "share", "cash", "qty", "avg_cost", "stake", "end_tick", "orders", "base", "held")
         ),
-        *((name, "i1") for name in ("pressed", "told", "filled", "granted")),
+        *((name, "i1") for name in ("pressed", "reported", "filled", "granted")),
         ("id_hash", "f8"),
     ],
     align=True,
@@ -102,7 +102,7 @@ def survey(
 
 
 @inlined
-def take_told(k: Any, lane: Any, lots: Any) -> Any:
+def take_reported(k: Any, lane: Any, lots: Any) -> Any:
     """Hold what was told; tell whether that is other money, and was not asked for."""
     k.filled = 0
     same = True
@@ -147,23 +147,23 @@ def hear(k: Any, lane: Any, lots: Any, indices: Array, i: int) -> Any:
             k.bet = indices[BET, i]
             k.share = indices[SHARE, i]
         k.pressed = 0
-        k.told = 0
+        k.reported = 0
         k.orders += 1
         k.granted |= deed == D_TOP_UP
     elif deed == D_ACK or deed == D_REFUSED:
         k.orders = max(0, k.orders - 1)
         undone = deed == D_REFUSED and k.filled != 0
-        if k.orders == 0 and (k.told != 0 or undone):
-            return take_told(k, lane, lots)
+        if k.orders == 0 and (k.reported != 0 or undone):
+            return take_reported(k, lane, lots)
     elif deed == D_PLAYER:
         k.cash = indices[CASH, i]
         k.qty = indices[QTY, i]
         k.avg_cost = indices[AVG_COST, i]
         k.stake = indices[STAKE, i]
         k.end_tick = indices[END_TICK, i]
-        k.told = 1
+        k.reported = 1
         if k.orders == 0 and k.pressed == 0:
-            return take_told(k, lane, lots)
+            return take_reported(k, lane, lots)
     return False
 
 
@@ -270,17 +270,17 @@ def stand(lane: Any, ints: Array, floats: Array, row: int) -> None:
 @inlined
 def take_light(s: Any, e: Any) -> None:
     """Take a tick into what the sets without history need of it."""
-    if (e.told & encoder.T_CONNECTED) != 0:
+    if (e.present & encoder.T_CONNECTED) != 0:
         fold.apply_connected(s, float(e.connected_players))
-    if (e.told & encoder.T_RUGPOOL) != 0:
+    if (e.present & encoder.T_RUGPOOL) != 0:
         fold.apply_rugpool(s, e.rugpool_amount, float(e.rugpool_threshold), float(e.instarug_count))
-    if (e.told & encoder.T_SESSION) != 0:
+    if (e.present & encoder.T_SESSION) != 0:
         fold.apply_session(
             s, e.average_multiplier, float(e.count_2x), float(e.count_10x), float(e.count_50x), float(e.count_100x)
         )
-    if (e.told & encoder.T_HIGHEST) != 0:
+    if (e.present & encoder.T_HIGHEST) != 0:
         fold.apply_highest(s, e.highest_today)
-    fold.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms if (e.told & encoder.T_TIMER) != 0 else -1, e.game_phase)
+    fold.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms if (e.present & encoder.T_TIMER) != 0 else -1, e.game_phase)
 
 
 @inlined
@@ -377,7 +377,7 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop over a dozen arrays, which inner 
         t_price,
         t_phase,
         t_timer,
-        t_told,
+        t_present,
         t_connected,
         t_pool,
         t_threshold,
@@ -392,7 +392,7 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop over a dozen arrays, which inner 
         t_holders,
         t_capital,
     ) = ticks
-    o_seq, o_ts, o_window, o_own, o_name, o_rows, o_action, o_told = others
+    o_seq, o_ts, o_window, o_own, o_name, o_rows, o_action, o_own_fields = others
     out, missing, ints, floats, bits = seen
     player = k.player != 0
     actions, substeps, effects, age_ticks, age_us, labels = taken
@@ -405,9 +405,9 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop over a dozen arrays, which inner 
         window = t_window[i] if from_ticks else o_window[j]
         now = t_ts[i] if from_ticks else o_ts[j]
         stays = window < 0 or window == k.window or windows[window].closed != 0
-        quiet = not from_ticks and o_told[SETTLES, j] == QUIET and stays
+        quiet = not from_ticks and o_own_fields[SETTLES, j] == QUIET and stays
         if k.pending != 0 and not quiet:
-            if not from_ticks and o_told[SETTLES, j] == k.pending:
+            if not from_ticks and o_own_fields[SETTLES, j] == k.pending:
                 k.pending += 1
             else:
                 show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits, k, block)
@@ -430,27 +430,27 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop over a dozen arrays, which inner 
         if from_ticks:
             if t_kind[i] == encoder.TICK:
                 e.kind = encoder.TICK
-                e.told = t_told[i]
+                e.present = t_present[i]
                 e.tick = t_tick[i]
                 e.price = t_price[i]
                 e.game_phase = t_phase[i]
-                if (e.told & encoder.T_TIMER) != 0:
+                if (e.present & encoder.T_TIMER) != 0:
                     e.cooldown_timer_ms = t_timer[i]
-                if (e.told & encoder.T_CONNECTED) != 0:
+                if (e.present & encoder.T_CONNECTED) != 0:
                     e.connected_players = t_connected[i]
-                if (e.told & encoder.T_RUGPOOL) != 0:
+                if (e.present & encoder.T_RUGPOOL) != 0:
                     e.rugpool_amount = t_pool[i]
                     e.rugpool_threshold = t_threshold[i]
                     e.instarug_count = t_instarugs[i]
-                if (e.told & encoder.T_SESSION) != 0:
+                if (e.present & encoder.T_SESSION) != 0:
                     e.average_multiplier = t_mean[i]
                     e.count_2x = t_2[i]
                     e.count_10x = t_10[i]
                     e.count_50x = t_50[i]
                     e.count_100x = t_100[i]
-                if (e.told & encoder.T_HIGHEST) != 0:
+                if (e.present & encoder.T_HIGHEST) != 0:
                     e.highest_today = t_highest[i]
-                if (e.told & encoder.T_LEADERBOARD) != 0:
+                if (e.present & encoder.T_LEADERBOARD) != 0:
                     e.players_in_game = t_players[i]
                     e.players_with_positions = t_holders[i]
                     e.total_market_capital = t_capital[i]
@@ -484,7 +484,7 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop over a dozen arrays, which inner 
             if o_name[j] == N_ROUND and window == k.window and window >= 0:
                 begin_round(k, lane, lots, cfg)
         else:
-            k.corrected += hear(k, lane, lots, o_told, j)
+            k.corrected += hear(k, lane, lots, o_own_fields, j)
             chooses = o_action[j, 0] >= 0
         if chooses and (k.window < 0 or k.anchor == 0 or k.over != 0):
             k.strays += k.window >= 0 and k.anchor == 0
@@ -507,7 +507,7 @@ def walk(  # noqa: PLR0912, PLR0915  (one loop over a dozen arrays, which inner 
         if not from_ticks:
             if o_own[j] != 0:
                 encoder.take_row(s, h, b, held, o_rows[j])
-                if o_told[DEED, j] == D_PLAYER:
+                if o_own_fields[DEED, j] == D_PLAYER:
                     k.is_updated = 1
                     k.updated_us = now
                     k.ticks = 0

@@ -22,7 +22,7 @@ from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.json_fields import to_amount, to_id, to_moment, to_number, to_record, to_whole
 from playproof.games.crash.recording.player_tracker import ORDER_KINDS, PlayerTracker
 from playproof.games.crash.recording.round_tracker import MAX_PRICE, MAX_TICK, RecentKeys, RoundTracker
-from playproof.games.crash.rules.windows import is_window
+from playproof.games.crash.rules.windows import Phase, is_window
 from playproof.games.crash.server.protocol import (
     MAX_FRAME,
     PLAYER,
@@ -34,7 +34,6 @@ from playproof.games.crash.server.protocol import (
     STATE,
     TRADE,
     USERNAME,
-    Phase,
     parse_frame,
     payload_of,
     read_json,

@@ -35,8 +35,9 @@ from playproof.games.crash.rules.actions import (
     adjusted,
 )
 from playproof.games.crash.rules.money import MIN_BET, SIDEBET_TICKS, LedgerLimits, Lot, MoneyLedger, Sidebet
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import WORLDS, get_world, rug_price
-from playproof.games.crash.server.protocol import COIN, Phase
+from playproof.games.crash.server.protocol import COIN
 from playproof.money import UNIT
 
 Facts = tuple[Fact, ...]
@@ -58,7 +59,7 @@ class ReportedMoney:
     """Orders that were sent and not answered: what is told meanwhile may be from before them."""
     pressed: bool = False
     """An action button was pressed whose order was not sent yet."""
-    told: bool = False
+    reported: bool = False
     """Was money told since the last order was sent?"""
     filled: bool = False
     """Did the ledger carry the last order out?"""
@@ -185,19 +186,19 @@ class CrashLedger:
         elif event.event_name == c.ORDER:
             if "sequence_id" not in payload:
                 heard.note_choice(payload)
-            heard.pressed, heard.told, heard.orders = False, False, heard.orders + 1
+            heard.pressed, heard.reported, heard.orders = False, False, heard.orders + 1
             heard.granted = heard.granted or payload.get("order_kind") == "TOP_UP"
         elif event.event_name == c.ACK:
             heard.orders = max(0, heard.orders - 1)
             undone = payload.get("success") is False and heard.filled
-            return heard.orders == 0 and (heard.told or undone) and self._take_told()
+            return heard.orders == 0 and (heard.reported or undone) and self._take_reported()
         elif event.event_name == c.PLAYER:
             heard.note_player(payload)
-            heard.told = True
-            return heard.orders == 0 and not heard.pressed and self._take_told()
+            heard.reported = True
+            return heard.orders == 0 and not heard.pressed and self._take_reported()
         return False
 
-    def _take_told(self) -> bool:
+    def _take_reported(self) -> bool:
         """Hold what was told; tell whether that is other money, and was not asked for."""
         book, heard = self.ledger, self.heard
         heard.filled = False

@@ -28,8 +28,8 @@ from playproof.games.crash.recording.json_fields import (
     to_whole,
 )
 from playproof.games.crash.rules.money import proceeds
-from playproof.games.crash.rules.windows import is_window
-from playproof.games.crash.server.protocol import COIN_ADDRESS, Phase, phase_of
+from playproof.games.crash.rules.windows import Phase, is_window
+from playproof.games.crash.server.protocol import COIN_ADDRESS, phase_of
 
 KEPT_ROUNDS = 32
 KEPT_REVEALED = 256

@@ -18,8 +18,9 @@ from playproof.events import Direction
 from playproof.game import Frame
 from playproof.games.crash.rules.actions import FULL_SHARE, PERCENTAGES, adjusted
 from playproof.games.crash.rules.money import MIN_BET
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import get_world
-from playproof.games.crash.server.protocol import BET, BUY, COIN_ADDRESS, SELL, SESSION, Phase, event_frame
+from playproof.games.crash.server.protocol import BET, BUY, COIN_ADDRESS, SELL, SESSION, event_frame
 from playproof.games.crash.server.table import Entry, GameTable, TableMessage
 from playproof.money import from_units
 
@@ -53,7 +54,7 @@ SCRIPT: Script = {
 }
 
 
-class Recording:
+class SampleRecorder:
     """Sit one scripted player down at a table and keep every frame of his socket and page."""
 
     def __init__(self, table_seed: int, script: Script, *, world: str = "published", crowded: bool = True) -> None:
@@ -120,9 +121,9 @@ class Recording:
         self._keep(f"43{number}{orjson.dumps([ack.body]).decode()}", after_ms=ACK_MS)
 
 
-def record(seed: int, script: Script, rounds: int, *, world: str = "published", crowded: bool = True) -> Recording:
+def record(seed: int, script: Script, rounds: int, *, world: str = "published", crowded: bool = True) -> SampleRecorder:
     """Record whole rounds of a table, up to the second broadcast of the last one's rug."""
-    recording = Recording(seed, script, world=world, crowded=crowded)
+    recording = SampleRecorder(seed, script, world=world, crowded=crowded)
     while recording.table.timer_ms > JOINS_AT_MS:
         recording.table.advance()
     recording.join()

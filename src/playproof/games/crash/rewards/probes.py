@@ -15,8 +15,8 @@ from playproof.game import AccountSnapshot, Fact
 from playproof.game.rewards import Play, Probes
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.actions import BETS, MAIN
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import TICK_MS, counter_round, get_world
-from playproof.games.crash.server.protocol import Phase
 
 ROUND = "20250101-0000000000000000"
 _START = datetime(2025, 1, 1, tzinfo=UTC)

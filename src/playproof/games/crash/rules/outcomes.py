@@ -11,8 +11,8 @@ from playproof.events import Event, Value
 from playproof.game import Outcome
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.money import SIDEBET_TICKS
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import get_world
-from playproof.games.crash.server.protocol import Phase
 
 
 def read_outcome(events: Sequence[Event]) -> Outcome | None:

@@ -1,4 +1,4 @@
-"""Windows of the crash game: rounds, named by the day and 16 hex digits that the site deals.
+"""Windows of the crash game: rounds, their phases, and their names: the day and 16 hex digits that the site deals.
 
 Leaves out: when a round began; its name tells the day alone.
 """
@@ -7,12 +7,24 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from enum import IntEnum
 from functools import lru_cache
 
 from playproof.errors import DecodeError
 from playproof.game import Window
 
 EXAMPLES = ("20251215-ece018bd34bb4acc", "20240229-0123456789abcdef")
+
+
+class Phase(IntEnum):
+    """Say where a round stands, with the numbers that recordings use."""
+
+    COOLDOWN = 0
+    PRESALE = 1
+    ACTIVE = 2
+    RUGGED = 3
+
+
 _SHAPE = re.compile(r"(\d{8})-[0-9a-f]{16}", re.ASCII)
 
 

@@ -37,10 +37,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from playproof.errors import ConfigError, PlayproofError
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import PUBLISHED, TICK_MS, get_world
 from playproof.games.crash.server.access import MAX_INPUT, AccessRules, SocketGuard, is_loopback, read_token
 from playproof.games.crash.server.broadcast import WRITE, FrameWriter, Outbox, frames, packet
-from playproof.games.crash.server.protocol import ORDERS, SESSION, Phase, payload_of
+from playproof.games.crash.server.protocol import ORDERS, SESSION, payload_of
 from playproof.games.crash.server.table import Ack, Entry, GameTable, TableMessage
 from playproof.reports.page import STATIC
 

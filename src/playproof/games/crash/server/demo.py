@@ -15,7 +15,7 @@ from playproof.games.crash.rules import theory
 from playproof.games.crash.rules.prices import Round, play_round
 from playproof.games.crash.rules.verify import PUBLISHED_ROUNDS
 from playproof.games.crash.rules.worlds import get_world
-from playproof.games.crash.sim.simulate import Simulation
+from playproof.games.crash.sim.simulate import SimulatedRounds
 from playproof.reports.chart import Chart, ChartAxis, LevelLine, MarkerSeries, Series
 from playproof.reports.page import PageSection, PageTable, render
 
@@ -25,8 +25,8 @@ class Findings:
     """Everything that the demonstration found."""
 
     verified: int
-    published: Simulation
-    fair: Simulation
+    published: SimulatedRounds
+    fair: SimulatedRounds
     scores: list[TournamentScore]
 
     @property
@@ -67,7 +67,7 @@ def verify_published() -> int:
     return count
 
 
-def survival_figure(result: Simulation) -> Chart:
+def survival_figure(result: SimulatedRounds) -> Chart:
     """Draw the share of rounds that outlive a tick, measured and by theory."""
     ticks = np.arange(0, 801, 10)
     alive = 1 - np.searchsorted(np.sort(result.rug_ticks), ticks, side="right") / result.rounds
@@ -85,7 +85,7 @@ def survival_figure(result: Simulation) -> Chart:
     )
 
 
-def hold_figure(*results: Simulation) -> Chart:
+def hold_figure(*results: SimulatedRounds) -> Chart:
     """Draw the return of holding against theory, with standard errors."""
     series: list[Series] = []
     for result, colour in zip(results, ("bad", "blue"), strict=False):

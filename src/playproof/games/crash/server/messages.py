@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from playproof.games.crash.rules.money import MoneyLedger, Sidebet, average_cost
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.server.protocol import (
     COIN,
     COIN_ADDRESS,
@@ -23,7 +24,6 @@ from playproof.games.crash.server.protocol import (
     Leader,
     PartialPrices,
     PastRound,
-    Phase,
     PlayerState,
     PresaleLeader,
     SideBet,

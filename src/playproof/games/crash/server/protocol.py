@@ -14,12 +14,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Literal, TypedDict
 
 import orjson
 
 from playproof.errors import DecodeError
+from playproof.games.crash.rules.windows import Phase
 
 STATE = "gameStateUpdate"
 TRADE = "standard/newTrade"
@@ -56,15 +56,6 @@ HISTORY = 10
 
 MAX_FRAME = 16 * 2**20
 """Characters of the largest frame that is parsed."""
-
-
-class Phase(IntEnum):
-    """Say where a round stands, with the numbers that recordings use."""
-
-    COOLDOWN = 0
-    PRESALE = 1
-    ACTIVE = 2
-    RUGGED = 3
 
 
 class Commitment(TypedDict):

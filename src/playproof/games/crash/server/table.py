@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from playproof.errors import DecodeError, RefusedOrder
 from playproof.games.crash.rules.money import MIN_BET, LedgerLimits, MoneyLedger, Sidebet
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import TICK_MS, World, WorldRound
 from playproof.games.crash.server import messages as say
 from playproof.games.crash.server.protocol import (
@@ -42,7 +43,6 @@ from playproof.games.crash.server.protocol import (
     TRADE,
     USERNAME,
     Leader,
-    Phase,
     PlayerState,
     PresaleLeader,
 )

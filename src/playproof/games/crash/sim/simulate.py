@@ -62,7 +62,7 @@ class MeasuredMean:
 
 
 @dataclass(frozen=True)
-class Simulation:
+class SimulatedRounds:
     """What some rounds of a world showed."""
 
     world: str
@@ -96,7 +96,7 @@ def simulate(
     hold: Sequence[int] = HOLD_TICKS,
     survive: Sequence[int] = SURVIVAL_TICKS,
     progress: Callable[[int], None] = lambda _: None,
-) -> Simulation:
+) -> SimulatedRounds:
     """Play rounds 0 to `rounds` - 1 of a seed; `progress` hears how many are done."""
     if rounds < 2:
         raise ConfigError(f"expected at least 2 rounds, found {rounds}")
@@ -120,4 +120,4 @@ def simulate(
         )
         for index, ticks in enumerate(hold)
     }
-    return Simulation(world.name, seed, rounds, survival, returns, rug_ticks, peaks)
+    return SimulatedRounds(world.name, seed, rounds, survival, returns, rug_ticks, peaks)

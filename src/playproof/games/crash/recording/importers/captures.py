@@ -106,7 +106,7 @@ class CaptureReader:
         self.file, self.setting, self.redactor = file, setting, setting.redactor()
         self.decoder = CrashDecoder()
         self.progress: dict[str, RoundProgress] = {}
-        self.found: list[ImportedFact] = []
+        self.facts: list[ImportedFact] = []
         self.problems: list[ImportProblem] = []
         self.duplicates = 0
         self._last_seq: int | None = None
@@ -127,7 +127,7 @@ class CaptureReader:
         facts = self.decoder(Frame(ts, raw, direction))
         self._count(row, facts)
         for fact in facts or (KEPT,):
-            self.found.append(ImportedFact(ts, fact, raw, direction))
+            self.facts.append(ImportedFact(ts, fact, raw, direction))
             raw = None
 
     def _check(self, row: ImportRow) -> None:
@@ -181,7 +181,7 @@ def read(parts: Sequence[ImportPart], setting: ImportSettings) -> ImportReading:
     for row in part.rows:
         reader.take(row)
     seen = tuple(progress.seen(game_id) for game_id, progress in reader.progress.items())
-    return ImportReading(tuple(reader.found), seen, reader.duplicates, tuple(reader.problems))
+    return ImportReading(tuple(reader.facts), seen, reader.duplicates, tuple(reader.problems))
 
 
 IMPORTER = Importer(

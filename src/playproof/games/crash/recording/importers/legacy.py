@@ -36,8 +36,7 @@ from playproof.game.importers import (
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.json_fields import to_number, to_whole
 from playproof.games.crash.recording.round_tracker import MAX_PRICE, MAX_TICK, MAX_TIMER, Place
-from playproof.games.crash.rules.windows import is_window
-from playproof.games.crash.server.protocol import Phase
+from playproof.games.crash.rules.windows import Phase, is_window
 
 ZONE = "America/New_York"
 TYPES = ("session_start", "game_start", "tick", "game_end", "game_complete", "session_end")
@@ -269,7 +268,7 @@ class RoundReader:
     def __init__(self, game_id: str, parts: Sequence[ImportPart], zone: tzinfo) -> None:
         self.game_id, self.zone, self.day = game_id, zone, Day(game_id, zone)
         self.follower, self.progress = RoundFollower(game_id), RoundProgress()
-        self.found: list[ImportedFact] = []
+        self.facts: list[ImportedFact] = []
         self.problems: list[ImportProblem] = []
         self.duplicates = 0
         self._parts = parts
@@ -294,7 +293,7 @@ class RoundReader:
         self._told.add(same)
         raw: str | None = row.text
         for fact in (self._tick(row, file) if tick else self._other(row, file)) or (self._kept,):
-            self.found.append(ImportedFact(ts, fact, raw))
+            self.facts.append(ImportedFact(ts, fact, raw))
             raw = None
 
     def _other(self, row: ImportRow, file: str) -> list[Fact]:
@@ -342,7 +341,7 @@ class RoundReader:
 
     def reading(self) -> ImportReading:
         """Close the round, and give everything."""
-        result = tuple(self.found)
+        result = tuple(self.facts)
         if result:
             result += (ImportedFact(result[-1].ts, self.progress.closing(self.game_id)),)
         return ImportReading(result, (self.progress.seen(self.game_id),), self.duplicates, tuple(self.problems))
