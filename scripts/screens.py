@@ -216,7 +216,7 @@ class Camera:
 def show_report(camera: Camera, name: str, path: Path) -> None:
     """Take the pictures of a file report."""
     size = path.stat().st_size
-    print(f"{name}: {size / 1000:,.0f} kB")  # noqa: T201
+    print(f"{name}: {size / 1000:,.0f} kB")
     if size > MOST_BYTES:
         camera.complaints.append(f"{name}: weighs {size:,} bytes")
     for width in WIDTHS:
@@ -229,8 +229,8 @@ def show_report(camera: Camera, name: str, path: Path) -> None:
 
 def show_game(camera: Camera) -> None:
     """Take the pictures of the game page: in a round with a position, after its rug, and a finished round."""
+    from playproof.games.crash.rules.windows import Phase
     from playproof.games.crash.server.app import RunningServer, ServeConfig
-    from playproof.games.crash.server.protocol import Phase
 
     for width in WIDTHS:
         for scheme in SCHEMES:
@@ -287,5 +287,5 @@ def run(folder: Path, names: list[str]) -> list[str]:
 if __name__ == "__main__":
     target, *chosen = sys.argv[1:]
     problems = run(Path(target).resolve(), chosen or [*PAGES, "game"])
-    print(*problems, sep="\n")  # noqa: T201
+    print(*problems, sep="\n")
     sys.exit(bool(problems))
