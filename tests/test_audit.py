@@ -292,8 +292,9 @@ class TestAudit:
             shown.on("pageerror", lambda error: failures.append(str(error)))
             shown.on("request", lambda request: request.url.startswith("http") and failures.append(request.url))
             shown.goto(path.as_uri())
-            shown.wait_for_selector(".plot .main-svg")
-            assert shown.locator(".plot").count() == shown.locator(".plot .plotly").count() == 6
+            shown.wait_for_selector("figure[data-drawn]")
+            drawn = shown.locator("figure[data-drawn] canvas").count()
+            assert shown.locator("figure[data-chart]").count() == drawn == 6
             assert shown.evaluate("document.documentElement.scrollWidth") <= 390
             browser.close()
         assert not failures

@@ -20,7 +20,7 @@ from playproof.cli.output import emit, note, to_json
 from playproof.cli.reference import CommandEntry, reference, walk
 from playproof.errors import ContractError, GateFailed, InputError, PlayproofError
 
-HEAVY = {"numba", "gymnasium", "torch", "fastapi", "numpy", "polars", "duckdb", "pyarrow", "socketio", "plotly"}
+HEAVY = {"numba", "gymnasium", "torch", "fastapi", "numpy", "polars", "duckdb", "pyarrow", "socketio", "jinja2"}
 
 
 def playproof(*args: str) -> subprocess.CompletedProcess[str]:

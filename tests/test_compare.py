@@ -178,8 +178,11 @@ def test_the_page_fits_a_phone_without_a_network(compared: Comparison, chromium:
         shown.on("pageerror", lambda error: failures.append(str(error)))
         shown.on("request", lambda request: request.url.startswith("http") and failures.append(request.url))
         shown.goto(path.as_uri())
-        assert shown.locator(".track").count() == 5, "three returns and two differences"
-        assert shown.locator("polyline").count() == 3
+        shown.wait_for_selector("figure[data-drawn] >> nth=2")
+        returns, differences, profit = (json.loads(item) for item in shown.locator("figure script").all_text_contents())
+        assert [item["y"] for item in returns["series"]] == [[0], [1], [2]], "three returns"
+        assert [item["y"] for item in differences["series"]] == [[1], [1], [2], [2]], "two differences, two intervals"
+        assert len(profit["series"]) == 3
         assert shown.evaluate("document.documentElement.scrollWidth") <= 390
         assert shown.title() != "run"
         browser.close()

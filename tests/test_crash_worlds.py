@@ -144,7 +144,8 @@ def test_the_demonstration_writes_its_page(tmp_path: Path, capsys: pytest.Captur
     assert len(payload["baselines"]) == 7
     page = Path(payload["page"]).read_text()
     assert "not playing" in page
-    assert page.count("plotly-graph-div") == 4
+    assert page.count("<figure data-chart") == 4
+    assert len(page) < 1_000_000
     assert "http://" not in page.split("</style>")[0]
 
 

@@ -148,8 +148,8 @@ def test_the_card_is_one_file_with_everything(own: Path, tmp_path: Path, capsys:
     assert "no rug was seen" in page
     assert "theory (published)" in page
     drawn = figures(page)
-    assert all(item["data"] for item in drawn)
-    curve = next(line for line in drawn[0]["data"] if line["name"] == "measured")
+    assert all(item["series"] for item in drawn)
+    curve = next(line for line in drawn[0]["series"] if line.get("name") == "measured")
     assert curve["y"][0] == 1.0
     assert curve["y"] == sorted(curve["y"], reverse=True)
     assert main(["dataset", "show", "mine", "--out", str(tmp_path / "card.html")]) == 0
@@ -167,9 +167,9 @@ def test_the_card_fits_a_phone(own: Path, tmp_path: Path, chromium: Path) -> Non
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.on("request", lambda request: failures.append(request.url) if request.url.startswith("http") else None)
         page.goto(card.as_uri())
-        page.wait_for_selector(".figure .main-svg")
+        page.wait_for_selector("figure[data-drawn]")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert page.evaluate("document.querySelectorAll('.figure .main-svg').length") >= 8
+        assert page.evaluate("document.querySelectorAll('figure[data-drawn] canvas').length") >= 8
         assert not failures
         browser.close()
 

@@ -22,7 +22,7 @@ TORCH_ALLOWED = ("train", "policies", "datasets.export.torch")
 OPTIONAL = (
     *("torch", "stable_baselines3", "sb3_contrib", "lightgbm", "sklearn", "scipy", "arch", "safetensors", "onnx"),
     *("onnxruntime", "optuna", "tensorboard", "transformers", "peft", "gguf", "openai", "playwright"),
-    *("psycopg", "minari", "ray", "jinja2", "gym_trading_env", "gym_anytrading", "pandas", "hypothesis", "pytest"),
+    *("psycopg", "minari", "ray", "gym_trading_env", "gym_anytrading", "pandas", "hypothesis", "pytest"),
     *("mypy", "pgserver", "httpx", "build", "hatchling", "ruff"),
 )
 NOT_BASE = (

@@ -8,6 +8,7 @@ from typing import Any
 
 from playproof.money import UNIT
 from playproof.reports.language_run import holdout_table, language_figures
+from playproof.reports.page import PageTable
 from playproof.reports.run import figures, page
 
 
@@ -27,12 +28,12 @@ def learned(step: int) -> dict[str, Any]:
 
 def lines(figure: Any) -> dict[str, tuple[list[float], list[float]]]:
     """Give what is drawn, by its name in the legend."""
-    return {item.name: (list(item.x), list(item.y)) for item in figure.data}
+    return {item.name: (list(item.x), list(item.y)) for item in figure.series}
 
 
 def test_money_is_drawn_with_its_interval_beside_the_beginning() -> None:
     notes = [held(0, 6.0), learned(1), learned(2), held(2, 14.0, 0.9, gain=8, gain_low=2, gain_high=15)]
-    drawn = {figure.layout.meta["title"]: figure for _, figure in language_figures(notes)}
+    drawn = {figure.title: figure for figure in language_figures(notes)}
     assert list(drawn) == [
         "Money: profit per held-out window",
         "Answers on held-out windows",
@@ -42,8 +43,7 @@ def test_money_is_drawn_with_its_interval_beside_the_beginning() -> None:
     money = drawn["Money: profit per held-out window"]
     assert lines(money)["held out, 95 % interval"] == ([0, 2], [6, 14])
     assert lines(money)["at the beginning"] == ([0, 2], [6, 6])
-    errors = money.data[1].error_y
-    assert (list(errors.array), list(errors.arrayminus)) == ([3, 3], [2, 2])
+    assert (money.series[1].low, money.series[1].high) == ([4, 12], [9, 17])
     assert lines(drawn["Answers on held-out windows"])["valid decisions"][1] == [1.0, 0.9]
     assert lines(drawn["Answers on held-out windows"])["refused orders"][1] == [0.25, 0.25]
     assert lines(drawn["How the policy moves"])["groups without spread, right axis"][1] == [0.25, 0.25]
@@ -51,31 +51,35 @@ def test_money_is_drawn_with_its_interval_beside_the_beginning() -> None:
 
 
 def test_a_run_without_held_out_windows_shows_what_it_has() -> None:
-    assert [figure.layout.meta["title"] for _, figure in language_figures([learned(1)])] == [
+    assert [figure.title for figure in language_figures([learned(1)])] == [
         "Scores of the iteration's own episodes",
         "How the policy moves",
     ]
     taught = [{"kind": "sft", "step": step, "loss": 3.0 / step, "tokens": 9} for step in (1, 2, 3)]
-    ((_, loss),) = figures(taught)
+    (loss,) = figures(taught)
     assert lines(loss)["loss"] == ([1, 2, 3], [3.0, 1.5, 1.0])
     assert language_figures([]) == []
-    assert holdout_table({"before": None, "after": None}) == holdout_table({}) == ""
+    assert holdout_table({"before": None, "after": None}) is holdout_table({}) is None
 
 
 def test_before_and_after_are_told_in_whole_units() -> None:
     payload = holdout_table(
         {"before": held(0, 6.25), "after": held(12, 14.4, 0.91, gain=8.15, gain_low=2.08, gain_high=14.49)}
     )
-    assert "On 64 held-out windows" in payload
-    assert "Gain, paired window by window: +8.15 (95 % +2.08 to +14.49)." in payload
-    assert (
-        "<tr><th>before</th><td>+6.25 (95 % +4.25 to +9.25)</td><td>100%</td><td>25%</td><td>0.50</td></tr>" in payload
-    )
-    assert "<th>after 12 iterations</th><td>+14.40 (95 % +12.40 to +17.40)</td><td>91%</td>" in payload
+    assert payload is not None
+    assert payload.title == "On 64 held-out windows"
+    gain, table = payload.parts
+    assert gain == "Gain, paired window by window: +8.15 (95 % +2.08 to +14.49)."
+    assert isinstance(table, PageTable)
+    assert table.rows == [
+        ("before", "+6.25 (95 % +4.25 to +9.25)", "100%", "25%", "0.50"),
+        ("after 12 iterations", "+14.40 (95 % +12.40 to +17.40)", "91%", "25%", "0.50"),
+    ]
     stopped = holdout_table({"before": held(0, 6.0), "after": held(0, 6.0)})  # before its first measurement
-    assert "before" in stopped
-    assert "Gain" not in stopped
-    assert "after" not in stopped
+    assert stopped is not None
+    (table,) = stopped.parts
+    assert isinstance(table, PageTable)
+    assert [row[0] for row in table.rows] == ["before"]
 
 
 def test_the_page_of_a_run_shows_plots_and_table_and_no_raw_money(tmp_path: Path) -> None:

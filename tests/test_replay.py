@@ -103,7 +103,7 @@ def subject(player: Any, name: str = "own") -> Subject:
 
 
 @pytest.fixture(scope="module")
-def told() -> Replay:
+def replay() -> Replay:
     """Give a network that plays by chance, watched: it presses everything."""
     looking = ReplayRequest("published", "world published", ROUNDS, SEED, show=4)
     return replay_policy(CRASH, subject(BatchPlayer(network(), sample=True)), looking)
@@ -593,8 +593,7 @@ def test_keys_step_through_the_page(browser: Any, page: Path, replay: Replay) ->
             chances = [item.inner_text() for item in shown.locator("#thoughts .bar span:last-child").all()[:4]]
             for text, chance in zip(chances, episode.thoughts[0][1][point], strict=True):
                 assert float(text.removesuffix(" %")) == pytest.approx(100 * float(chance), abs=0.51)
-        line = shown.locator("#charts svg").first.locator("line").last.get_attribute("x1")
-        indices.append(float(line))
+        indices.append(shown.locator("#charts .chart-cursor").first.bounding_box()["x"])
 
     indices: list[float] = []
     at(0)

@@ -11,6 +11,7 @@ import pytest
 from playproof.cli.app import main
 from playproof.cli.train.data_options import with_options
 from playproof.errors import ConfigError
+from playproof.reports.page import PageSection, PageTable
 from playproof.reports.run import likeness_tables
 from playproof.train.bc import BcConfig
 from playproof.train.bc_trees import TreesConfig
@@ -26,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "text"),
     [
         (["bc"], "either --dataset or --world"),
         (["bc", "--world", "published", "--game", "crash"], "expected --player"),
@@ -106,10 +107,22 @@ def test_a_page_says_where_too_little_was_held_out() -> None:
     scores = dict.fromkeys(("accuracy", "always_wait", "majority", "balanced", "log_loss", "mix_loss"), 0.5)
     head = scores | {"choices": ["WAIT", "BUY"], "scored": ["WAIT"], "precision": [1.0, None], "recall": [1.0, None]}
     few = {"heads": [head | {"confusion": [[3, 0], [9, 20]]}], "mix": {"BUY": [0.1, None]}, "scored_steps": 32}
-    payload = likeness_tables(few)
-    assert "He did something 29 times in them: too few to tell" in payload
-    assert "clone's share" not in payload  # it was not let play
-    enough = likeness_tables(few | {"heads": [head | {"confusion": [[3, 0], [9, 21]]}], "mix": {"BUY": [0.1, 0.2]}})
-    assert "too few" not in enough
-    assert "<th>BUY</th><td>0.100</td><td>0.200</td>" in enough
-    assert likeness_tables({}) == ""
+    text, table = likeness(few)
+    assert "He did something 29 times in them: too few to tell" in text
+    assert "clone's share" not in table.head  # it was not let play
+    text, table = likeness(few | {"heads": [head | {"confusion": [[3, 0], [9, 21]]}], "mix": {"BUY": [0.1, 0.2]}})
+    assert "too few" not in text
+    assert table.rows[1][:3] == ("BUY", "0.100", "0.200")
+    assert likeness_tables({}) is None
+
+
+def likeness(result: dict[str, Any]) -> tuple[str, PageTable]:
+    """Give what the page of a clone says about its likeness, and the table of its first head."""
+    section = likeness_tables(result)
+    assert section is not None
+    text, head = section.parts
+    assert isinstance(text, str)
+    assert isinstance(head, PageSection)
+    table = head.parts[1]
+    assert isinstance(table, PageTable)
+    return text, table

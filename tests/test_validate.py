@@ -226,7 +226,8 @@ def test_the_report_stands_alone_and_shows_theory_and_dummies(examined: tuple[Ex
     path, payload = write_report(result, home / "report")
     text = path.read_text()
     assert result.verdict.name in text
-    assert "Plotly.newPlot" in text
+    assert text.count("<figure data-chart") == 5
+    assert len(text) < 1_000_000
     assert 'src="http' not in text
     assert json.loads((home / "report" / "report.json").read_text()) == payload
     assert next(target["dummy"] for target in payload["targets"]) == "always WAIT"
@@ -239,7 +240,7 @@ def test_hostile_names_are_text(examined: tuple[Examination, Engine, Path]) -> N
     result, _, home = examined
     named = replace(result, subject=replace(result.subject, name="<script>alert(1)</script>"))
     path, _ = write_report(named, home / "hostile")
-    assert "<script>alert(1)" not in path.read_text().split("Plotly")[0]
+    assert "<script>alert(1)" not in path.read_text()
 
 
 def test_rivals_play_the_same_windows(examined: tuple[Examination, Engine, Path]) -> None:

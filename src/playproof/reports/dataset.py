@@ -1,17 +1,15 @@
 """The card of a data set: one HTML file that shows what is in it, and opens without a network.
 
 What can be counted is counted over every row; what a game may say (its phases, how long its windows should last) comes
-through its record. Leaves out: judging the data (check) and drawing in Python: figures are plain Plotly records.
+through its record. Leaves out: judging the data (check).
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,8 @@ import polars as pl
 from playproof.datasets.dataset import Dataset, SessionTables
 from playproof.datasets.split import GAP
 from playproof.game import WAIT, DataCard, Game, first, load_game
+from playproof.reports.chart import COLOURS, BandSeries, BarSeries, Chart, ChartAxis, MarkerSeries, Series
+from playproof.reports.page import PageSection, PageTable, render
 
 EXAMPLES = 4
 """Episodes that are drawn whole."""
@@ -31,10 +31,7 @@ POINTS = 200
 ADJUSTED = "adjustment"
 """A choice of a head after the first."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_COLOURS = ("#2a6f97", "#e07a5f", "#81b29a", "#f2cc8f", "#6d597a", "#b56576", "#355070", "#8d99ae")
-_GREY = "#b8bec6"
-
-Figure = Mapping[str, Any]
+Part = str | Chart | PageTable | PageSection
 
 
 @dataclass
@@ -139,24 +136,48 @@ def survival_rows(lengths: Sequence[int], game: Game, world: str | None) -> list
 
 def write_card(dataset: Dataset, path: Path) -> Path:
     """Write the card; give its path."""
-    game = load_game(dataset.manifest["game"]["name"])
+    manifest = dataset.manifest
+    game = load_game(manifest["game"]["name"])
     result = count(dataset, game)
-    sections = [
-        _section("How long windows last", *_lengths(result, game, dataset.manifest["world"])),
-        _section("What was done", _bars(_mix(result), "steps", log=True), _action_note(result)),
-        _section("Presses by phase", *_phases(result, game.display().card, dataset.manifest["actions"]["heads"][0])),
-        _section("Example episodes", *_examples(dataset, result, game)),
-        _section("Rewards", *_rewards(result, dataset.manifest["reward"])),
-        _section("What is unknown", _bars(_missing(result), "share of steps"), _MISSING_NOTE),
-        _section("Splits in time", _timeline(result, dataset.manifest["split"]), _SPLIT_NOTE),
-        _section("Left out", *_left_out(dataset.manifest["left_out"])),
-    ]
+    sections: dict[str, Iterable[Part]] = {
+        "How long windows last": _lengths(result, game, manifest["world"]),
+        "What was done": [_bars(_mix(result), "steps", log=True), _action_note(result)],
+        "Presses by phase": _phases(result, game.display().card, manifest["actions"]["heads"][0]),
+        "Example episodes": _examples(dataset, result, game),
+        "Rewards": _rewards(result, manifest["reward"]),
+        "What is unknown": [_bars(_missing(result), "share of steps"), _MISSING_NOTE],
+        "Splits in time": [_timeline(result, manifest["split"]), _SPLIT_NOTE],
+        "Left out": _left_out(manifest["left_out"]),
+    }
+    splits = Counter(manifest["split"].values())
+    facts = {
+        "windows": len(manifest["split"]),
+        "episodes": manifest["episodes"],
+        "steps": manifest["steps"],
+        "sessions": len(manifest["sessions"]),
+        "left out": len(manifest["left_out"]),
+        "features stored": len(manifest["stored_features"]),
+        **{f"{name} windows": times for name, times in splits.items()},
+    }
+    text = render(
+        "report.html",
+        title=f"{manifest['name']}: data card",
+        heading=manifest["name"],
+        notes=[
+            f"Game {manifest['game']['name']}; observation set {manifest['observation']} ({len(manifest['features'])}"
+            f" features), stored as {manifest['stored']}; actions {manifest['actions']['name']}; reward"
+            f" {manifest['reward']['name']}.",
+            f"Content hash {manifest['hash']}",
+        ],
+        facts=[(name, f"{value:,}") for name, value in facts.items()],
+        sections=[PageSection(title, list(parts)) for title, parts in sections.items()],
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_page(dataset, "\n".join(sections)), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     return path
 
 
-def _lengths(dataset_counts: DatasetCounts, game: Game, world: str | None) -> Iterator[Figure | str]:
+def _lengths(dataset_counts: DatasetCounts, game: Game, world: str | None) -> Iterator[Part]:
     """Draw the share of windows that lasted longer than so many ticks, beside the theory and twice its noise."""
     card = game.display().card
     if not dataset_counts.lengths or card is None:
@@ -164,49 +185,32 @@ def _lengths(dataset_counts: DatasetCounts, game: Game, world: str | None) -> It
         return
     longest = max(dataset_counts.lengths)
     ticks = np.unique(np.linspace(0, longest, min(POINTS, longest + 1)).astype(int))
-    lasting = [float(np.mean(np.array(dataset_counts.lengths) > tick)) for tick in ticks]
-    lines = [_line(ticks.tolist(), lasting, "measured", _COLOURS[0], shape="hv")]
+    x = ticks.tolist()
+    lasting = [float(np.mean(np.array(dataset_counts.lengths) > tick)) for tick in x]
+    series = [Series(name="measured", x=x, y=lasting, step=True, colour="blue")]
     if card.survival is not None:
         chance, name = card.survival, world or first(game.worlds)
         theory = np.array([chance(name, int(tick)) for tick in ticks])
         noise = 2 * np.sqrt(theory * (1 - theory) / len(dataset_counts.lengths))
-        above, below = np.minimum(theory + noise, 1.0), np.maximum(theory - noise, 0.0)
-        band = [*above.tolist(), *below[::-1].tolist()]
-        lines = [
-            {
-                "x": [*ticks.tolist(), *ticks[::-1].tolist()],
-                "y": band,
-                "fill": "toself",
-                "mode": "lines",
-                "line": {"width": 0},
-                "fillcolor": "rgba(224,122,95,0.18)",
-                "name": "theory, 2 standard errors",
-                "hoverinfo": "skip",
-            },
-            _line(ticks.tolist(), theory.tolist(), f"theory ({name})", _COLOURS[1], dash="dash"),
-            *lines,
+        high, low = np.minimum(theory + noise, 1.0).tolist(), np.maximum(theory - noise, 0.0).tolist()
+        series = [
+            BandSeries(name="theory, 2 standard errors", x=x, low=low, high=high, colour="warn"),
+            Series(name=f"theory ({name})", x=x, y=theory.tolist(), colour="warn", dash="dash"),
+            *series,
         ]
-    yield _figure(lines, x=f"{card.clock}s", y="share that lasts longer", rangemode="tozero")
+    axis = ChartAxis(title="share that lasts longer", percent=True, zero=True)
+    yield Chart(title="How long windows last", x=ChartAxis(title=f"{card.clock}s"), y=axis, series=series)
     rows = survival_rows(dataset_counts.lengths, game, world)
     if rows:
         worst = max(abs(row["z"]) for row in rows)
-        yield _table(
-            ("longer than", "measured", "theory", "error", "z"),
-            [
-                (
-                    int(row["ticks"]),
-                    f"{row['measured']:.3f}",
-                    f"{row['theory']:.3f}",
-                    f"{row['error']:.3f}",
-                    f"{row['z']:+.2f}",
-                )
-                for row in rows
-            ],
+        figures = ("measured", "theory", "error")
+        yield PageTable(
+            head=("longer than", *figures, "z"),
+            rows=[(int(row["ticks"]), *(f"{row[name]:.3f}" for name in figures), f"{row['z']:+.2f}") for row in rows],
         )
         yield (
             f"{len(dataset_counts.lengths)} whole windows; the largest difference from theory is {worst:.1f} "
-            f"standard errors"
-            " (below 3 is noise)."
+            "standard errors (below 3 is noise)."
         )
 
 
@@ -229,10 +233,10 @@ def _action_note(dataset_counts: DatasetCounts) -> str:
 
 def _colour(name: str, head: Sequence[str]) -> str:
     """Give an action the same colour everywhere."""
-    return _COLOURS[(head.index(name) if name in head else 0) % len(_COLOURS)]
+    return COLOURS[(head.index(name) if name in head else 0) % len(COLOURS)]
 
 
-def _phases(dataset_counts: DatasetCounts, showing: DataCard | None, heads: Sequence[str]) -> Iterator[Figure | str]:
+def _phases(dataset_counts: DatasetCounts, showing: DataCard | None, heads: Sequence[str]) -> Iterator[Part]:
     if showing is None or showing.phase is None:
         yield "This game has no phases."
         return
@@ -241,20 +245,23 @@ def _phases(dataset_counts: DatasetCounts, showing: DataCard | None, heads: Sequ
         return
     names = list(dict.fromkeys(name for phase in showing.phases for name in dataset_counts.phases.get(phase, ())))
     phases = [phase for phase in showing.phases if phase in dataset_counts.phases]
-    bars = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": phases,
-            "y": [dataset_counts.phases[phase][name] for phase in phases],
-            "marker": {"color": _colour(name, heads)},
-        }
-        for name in names
-    ]
-    yield _figure(bars, y="presses", barmode="stack")
+    yield Chart(
+        title="Presses by phase",
+        y=ChartAxis(title="presses"),
+        series=[
+            BarSeries(
+                name=name,
+                x=phases,
+                y=[dataset_counts.phases[phase][name] for phase in phases],
+                colour=_colour(name, heads),
+            )
+            for name in names
+        ],
+        stacked=True,
+    )
 
 
-def _examples(dataset: Dataset, dataset_counts: DatasetCounts, game: Game) -> Iterator[Figure | str]:
+def _examples(dataset: Dataset, dataset_counts: DatasetCounts, game: Game) -> Iterator[Part]:
     """Draw the episodes with most presses, or without any the middle ones."""
     card = game.display().card
     if card is None:
@@ -264,47 +271,57 @@ def _examples(dataset: Dataset, dataset_counts: DatasetCounts, game: Game) -> It
         len(dataset_counts.busy) // 2 :
     ]
     for presses, session, window in chosen[:EXAMPLES]:
-        yield f"<h3>{escape(window)}</h3><p>session {escape(session)}, {presses} presses</p>"
-        yield _example(dataset, session, window, card)
+        chart = _example(dataset, session, window, card)
+        yield PageSection(window, [f"session {session}, {presses} presses", chart])
 
 
-def _example(dataset: Dataset, session: str, window: str, showing: DataCard) -> Figure:
+def _example(dataset: Dataset, session: str, window: str, showing: DataCard) -> Chart:
     tables, heads = dataset.sessions[session], dataset.manifest["actions"]["heads"]
     rows = tables["observations"].filter(pl.col("window_id") == window)
     taken = tables["actions"].filter(pl.col("window_id") == window)
     ticks, prices = rows[showing.clock].to_list(), rows[showing.price].to_list()
-    lines = [_line(ticks, prices, showing.price, _GREY)]
     marks: dict[str, tuple[list[float], list[float]]] = {}
     for index, names in enumerate(_pressed(taken, heads)):
         for name in names:
             x, y = marks.setdefault(name, ([], []))
             x.append(ticks[index])
             y.append(prices[index])
-    for name, (x, y) in sorted(marks.items(), key=lambda item: item[0] != ADJUSTED):
-        size = 6 if name == ADJUSTED else 9
-        mark = {"size": size, "color": _colour(name, heads[0]), "line": {"width": 1, "color": "white"}}
-        lines.append({"x": x, "y": y, "mode": "markers", "name": name, "marker": mark})
-    return _figure(lines, x=showing.clock, y=showing.price)
+    return Chart(
+        title=window,
+        x=ChartAxis(title=showing.clock),
+        y=ChartAxis(title=showing.price),
+        series=[
+            Series(name=showing.price, x=ticks, y=prices, colour="faint"),
+            *(
+                MarkerSeries(name=name, x=x, y=y, colour="dim" if name == ADJUSTED else _colour(name, heads[0]))
+                for name, (x, y) in sorted(marks.items(), key=lambda item: item[0] != ADJUSTED)
+            ),
+        ],
+        numbers=False,
+    )
 
 
-def _rewards(dataset_counts: DatasetCounts, reward: Mapping[str, Any]) -> Iterator[Figure | str]:
+def _rewards(dataset_counts: DatasetCounts, reward: Mapping[str, Any]) -> Iterator[Part]:
     paid = np.concatenate(dataset_counts.rewards) if dataset_counts.rewards else np.zeros(0)
-    name, version = escape(reward["name"]), escape(str(reward["version"]))
     yield (
-        f"Reward <b>{name}</b>, version {version}: {dataset_counts.steps - len(paid)} of "
+        f"Reward {reward['name']}, version {reward['version']}: {dataset_counts.steps - len(paid)} of "
         f"{dataset_counts.steps} steps pay 0."
     )
     if len(paid):
-        yield _histogram(paid, "reward of a step that pays anything")
-        yield _histogram(np.array(dataset_counts.returns), "reward of a whole episode")
+        yield _histogram(paid, "Reward of a step that pays anything")
+        yield _histogram(np.array(dataset_counts.returns), "Reward of a whole episode")
 
 
-def _histogram(values: Any, x: str) -> Figure:
+def _histogram(values: Any, title: str) -> Chart:
     """Draw counts in bins; computed here, so that the page does not hold every value."""
     counts, edges = np.histogram(values, bins=60)
     middles = ((edges[1:] + edges[:-1]) / 2).tolist()
-    return _figure(
-        [{"type": "bar", "x": middles, "y": counts.tolist(), "marker": {"color": _COLOURS[0]}}], x=x, log=True
+    return Chart(
+        title=title,
+        x=ChartAxis(title="reward"),
+        y=ChartAxis(title="count", kind="log", range=(0.7, None)),
+        series=[BarSeries(x=middles, y=counts.tolist())],
+        height=260,
     )
 
 
@@ -316,162 +333,49 @@ _MISSING_NOTE = "Where a feature is unknown its row holds the declared fill valu
 _SPLIT_NOTE = "One point a window: when it began, and how many steps it has. Splits are consecutive and keep a gap."
 
 
-def _timeline(dataset_counts: DatasetCounts, split: Mapping[str, str]) -> Figure:
+def _timeline(dataset_counts: DatasetCounts, split: Mapping[str, str]) -> Chart:
     points = []
     for index, name in enumerate(dict.fromkeys(split.values())):
         windows = [window for window, its in split.items() if its == name and window in dataset_counts.starts]
-        mark = {"size": 6, "color": _GREY if name == GAP else _COLOURS[index % len(_COLOURS)]}
         points.append(
-            {
-                "x": [dataset_counts.starts[window][0].isoformat() for window in windows],
-                "y": [dataset_counts.starts[window][1] for window in windows],
-                "text": windows,
-                "mode": "markers",
-                "name": f"{name} ({len(windows)})",
-                "marker": mark,
-            }
+            MarkerSeries(
+                name=f"{name} ({len(windows)})",
+                x=[dataset_counts.starts[window][0] for window in windows],
+                y=[dataset_counts.starts[window][1] for window in windows],
+                text=windows,
+                colour="faint" if name == GAP else COLOURS[index % len(COLOURS)],
+            )
         )
-    return _figure(points, x="began (UTC)", y="steps")
+    return Chart(
+        title="Splits in time",
+        x=ChartAxis(title="began (UTC)", kind="time"),
+        y=ChartAxis(title="steps"),
+        series=points,
+        hover="point",
+        numbers=False,
+    )
 
 
-def _left_out(left: Sequence[Mapping[str, str]]) -> Iterator[Figure | str]:
+def _left_out(left: Sequence[Mapping[str, str]]) -> Iterator[Part]:
     if not left:
         yield "No window was left out."
         return
     reasons = Counter(item["reason"] for item in left)
-    yield _table(("reason", "windows"), [(reason, times) for reason, times in reasons.most_common()])
+    yield PageTable(head=("reason", "windows"), rows=reasons.most_common())
     rows = [(item["window_id"], item["session_id"], item["reason"]) for item in left]
-    yield f"<details><summary>all {len(left)}</summary>{_table(('window', 'session', 'reason'), rows)}</details>"
-
-
-def _line(x: Sequence[float], y: Sequence[float], name: str, colour: str, **line: str) -> dict[str, Any]:
-    return {"x": x, "y": y, "mode": "lines", "name": name, "line": {"color": colour, "width": 2, **line}}
-
-
-def _bars(values: Mapping[str, float], x: str, *, log: bool = False) -> Figure | str:
-    """Draw horizontal bars, the largest on top."""
-    if not values:
-        return "Nothing."
-    names, lengths = list(values)[::-1], list(values.values())[::-1]
-    bar = {"type": "bar", "orientation": "h", "x": lengths, "y": names, "marker": {"color": _COLOURS[0]}}
-    figure = dict(_figure([bar], x=x))
-    figure["layout"] = figure["layout"] | {
-        "height": 90 + 20 * len(names),
-        "margin": {"l": 150, "r": 16, "t": 10, "b": 44},
-    }
-    if log:
-        decades = [-0.1, float(np.log10(max(lengths))) + 0.1]
-        figure["layout"]["xaxis"] = figure["layout"]["xaxis"] | {"type": "log", "range": decades, "dtick": 1}
-    return figure
-
-
-def _figure(data: Sequence[Mapping[str, Any]], x: str = "", y: str = "", *, log: bool = False, **layout: Any) -> Figure:
-    rangemode = layout.pop("rangemode", "normal")
-    return {
-        "data": list(data),
-        "layout": {
-            "height": 320,
-            "margin": {"l": 52, "r": 16, "t": 10, "b": 44},
-            "font": {"family": "system-ui, sans-serif", "size": 12, "color": "#22303c"},
-            "paper_bgcolor": "white",
-            "plot_bgcolor": "white",
-            "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
-            "showlegend": len(data) > 1,
-            "xaxis": {"title": {"text": x}, "gridcolor": "#eceff2", "zeroline": False, "automargin": True},
-            "yaxis": {
-                "title": {"text": y},
-                "gridcolor": "#eceff2",
-                "zeroline": False,
-                "rangemode": rangemode,
-                "type": "log" if log else None,
-                "automargin": True,
-            },
-            **layout,
-        },
-    }
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    cells = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _section(title: str, *parts: Figure | str) -> str:
-    """Write a section: figures become places that the page's script fills."""
-    written = [_paragraph(part) if isinstance(part, str) else _place(part) for part in parts]
-    return f"<section><h2>{escape(title)}</h2>{''.join(written)}</section>"
-
-
-def _paragraph(text: str) -> str:
-    return text if text.startswith("<") else f"<p>{text}</p>"
-
-
-def _place(figure: Figure) -> str:
-    payload = json.dumps(figure, allow_nan=False).replace("<", "\\u003c")
-    height = figure["layout"]["height"]
-    return f'<div class="figure" style="height:{height}px"><script type="application/json">{payload}</script></div>'
-
-
-def _tiles(dataset: Dataset) -> str:
-    manifest = dataset.manifest
-    splits = Counter(manifest["split"].values())
-    payload = {
-        "windows": len(manifest["split"]),
-        "episodes": manifest["episodes"],
-        "steps": manifest["steps"],
-        "sessions": len(manifest["sessions"]),
-        "left out": len(manifest["left_out"]),
-        "features stored": len(manifest["stored_features"]),
-        **{f"{name} windows": times for name, times in splits.items()},
-    }
-    return "".join(
-        f'<div class="tile"><b>{value:,}</b><span>{escape(name)}</span></div>' for name, value in payload.items()
+    yield PageSection(
+        f"all {len(left)}", [PageTable(head=("window", "session", "reason"), rows=rows, words=3)], folded=True
     )
 
 
-_STYLE = """
-:root{color-scheme:light}
-*{box-sizing:border-box}
-body{margin:0;background:#f5f6f8;color:#22303c;font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-main{max-width:980px;margin:0 auto;padding:20px 16px 48px}
-h1{font-size:26px;margin:0 0 2px;overflow-wrap:anywhere}
-h2{font-size:18px;margin:0 0 8px}h3{font-size:14px;margin:14px 0 0}
-p{margin:6px 0;color:#4a5967}code{overflow-wrap:anywhere;font-size:12px}
-section{background:#fff;border:1px solid #e3e7eb;border-radius:10px;padding:16px;margin:14px 0;overflow:hidden}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(118px,1fr));gap:10px;margin:14px 0}
-.tile{background:#fff;border:1px solid #e3e7eb;border-radius:10px;padding:10px 12px}
-.tile b{display:block;font-size:21px;font-variant-numeric:tabular-nums}.tile span{color:#5d6b78;font-size:12px}
-.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
-th,td{text-align:left;padding:4px 10px 4px 0;border-bottom:1px solid #eceff2;white-space:nowrap}
-.figure{width:100%}details{margin-top:8px}summary{cursor:pointer;color:#2a6f97}
-"""
-_SCRIPT = """
-for (const place of document.querySelectorAll(".figure")) {
-  const told = JSON.parse(place.querySelector("script").textContent);
-  Plotly.newPlot(place, told.data, told.layout, {responsive: true, displayModeBar: false});
-}
-"""
-
-
-def _page(dataset: Dataset, sections: str) -> str:
-    from plotly.offline import get_plotlyjs
-
-    manifest = dataset.manifest
-    name = escape(str(manifest["name"]))
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{name}: data card</title><style>{_STYLE}</style></head>
-<body><main>
-<h1>{name}</h1>
-<p>Game {escape(manifest["game"]["name"])}; observation set {escape(manifest["observation"])}
-({len(manifest["features"])} features), stored as {escape(manifest["stored"])}; actions
-{escape(manifest["actions"]["name"])}; reward {escape(manifest["reward"]["name"])}.</p>
-<p>Content hash <code>{escape(manifest["hash"])}</code></p>
-<div class="tiles">{_tiles(dataset)}</div>
-{sections}
-</main>
-<script>{get_plotlyjs()}</script>
-<script>{_SCRIPT}</script>
-</body></html>
-"""
+def _bars(values: Mapping[str, float], x: str, *, log: bool = False) -> Part:
+    """Draw bars along x, the largest on top."""
+    if not values:
+        return "Nothing."
+    axis = ChartAxis(title=x, kind="log", range=(0.7, None)) if log else ChartAxis(title=x, percent=True, zero=True)
+    return Chart(
+        title="",
+        x=axis,
+        series=[BarSeries(y=list(values), x=list(values.values()))],
+        height=60 + 22 * len(values),
+    )

@@ -1,4 +1,4 @@
-"""A replay as one HTML file: no network, no library, every number as the ledger and the environment had it.
+"""A replay as one HTML file: no network, every number as the ledger and the environment had it.
 
 Money stays whole numbers, and is text where a browser's numbers would lose a digit; float32 is written with the
 shortest decimals that mean it; only chances are rounded. Columns that rarely change are stored as their changes.
@@ -7,10 +7,7 @@ Leaves out: gathering episodes (replay), and a terminal (replay_terminal).
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -18,61 +15,26 @@ from numpy.typing import NDArray
 
 from playproof.game.replay import Line, Number, ReplayedEpisode
 from playproof.money import UNIT
+from playproof.reports.page import CHART_SCRIPT, render
 from playproof.validate.replay import Replay
 
 SAFE = 2**53
 """From here on a browser's numbers are no longer whole."""
 DIGITS = 4
 """Of chances, which are shown and not counted with."""
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 Column = list[Any] | dict[str, Any]
 
 
 def replay_page(replay: Replay) -> str:
     """Write the page."""
-    payload = json.dumps(page_data(replay), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    title = html.escape(f"Replay: {replay.title}")
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f"<title>{title}</title><style>{_read('replay.css')}</style></head><body><main>"
-        f"<h1>{html.escape(replay.title)}</h1>"
-        f'<p class="lead">{html.escape(_lead(replay))}<br><span id="which" aria-live="polite"></span></p>'
-        f"{_BODY}"
-        f'<script type="application/json" id="data">{payload.replace("<", chr(92) + "u003c")}</script>'
-        f"<script>{_read('replay.js')}</script></body></html>\n"
+    return render(
+        "replay.html",
+        title=f"Replay: {replay.title}",
+        heading=replay.title,
+        lead=_lead(replay),
+        payload=page_data(replay),
+        scripts=(CHART_SCRIPT, "replay.js"),
     )
-
-
-_BODY = """<nav id="strip" aria-label="episodes"></nav>
-<div class="grid"><section class="card" id="charts" aria-label="the window over its steps"></section>
-<section class="card" id="now"><div id="where" class="dim"><span id="step" aria-live="polite"></span>
-<span id="clock" class="num"></span></div><p id="did"></p><p id="paid" class="num"></p></section>
-<aside id="side"><section class="card"><table id="values"></table><p id="about" class="dim"></p></section>
-<section class="card" id="thought"><h2>What it thought</h2><div id="thoughts"></div></section>
-<section class="card"><h2>What happened</h2><ol id="events"></ol></section></aside></div>
-<section class="card wide" id="said"><h2>What was said</h2><div id="texts"></div></section>
-<section class="card wide" id="seen"><h2>What it saw</h2><div id="rows"></div></section>
-<p class="hint"><kbd>&larr;</kbd> <kbd>&rarr;</kbd> a step, with <kbd>Shift</kbd> ten &ensp; <kbd>Home</kbd>
-<kbd>End</kbd> &ensp; <kbd>Space</kbd> play &ensp; <kbd>+</kbd> <kbd>-</kbd> speed &ensp; <kbd>e</kbd> next event,
-<kbd>E</kbd> the one before &ensp; <kbd>w</kbd> worst &ensp; <kbd>b</kbd> best &ensp; <kbd>n</kbd> <kbd>p</kbd> next and
-previous episode</p></main>
-<div id="keys" role="toolbar" aria-label="replay"><div>
-<button data-key="Home" title="to the start (Home)" aria-label="to the start">&#8676;</button>
-<button data-key="ArrowLeft" title="a step back" aria-label="a step back">&#8592;</button>
-<button data-key=" " id="play" title="play or pause (space)" aria-label="play">&#9654;</button>
-<button data-key="ArrowRight" title="a step on" aria-label="a step on">&#8594;</button>
-<button data-key="End" title="to the end (End)" aria-label="to the end">&#8677;</button>
-<input type="range" id="slider" min="0" value="0" aria-label="step">
-<button data-key="-" title="slower" aria-label="slower">&minus;</button><span id="speed" class="num"></span>
-<button data-key="+" title="faster" aria-label="faster">+</button>
-<button class="text" data-key="w" title="the worst episode">worst</button>
-<button class="text" data-key="b" title="the best episode">best</button></div></div>"""
-
-
-def _read(name: str) -> str:
-    return (files("playproof.reports") / name).read_text(encoding="utf-8")
 
 
 def _lead(replay: Replay) -> str:

@@ -43,6 +43,7 @@ from playproof.games.crash.server.access import MAX_INPUT, AccessRules, SocketGu
 from playproof.games.crash.server.broadcast import WRITE, FrameWriter, Outbox, frames, packet
 from playproof.games.crash.server.protocol import ORDERS, SESSION, payload_of
 from playproof.games.crash.server.table import Ack, Entry, GameTable, TableMessage
+from playproof.reports.page import STATIC
 
 PAGE = Path(__file__).parent / "page"
 DEFAULT_PORT = 8777
@@ -174,6 +175,7 @@ class CrashServer:
         routes = [
             Route("/healthz", self._health),
             Route("/api/rounds/{game_id}", self._round),
+            Mount("/static", StaticFiles(directory=STATIC)),
             Mount("/", StaticFiles(directory=PAGE, html=True)),
         ]
         rules = AccessRules(is_loopback(self.config.host), self.access_token)

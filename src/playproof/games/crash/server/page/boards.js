@@ -1,6 +1,6 @@
 // Leaderboard, trades and the strip of finished rounds. Names come from other people: textContent only.
 
-import { times } from "./chart.js";
+import { times } from "./price-chart.js";
 
 const FEED_ROWS = 24;
 

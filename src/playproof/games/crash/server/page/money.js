@@ -5,9 +5,9 @@ export const MAX_BET = 1_000_000 * UNIT;
 
 /** Read a decimal text of at most nine places as units; null when it is none. */
 export function toUnits(text) {
-  const found = /^\s*(\d{0,7})(?:[.,](\d{0,9}))?\s*$/.exec(String(text));
-  if (!found || (!found[1] && !found[2])) return null;
-  return Number(found[1] || 0) * UNIT + Number((found[2] || "").padEnd(9, "0"));
+  const parts = /^\s*(\d{0,7})(?:[.,](\d{0,9}))?\s*$/.exec(String(text));
+  if (!parts || (!parts[1] && !parts[2])) return null;
+  return Number(parts[1] || 0) * UNIT + Number((parts[2] || "").padEnd(9, "0"));
 }
 
 /** Write units as the shortest decimal text, with at least so many places. */

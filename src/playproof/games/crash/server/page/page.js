@@ -1,8 +1,8 @@
 // The page: takes what the server says, shows it, and turns presses into orders.
 
 import { direction, element, showBoard, showHistory, showTrade, signed } from "./boards.js";
-import { Chart, times } from "./chart.js";
 import { adjust, fromCoins, MAX_BET, showUnits, toCoins, toUnits, UNIT } from "./money.js";
+import { PriceChart, times } from "./price-chart.js";
 import { Socket } from "./socket.js";
 import { verifyRound } from "./verify.js";
 
@@ -43,8 +43,8 @@ const game = {
   promised: new Map(),
   verified: new Set(),
 };
-const chart = new Chart(byId("chart"));
-const roundChart = new Chart(byId("round-chart"), { small: true });
+const chart = new PriceChart(byId("chart"));
+const roundChart = new PriceChart(byId("round-chart"), { small: true });
 const socket = new Socket(
   `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/socket.io/`,
   () => ({ name: stored.get("name"), token: stored.get("token") }),
@@ -258,7 +258,7 @@ function typedBet() {
 
 function setShare(share) {
   game.share = share;
-  for (const each of [10, 25, 50, 100]) button(`SELL_${each}`).setAttribute("aria-pressed", String(each === share));
+  for (const part of [10, 25, 50, 100]) button(`SELL_${part}`).setAttribute("aria-pressed", String(part === share));
 }
 
 async function order(event, payload) {
@@ -314,24 +314,24 @@ function openRound(past) {
 }
 
 async function verify(past) {
-  const found = await verifyRound(past, game.promised.get(past.id));
-  const seen = found.promised ? "the hash that this page saw before the round" : "the hash listed with the round";
+  const result = await verifyRound(past, game.promised.get(past.id));
+  const seen = result.promised ? "the hash that this page saw before the round" : "the hash listed with the round";
   const lines = [
-    found.hashMatches
+    result.hashMatches
       ? ["good", `The seed's sha256 equals ${seen}.`]
-      : ["bad", `The seed's sha256 is ${found.hash}, not ${seen}.`],
+      : ["bad", `The seed's sha256 is ${result.hash}, not ${seen}.`],
   ];
-  const pricesMatch = found.equal === found.total;
+  const pricesMatch = result.equal === result.total;
   if (game.session.verifiable) {
-    lines.push([pricesMatch ? "good" : "bad", `${found.equal} of ${found.total} prices follow from the seed, to the last bit.`]);
+    lines.push([pricesMatch ? "good" : "bad", `${result.equal} of ${result.total} prices follow from the seed, to the last bit.`]);
   } else {
     lines.push(["", `World “${game.session.world}” adds draws of its own to the published algorithm, so its prices cannot be replayed from the seed here. Only the hash was checked.`]);
   }
   const proof = byId("proof");
   proof.replaceChildren(...lines.map(([kind, text]) => element("li", kind, text)));
-  proof.dataset.equal = game.session.verifiable ? `${found.equal}/${found.total}` : "";
-  proof.dataset.hash = String(found.hashMatches);
-  if (found.hashMatches && (pricesMatch || !game.session.verifiable)) game.verified.add(past.id);
+  proof.dataset.equal = game.session.verifiable ? `${result.equal}/${result.total}` : "";
+  proof.dataset.hash = String(result.hashMatches);
+  if (result.hashMatches && (pricesMatch || !game.session.verifiable)) game.verified.add(past.id);
   showHistory(game.history, game.verified, openRound);
 }
 
@@ -385,8 +385,8 @@ function start() {
       toast(reason, "bad");
       logIn();
     });
-  for (const each of document.querySelectorAll("[data-button]")) {
-    each.addEventListener("click", () => press(each.dataset.button));
+  for (const node of document.querySelectorAll("[data-button]")) {
+    node.addEventListener("click", () => press(node.dataset.button));
   }
   byId("bet").addEventListener("input", typedBet);
   byId("bet").addEventListener("change", () => setBet(game.bet));
