@@ -60,9 +60,11 @@ bench: setup ## run every bench and write docs/benchmarks.md
 torture: setup ## run the tests with large counts
 	$(BIN)/python -m pytest -m torture --timeout 0
 
-docs: setup ## write docs/commands.md from the commands themselves
-	$(BIN)/python -m playproof.cli.reference > docs/commands.md.new
-	mv docs/commands.md.new docs/commands.md
+docs: setup ## write the commands reference and build the documentation site into site/
+	$(BIN)/python -m playproof.cli.reference > docs/reference/commands.md.new
+	mv docs/reference/commands.md.new docs/reference/commands.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python scripts/docs_site.py site
 
 clean: ## remove everything that the other commands made
 	rm -rf $(VENV) build dist demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis

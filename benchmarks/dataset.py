@@ -30,7 +30,7 @@ from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.datasets import DatasetConfig, build
 from playproof.errors import ConfigError
 from playproof.events import Event
-from playproof.game import Game, first, game_names, load_game, resolve
+from playproof.game import Game, first, game_names, load_game
 from playproof.game.episode_columns import ColumnarSession
 from playproof.store import EventLog, EventStore, PartFiles
 from playproof.store.log.compaction import draft_part, list_parts, publish
@@ -54,7 +54,7 @@ def bench_game() -> tuple[Game, ColumnarSession]:
     """Give the installed game that deals sessions in bulk."""
     for name in game_names():
         game = load_game(name)
-        if game.batch is not None and (batch := resolve(game.batch)).deal is not None:
+        if (batch := game.recording().columnar) is not None and batch.deal is not None:
             return game, batch
     raise ConfigError("expected an installed game that deals sessions in bulk, found none")
 
@@ -89,7 +89,7 @@ def make_home(home: Path, bare: Path, ticks: int) -> int:
 def run_build(home: str) -> int:
     """Build the data set of a store; give the ticks read."""
     game, _ = bench_game()
-    config = DatasetConfig("bench", first(game.observations), first(game.actions), first(game.rewards))
+    config = DatasetConfig("bench", first(game.observations), first(game.actions), first(game.rewards().presets))
     store = EventStore(Path(home), game.columns)
     build(game, store, config, Path(home))
     return ticks_of(home)

@@ -8,7 +8,7 @@ import torch
 
 from playproof.datasets.conversations.groups import TokenSequence
 from playproof.errors import ConfigError
-from playproof.game import Game, resolve
+from playproof.game import Game
 from playproof.game.forks import ForkTerms
 from playproof.train.language.generation import generate
 from playproof.train.language.grpo_loss import Clipping, advantages
@@ -21,9 +21,9 @@ Messages = tuple[tuple[str, str], ...]
 
 def prompt_of(game: Game) -> Messages:
     """Give the chat that language agents read at the first decision of a forked window."""
-    if game.forks is None:
+    if game.language is None:
         raise ConfigError(f"expected a game whose windows can be forked for language models, found {game.name}")
-    (prompt,) = resolve(game.forks)(ForkTerms(next(iter(game.worlds)), 1, 4), 7, 1).prompts()
+    (prompt,) = game.language().forks(ForkTerms(next(iter(game.worlds)), 1, 4), 7, 1).prompts()
     return tuple((item.role, item.content) for item in prompt)
 
 

@@ -28,9 +28,10 @@ import numpy as np
 
 from benchmarks.report import Goal, Measurement
 from playproof.cli.output import note
-from playproof.errors import ContractError
 from playproof.evaluate.rollout import Rollout, rollout
-from playproof.game import Game, NumericObservation, first, game_names, load_game, resolve
+from playproof.game import Game, NumericObservation, first
+from playproof.games.crash.game import crash_game
+from playproof.games.crash.players.optimum import best_policy
 from playproof.home import folder
 from playproof.money import UNIT
 from playproof.policies.checkpoint import CARD, load_policy, save_checkpoint
@@ -71,10 +72,7 @@ Found = tuple[list[Measurement], list[Goal]]
 
 def known_game() -> Game:
     """Give the installed game that knows its best policies."""
-    games = [game for game in map(load_game, game_names()) if game.best is not None and game.lanes is not None]
-    if not games:
-        raise ContractError("expected an installed game that knows the best policies of its worlds, found none")
-    return games[0]
+    return crash_game()
 
 
 def configuration(game: Game, world: str, seed: int, quick: bool) -> PPOConfig:
@@ -123,8 +121,7 @@ def tag(config: PPOConfig, quick: bool) -> str:
 def edge(quick: bool) -> Found:
     """Measure PPO against the best stationary policy, on the same fresh windows."""
     game, windows = known_game(), 64 if quick else WINDOWS
-    assert game.best is not None
-    best = rollout(game, resolve(game.best)(EDGE), EDGE, windows, FRESH, stake=STAKE)
+    best = rollout(game, best_policy(EDGE), EDGE, windows, FRESH, stake=STAKE)
     results = [Measurement("best stationary policy", best.pnl.mean() / UNIT, "coins a window")]
     shares = []
     for seed in SEEDS:
@@ -168,8 +165,7 @@ def null(quick: bool) -> Found:
 def clone(quick: bool) -> Found:
     """Go on from a clone of the best policy: in half the steps, and never below the clone on the same windows."""
     game, windows = known_game(), 64 if quick else WINDOWS
-    assert game.best is not None
-    best = rollout(game, resolve(game.best)(EDGE), EDGE, windows, FRESH, stake=STAKE)
+    best = rollout(game, best_policy(EDGE), EDGE, windows, FRESH, stake=STAKE)
     origin = cloned(game, 12 if quick else CLONED)
     start = float(fresh(game, origin, EDGE, windows).pnl.sum() / best.pnl.sum())
     results = [Measurement(f"clone of {CLONED} windows in {EDGE}: share of the best profit", start, "")]
@@ -211,9 +207,8 @@ def cloned(game: Game, rounds: int) -> Path:
     path = folder("runs") / "bench-train" / f"clone-{rounds}"
     if (path / CARD).exists():
         return path
-    assert game.best is not None
     observation, actions = first(game.observations), first(game.actions)
-    steps = demonstrate(game, resolve(game.best)(EDGE), EDGE, rounds, 1, DemonstrationConfig(stake=STAKE))
+    steps = demonstrate(game, best_policy(EDGE), EDGE, rounds, 1, DemonstrationConfig(stake=STAKE))
     settings = BcConfig(activation="relu", exclusive=False, learning_rate=2e-3)
     made = imitate(game, steps, settings, observation=observation, actions=actions)
     card = card_of(game, made, observation=observation, actions=actions, clock="tick", stake=STAKE, data_hash=None,
@@ -230,10 +225,9 @@ def _deepest_fall(path: Path) -> float:
 
 def _steps_to(path: Path, game: Game, config: PPOConfig) -> float:
     """Give the step of the first evaluation at nine tenths of the best profit on its windows; at worst the last."""
-    assert game.best is not None
     own = read_config(path)["config"]["seed"]  # of the beginning that went on
     seed, windows = own + VALIDATION, config.evaluate_windows
-    best = rollout(game, resolve(game.best)(EDGE), EDGE, windows, seed, stake=STAKE).pnl.mean()
+    best = rollout(game, best_policy(EDGE), EDGE, windows, seed, stake=STAKE).pnl.mean()
     notes = [note for note in read_log(path) if note["kind"] == "evaluation"]
     return float(next((note["step"] for note in notes if note["pnl"] >= SHARE_GOAL * best), notes[-1]["step"]))
 
@@ -339,10 +333,10 @@ def latency(quick: bool) -> Found:
 
 def _walk(game: Game, observation: str) -> tuple[list[Any], list[Any]]:
     """Give the game's sample as events at which one decides, in the fold's form, and the rows there."""
-    fold, decides = resolve(game.fold), resolve(game.decides)
+    fold, decides = game.recording().fold, game.recording().decides
     shown = game.observations[observation]
     assert isinstance(shown, NumericObservation)
-    frames = resolve(game.sample)()
+    frames = game.recording().sample()
     events = [
         fact.event(frame.ts, "bench", number)
         for number, (frame, facts) in enumerate(zip(frames, game.decode(frames), strict=True))
@@ -361,7 +355,7 @@ def _walk(game: Game, observation: str) -> tuple[list[Any], list[Any]]:
 
 def _builder(game: Game, observation: str, events: Sequence[Any], policy: Any) -> Callable[[int], object]:
     """Give the way from an event to an action: encode, fold, observe, choose."""
-    fold = resolve(game.fold)
+    fold = game.recording().fold
     encode, apply, observe, state = fold.encode, fold.apply, fold.observe[observation], fold.start()
     row = np.empty(len(policy.features), np.float32)
 

@@ -66,7 +66,7 @@ def recorded(person: Any, game: Game, home: Path, seed: int, rounds: int) -> Tra
                 recorder.take(frame)
             recorder.close()
     observation = first(game.observations)
-    config = DatasetConfig("person", observation, person.actions, first(game.rewards), {"train": 1.0}, 0)
+    config = DatasetConfig("person", observation, person.actions, first(game.rewards().presets), {"train": 1.0}, 0)
     dataset = open_dataset(build(game, EventStore(home), config, home))
     return on_press_clock(dataset.transitions("train", observation))
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import Goal, Measurement
 from playproof.cli.output import note
+from playproof.games.crash.players.optimum import best_policy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,16 +54,15 @@ def offline(quick: bool) -> Found:
     """Learn from the teachers and play beside them."""
     from benchmarks.ppo import STAKE, known_game
     from playproof.evaluate.rollout import rollout
-    from playproof.game import first, resolve
+    from playproof.game import first
     from playproof.policies.network import BatchPlayer
     from playproof.train.demonstrations import DemonstrationConfig, Mixture, demonstrate
     from playproof.train.players import find_player
 
     game, windows, rounds = known_game(), 256 if quick else WINDOWS, 40 if quick else ROUNDS
-    assert game.best is not None
     sizes = tuple(map(len, game.actions[first(game.actions)].heads))
     teachers = Mixture([find_player(game, text, EDGE, sizes) for text in TEACHERS])
-    players = {"teachers": teachers, "best stationary policy": resolve(game.best)(EDGE)}
+    players = {"teachers": teachers, "best stationary policy": best_policy(EDGE)}
     returns = {
         name: rollout(game, player, EDGE, windows, FRESH, stake=STAKE).pnl / STAKE for name, player in players.items()
     }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.report import Goal, Measurement
 from playproof.cli.output import note
+from playproof.games.crash.players.optimum import best_policy
 
 if TYPE_CHECKING:
     from playproof.game import Game
@@ -53,13 +54,11 @@ def edge(quick: bool) -> Found:
     """Measure skill against theory, and bets against the best bettor on the same fresh windows."""
     from benchmarks.ppo import known_game
     from playproof.evaluate.rollout import rollout
-    from playproof.game import resolve
     from playproof.money import UNIT
     from playproof.train.rug_predictor import sidebet_policy
 
     game, windows, stake = known_game(), 128 if quick else WINDOWS, UNIT // 10
-    assert game.best is not None
-    best = rollout(game, resolve(game.best)(EDGE), EDGE, windows, FRESH, stake=stake)
+    best = rollout(game, best_policy(EDGE), EDGE, windows, FRESH, stake=stake)
     results = [Measurement(f"best bettor in {EDGE}: profit", best.pnl.mean() / UNIT, "coins a window")]
     skills, profits = [], []
     for seed in SEEDS:

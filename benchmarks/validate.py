@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.report import BenchmarkReport, Goal, Measurement
 from playproof.cli.output import note
 from playproof.cli.targets import game_of
-from playproof.game import Game, first, lookup, resolve
+from playproof.game import Game, first, lookup
 from playproof.reports.validation import write_report
 from playproof.store.db import connect, ready
 from playproof.validate.examine import TARGET_WINDOWS, Examination, examine
@@ -93,12 +93,13 @@ def loop_seconds(game: Game, seeds: Sequence[int]) -> float:
     """Give what one player takes for a step in a plain Gymnasium loop."""
     import gymnasium
 
-    assert game.environment is not None
+    name = game.simulated().environment
+    assert name is not None
     baseline = lookup(game.baselines, POLICY, "baseline")
-    env = gymnasium.make(game.environment)
+    env = gymnasium.make(name)
     played, steps = 0.0, 0
     for index, number in enumerate(seeds):
-        policy = resolve(baseline.make)(np.random.default_rng(number))
+        policy = baseline.make(np.random.default_rng(number))
         start = time.process_time()
         row, _ = env.reset(seed=number)
         over, taken, chosen, held, paid = False, 0, [0] * 16, 0, 0.0

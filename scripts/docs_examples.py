@@ -12,5 +12,6 @@ class Examples(Extension):
     """Rename the section heading before the docstring is parsed."""
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
+        """Rename it in the docstring of one object."""
         if obj.docstring is not None:
             obj.docstring.value = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.MULTILINE)

@@ -6,6 +6,7 @@ a built site for assets of other hosts. Leaves out: the prose, which is in docs/
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
@@ -16,6 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 API = ("playproof", "playproof.crash", "playproof.game", "playproof.datasets", "playproof.store", "playproof.policies")
 """The modules of the public surface, in the order of the menu. This is the only list of them."""
+
+SHADOWED = {"playproof.datasets": ("playproof.datasets.build.build",)}
+"""Public functions that share their name with a submodule, which hides them from Griffe; by module."""
 
 INCLUDE = re.compile(r"^<!-- include: (\S+) -->$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
@@ -46,7 +50,10 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     for module in API:
-        files.append(File.generated(config, api_page(module), content=f"# {module}\n\n::: {module}\n"))
+        text = f"# {module}\n\n::: {module}\n"
+        for name in SHADOWED.get(module, ()):
+            text += f"\n::: {name}\n    options:\n      show_root_heading: true\n      show_root_toc_entry: true\n"
+        files.append(File.generated(config, api_page(module), content=text))
     return files
 
 
@@ -97,20 +104,36 @@ def on_post_build(config: Any) -> None:
 
 def outside_assets(site: Path) -> list[str]:
     """List what a built site would load from another host."""
-    found = []
+    results = []
     for path in sorted(site.rglob("*")):
         if path.suffix in (".html", ".css", ".js", ".svg"):
             text = path.read_text(encoding="utf-8")
-            found += [f"{path.relative_to(site)}: {match[0][:200]}" for match in OUTSIDE.finditer(text)]
-    return found
+            results += [f"{path.relative_to(site)}: {match[0][:200]}" for match in OUTSIDE.finditer(text)]
+    return results
+
+
+def missing_names(site: Path) -> list[str]:
+    """List public names that their module's page lacks."""
+    missing = []
+    for module in API:
+        text = (site / "reference" / "api" / f"{module}.html").read_text(encoding="utf-8")
+        headings = set(re.findall(r'id="([^"]+)"', text))
+        known = headings | {
+            f"{module}.{name.rpartition('.')[2]}" for name in SHADOWED.get(module, ()) if name in headings
+        }
+        names = [name for name in importlib.import_module(module).__all__ if not name.startswith("__")]
+        missing += [f"{module}.{name}" for name in names if f"{module}.{name}" not in known]
+    return missing
 
 
 def main() -> None:
-    """Check a built site. Exit code 1: it would load something from another host."""
-    found = outside_assets(Path(sys.argv[1]))
-    if found:
-        sys.exit("expected a site that loads nothing from other hosts, found:\n" + "\n".join(found))
-    print("the site loads nothing from other hosts")
+    """Check a built site. Exit code 1: it would load something from another host, or its API is not whole."""
+    site = Path(sys.argv[1])
+    if outside := outside_assets(site):
+        sys.exit("expected a site that loads nothing from other hosts, found:\n" + "\n".join(outside))
+    if missing := missing_names(site):
+        sys.exit("expected every public name on the API pages, missing:\n" + "\n".join(missing))
+    sys.stdout.write("the site loads nothing from other hosts and has every public name\n")
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from playproof.datasets.segment import segment_session
 from playproof.events import Event
-from playproof.game import Frame, Game, load_game, resolve
+from playproof.game import Frame, Game, load_game
 from playproof.game.episode_columns import BuildRequest, ColumnarSession, EpisodeColumns, lay
 from playproof.games.crash.features.table import RECORDED
 from playproof.games.crash.recording import columns as c
-from playproof.games.crash.recording.sample import Recording, Script, record
+from playproof.games.crash.recording.sample import SampleRecorder, Script, record
 from playproof.games.crash.rules.actions import ADJUSTMENTS, PERCENTAGES
 from playproof.games.crash.server.protocol import Phase
 from playproof.games.crash.sim.env import CrashEnv
@@ -48,8 +48,8 @@ def crash() -> Game:
 
 @cache
 def batch() -> ColumnarSession:
-    assert crash().batch is not None
-    result = resolve(crash().batch)  # type: ignore[arg-type]
+    assert crash().recording().columnar is not None
+    result = crash().recording().columnar  # type: ignore[arg-type]
     assert isinstance(result, ColumnarSession)
     return result
 
@@ -82,7 +82,7 @@ def random_script(seed: int, rounds: int, often: float, adjustments: Sequence[st
 @cache
 def played(
     seed: int, rounds: int, often: float = 0.2, world: str = "published", adjustments: tuple[str, ...] = BOLD
-) -> tuple[Recording, tuple[Event, ...]]:
+) -> tuple[SampleRecorder, tuple[Event, ...]]:
     """Record a scripted player at a table without a crowd."""
     recording = record(seed, random_script(seed, rounds, often, adjustments), rounds, world=world, crowded=False)
     return recording, decoded(recording.frames, f"played-{seed}")

@@ -12,16 +12,16 @@ from gymnasium.utils.env_checker import check_env
 
 from playproof.errors import ConfigError, InputError, UnknownName
 from playproof.evaluate.rollout import rollout
-from playproof.game import load_game, resolve
-from playproof.game.vector_env import ActivityProfile, LaneTerms
-from playproof.games.arena.learning.controls import rivals
+from playproof.game import load_game
+from playproof.game.vector_env import ActivityProfile, VectorTerms
+from playproof.games.arena.learning.controls import control_policies
 from playproof.games.arena.learning.env import ArenaEnv
 from playproof.games.arena.learning.vector_env import (
     HEADS,
     ArenaMarketPlayer,
     ArenaVectorGame,
     LaneSettings,
-    make_lanes,
+    make_vector_game,
 )
 from playproof.money import UNIT
 from playproof.store.db import opened, ready
@@ -138,7 +138,7 @@ def test_masks_leave_out_what_cannot_have_an_effect() -> None:
 
 def test_baselines_are_rolled_out_over_the_same_windows() -> None:
     result = {
-        name: rollout(GAME, resolve(GAME.baselines[name].batch)(), "news", 24, 1, stake=2_000 * UNIT)  # type: ignore[arg-type,misc]
+        name: rollout(GAME, GAME.baselines[name].batch(), "news", 24, 1, stake=2_000 * UNIT)  # type: ignore[arg-type,misc]
         for name in ("wait", "informed", "random")
     }
     assert result["wait"].pnl.tolist() == [0] * 24
@@ -150,14 +150,14 @@ def test_baselines_are_rolled_out_over_the_same_windows() -> None:
 @pytest.mark.parametrize("terms", [{"observation": "messages"}, {"actions": "decision"}, {"reward": "fame"}])
 def test_lanes_refuse_what_they_do_not_have(terms: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="arena's lanes"):
-        make_lanes(LaneTerms("news", (1,), **terms), 1)  # type: ignore[arg-type]
+        make_vector_game(VectorTerms("news", (1,), **terms), 1)  # type: ignore[arg-type]
     with pytest.raises(UnknownName):
         LaneSettings(others=("nobody",))
 
 
 def test_rivals_trade_as_much_as_the_policy() -> None:
     mix = {"WAIT": 0.5, "OPEN_LONG": 0.3, "BUY_YES": 0.2}
-    result = rivals(ActivityProfile(mix, 480 * UNIT, 2.0, 1_000 * UNIT))
+    result = control_policies(ActivityProfile(mix, 480 * UNIT, 2.0, 1_000 * UNIT))
     assert list(result) == ["do nothing", "random", "buy and hold", "momentum"]
     drawn = result["random"].player.act(np.zeros((4_000, len(GAME.features)), np.float32), np.random.default_rng(1))
     shares = np.bincount(drawn[:, 0], minlength=HEADS[0]) / len(drawn)
@@ -187,5 +187,5 @@ def test_training_and_validation_take_the_arena_as_any_game(tmp_path: Path) -> N
     plan = EvalPlan("news", "news", "data", "test", 8, draws=200)
     with opened(home=tmp_path) as engine:
         result = examine(GAME, subject, plan, ready(engine), datetime(2026, 1, 1, tzinfo=UTC))
-    assert set(result.metrics) == {subject.name, *rivals(ActivityProfile({}, 0, 1.0, 0))}
+    assert set(result.metrics) == {subject.name, *control_policies(ActivityProfile({}, 0, 1.0, 0))}
     assert result.verdict.name in ("NOT EVALUABLE", "NO EDGE SHOWN")

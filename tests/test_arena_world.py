@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from playproof.datasets.segment import segment
 from playproof.errors import ConfigError, DecodeError, UnknownName
 from playproof.events import Event
-from playproof.game import Fact, Frame, Terms, load_game, resolve
+from playproof.game import Fact, Frame, Terms, load_game
 from playproof.games.arena.agents.decisions import EXAMPLES, HOLD, write_trade
 from playproof.games.arena.agents.prompts import state_text
 from playproof.games.arena.agents.runner import ArenaRun, ClosedWindow, RunPlan, TapedAgent, WorldSettings, scripted
@@ -207,7 +207,7 @@ def test_scandals_and_pumps_happen() -> None:
 
 
 def test_every_world_has_a_ceiling_or_says_that_it_is_not_known() -> None:
-    ceiling = resolve(GAME.ceiling)
+    ceiling = GAME.simulated().ceiling
     assert {name: ceiling(name) for name in WORLDS} == dict.fromkeys(WORLDS) | {"null": 0.0}
     with pytest.raises(UnknownName, match="use one of: bear, bull"):
         get_world("moon")
@@ -368,7 +368,7 @@ def test_recorded_windows_become_episodes() -> None:
     assert all(item.steps[-1].end == "truncated" for item in made.episodes)
     episode = made.episodes[0]
     assert episode.outcome is not None
-    alpha = sum(sum(item) for item in GAME.rewards["alpha"].compute(episode.steps, episode.outcome).values())
+    alpha = sum(sum(item) for item in GAME.rewards().presets["alpha"].compute(episode.steps, episode.outcome).values())
     hold = episode.outcome.values["hold_return"]
     assert alpha == pytest.approx(episode.pnl / (10_000 * UNIT) - float(str(hold)))
 

@@ -14,7 +14,7 @@ import pytest
 
 from playproof.cli.app import main
 from playproof.errors import InputError
-from playproof.game import load_game, resolve
+from playproof.game import load_game
 from playproof.game.audit import AuditRules, Material, SettledBet, Wager, WindowAges
 from playproof.games.crash.analysis import audit as crash
 from playproof.games.crash.rules import prices as fair
@@ -29,8 +29,8 @@ ACTIVE, RUGGED = 2, 3
 
 @pytest.fixture(scope="module")
 def auditing() -> AuditRules:
-    assert GAME.auditing is not None
-    return resolve(GAME.auditing)
+    assert GAME.display().audit is not None
+    return GAME.display().audit
 
 
 def simulated(count: int, seed: int, hazard: float = 0.005, drift: float = 0.0) -> dict[str, list[float]]:

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playproof.errors import ConfigError, InputError
-from playproof.game import load_game, resolve
+from playproof.game import load_game
 from playproof.policies import (
     BatchPlayer,
     Card,
@@ -151,7 +151,7 @@ def test_possible_choices_come_from_the_row_where_nobody_gives_masks(saved: Path
 def test_a_single_row_is_chosen_for_as_in_a_batch(network: Network, activation: str) -> None:
     payload = GAME.actions["buttons"].possible
     assert payload is not None
-    possible = resolve(payload)
+    possible = payload
     policy = NetworkPolicy(SCALING, HEADS, network.weights(), activation, possible=possible)
     raw = rows(300, 7)
     raw[:, FEATURES.index("game_phase")] = np.arange(300) % 4

@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 
 from playproof.errors import DecodeError
 from playproof.events import Event
-from playproof.game import Fact, Frame, Game, Outcome, Terms, Window, check_game, load_game, resolve
+from playproof.game import Fact, Frame, Game, Outcome, Terms, Window, check_game, load_game
 from playproof.game.checks.case import JUNK, misfits
 from playproof.game.play import PlayerConfig, PlayerView, play, spans
 from playproof.games.crash.features import encoder, table
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.decode import CrashDecoder, decides
 from playproof.games.crash.recording.player_ledger import CrashLedger
-from playproof.games.crash.recording.sample import PLAYER_ID, SCRIPT, SEED, Recording, record, sample
+from playproof.games.crash.recording.sample import PLAYER_ID, SCRIPT, SEED, SampleRecorder, record, sample
 from playproof.games.crash.rules import prices as fair
 from playproof.games.crash.rules.actions import (
     ACTIONS,
@@ -491,7 +491,7 @@ def random_script(seed: int, rounds: int) -> dict[Any, list[str]]:
 
 
 @cache
-def served(seed: int, world: str = "published") -> tuple[Recording, tuple[Event, ...]]:
+def served(seed: int, world: str = "published") -> tuple[SampleRecorder, tuple[Event, ...]]:
     recording = record(seed, random_script(seed, 2), 2, world=world, crowded=False)
     return recording, to_events(recording.frames)
 
@@ -617,7 +617,7 @@ def test_an_order_of_its_own_is_a_choice_and_one_after_a_press_is_not() -> None:
     decode = CrashDecoder()
     decode(Frame(NOW, '{"button_id":"SELL"}', "none"))
     [after] = decode(order)
-    assert all(resolve(kind.recorded)(after.event(NOW, "test", 0)) is None for kind in ACTIONS.values())
+    assert all(kind.recorded(after.event(NOW, "test", 0)) is None for kind in ACTIONS.values())
 
 
 # actions
@@ -710,7 +710,7 @@ def test_play_is_the_environments(actions: str, world: str, stake: int | None) -
             env = crash_env(episode.window_id, world=world, actions=actions, stake=stake)
             seen, info = env.reset(seed=0)
             assert episode.outcome is not None
-            parts = game.rewards["minimal"].compute(episode.steps, episode.outcome)
+            parts = game.rewards().presets["minimal"].compute(episode.steps, episode.outcome)
             for number, step in enumerate(episode.steps):
                 row = np.asarray(episode.observations[number])
                 assert [table.POLICY[item] for item in PLAYED if row[item].tobytes() != seen[item].tobytes()] == []

@@ -16,7 +16,7 @@ import recordings as r
 from playproof.datasets import Dataset, DatasetConfig, build, open_dataset
 from playproof.game import load_game
 from playproof.games.crash.players.human import Human, Live, Mood, ScriptedPresser
-from playproof.games.crash.recording.sample import JOINS_AT_MS, PLAYER_ID, Recording
+from playproof.games.crash.recording.sample import JOINS_AT_MS, PLAYER_ID, SampleRecorder
 from playproof.games.crash.rules.actions import BETS, MAIN, ORDERS, PERCENTAGES, SHARES
 from playproof.games.crash.server.app import RunningServer, ServeConfig
 from playproof.games.crash.server.protocol import BET, BUY, SELL, Phase
@@ -73,10 +73,10 @@ class Player:
         return buttons
 
 
-def play(presses: int, seed: int) -> tuple[Recording, list[Pressed]]:
+def play(presses: int, seed: int) -> tuple[SampleRecorder, list[Pressed]]:
     """Let him play whole rounds until he has pressed so often."""
     person = Player(ScriptedPresser(lively(), np.random.default_rng(seed)), lambda: made.table, lambda: made._bet)
-    made = Recording(seed, person, crowded=False)  # type: ignore[arg-type]
+    made = SampleRecorder(seed, person, crowded=False)  # type: ignore[arg-type]
     while made.table.timer_ms > JOINS_AT_MS:
         made.table.advance()
     made.join()
@@ -185,7 +185,7 @@ def test_a_thousand_presses_are_what_the_table_executed(tmp_path: Path) -> None:
 
 def test_a_sequence_becomes_the_right_steps(tmp_path: Path) -> None:
     script = {(0, Phase.ACTIVE, 3): ("INC_01", "INC_01", "INC_001", "BUY")}
-    made = Recording(612, script)
+    made = SampleRecorder(612, script)
     while made.table.timer_ms > JOINS_AT_MS:
         made.table.advance()
     made.join()

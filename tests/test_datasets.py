@@ -25,6 +25,7 @@ from playproof.games.crash.recording import columns as c
 from playproof.games.crash.server.protocol import Phase
 from playproof.parallel import LocalEngine
 from playproof.store import EventStore
+from playproof.testing.altered import altered
 
 CONFIG = DatasetConfig("mixed", "policy", "buttons-share", "minimal")
 
@@ -187,9 +188,9 @@ def test_every_window_left_out_has_its_reason(tmp_path: Path) -> None:
 
 def test_any_reward_is_paid(stored: Path, tmp_path: Path) -> None:
     """A reward that takes records of steps pays the same as one that takes columns."""
-    game, minimal = r.crash(), r.crash().rewards["minimal"]
+    game, minimal = r.crash(), r.crash().rewards().presets["minimal"]
     plain = Reward("plain", "1", minimal.doc, minimal.components)
-    rewarded = replace(game, rewards={"plain": plain, "minimal": minimal})
+    rewarded = altered(game, presets={"plain": plain, "minimal": minimal})
     slow = open_dataset(build(rewarded, EventStore(stored, game.columns), replace(CONFIG, reward="plain"), tmp_path))
     fast = open_dataset(build(game, EventStore(stored, game.columns), CONFIG, tmp_path))
     assert slow.transitions("train").rewards.tobytes() == fast.transitions("train").rewards.tobytes()

@@ -313,7 +313,7 @@ def test_a_tick_that_does_not_tell_its_timer_lacks_that_alone() -> None:
 def test_rewards_at_once_are_those_of_the_steps() -> None:
     _, events = r.played(17, 5)
     slow, fast = r.both_ways(events, ASK)
-    reward = r.crash().rewards["minimal"]
+    reward = r.crash().rewards().presets["minimal"]
     paid = pay(r.crash(), fast, reward)
     at = 0
     for entry, steps in slow.steps():
@@ -329,7 +329,7 @@ def test_built_rounds_are_the_environments_bit_for_bit() -> None:
     """A hundred rounds at a table, recorded and laid out: observations, actions, money and rewards of CrashEnv."""
     _, events = r.played(23, PARITY_ROUNDS, 0.05, adjustments=r.CAREFUL)
     made = r.batch().lay(r.to_tables(events), ASK)
-    paid = total(pay(r.crash(), made, r.crash().rewards["minimal"]), len(made.substeps))
+    paid = total(pay(r.crash(), made, r.crash().rewards().presets["minimal"]), len(made.substeps))
     money = [made.before(name) for name in ("cash", "equity", "sidebet_stake")]
     lengths = [entry.steps for entry in made.entries]
     acted = r.compare_with_environment(

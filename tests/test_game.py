@@ -30,6 +30,7 @@ from playproof.game import (
     Baseline,
     Choice,
     Column,
+    Display,
     Episode,
     Fact,
     Frame,
@@ -44,9 +45,9 @@ from playproof.game import (
     broken_clauses,
     check_game,
     game_names,
+    load_attribute,
     load_game,
     registry,
-    resolve,
 )
 from playproof.game.checks import CLAUSES
 from playproof.game.play import PlayerConfig, play
@@ -54,13 +55,14 @@ from playproof.games.arena.game import arena_game
 from playproof.money import UNIT
 from playproof.policies import Constant, Uniform
 from playproof.testing import coin
+from playproof.testing.altered import altered
 from playproof.testing.strategies import events, frames
 
 COIN = coin.game()
 
 
 def changed(**parts: Any) -> Game:
-    return replace(COIN, **parts)
+    return altered(COIN, **parts)
 
 
 # Mutants: each breaks one clause, and the checker names that clause and no other.
@@ -82,8 +84,14 @@ def with_actions(**parts: Any) -> Game:
     return changed(actions={"bets": replace(COIN.actions["bets"], **parts)})
 
 
+def missing_module() -> Display:
+    from playproof.nowhere import DISPLAY  # type: ignore[import-not-found]
+
+    return DISPLAY
+
+
 def with_fold(**parts: Any) -> Game:
-    return changed(fold=replace(resolve(COIN.fold), **parts))
+    return changed(fold=replace(COIN.recording().fold, **parts))
 
 
 def with_ledger(**methods: Any) -> Game:
@@ -95,7 +103,7 @@ def with_decoder(decode: Callable[[Frame], tuple[Fact, ...]]) -> Game:
 
 
 def with_reward(component: Callable[..., Any]) -> Game:
-    return changed(rewards={"profit": replace(COIN.rewards["profit"], components={"profit": component})})
+    return changed(presets={"profit": replace(COIN.rewards().presets["profit"], components={"profit": component})})
 
 
 def money_as_float(frame: Frame) -> tuple[Fact, ...]:
@@ -226,7 +234,7 @@ def leaking_hint() -> Game:
         if "sides" in event.columns:
             known.more = len(str(event.columns["sides"]))
 
-    return replace(with_fold(start=More, apply=apply, observe={"table": More.observe}), decoder=lambda: decode)
+    return altered(with_fold(start=More, apply=apply, observe={"table": More.observe}), decoder=lambda: decode)
 
 
 def paid_for_nothing(steps: Any, outcome: Outcome) -> list[float]:
@@ -402,12 +410,12 @@ MUTANTS: Mapping[str, tuple[Callable[[], Game], set[str]]] = {
     "a column twice": (lambda: changed(columns=(*COIN.columns, COIN.columns[0])), {"names"}),
     "a feature twice": (lambda: changed(features=(*COIN.features, COIN.features[0])), {"names"}),
     "an outcome twice": (lambda: changed(outcomes=(*COIN.outcomes, COIN.outcomes[0])), {"names"}),
-    "a reward under another name": (lambda: changed(rewards={"gain": COIN.rewards["profit"]}), {"names"}),
+    "a reward under another name": (lambda: changed(presets={"gain": COIN.rewards().presets["profit"]}), {"names"}),
     "a label under another name": (lambda: changed(labels={"tails": COIN.labels["heads"]}), {"names"}),
     "no world": (lambda: changed(worlds={}), {"names"}),
-    "no reward": (lambda: changed(rewards={}), {"names"}),
-    "commands that lead nowhere": (lambda: changed(commands="playproof.testing.coin:app"), {"references"}),
-    "a module that is not there": (lambda: changed(commands="playproof.nowhere:app"), {"references"}),
+    "no reward": (lambda: changed(presets={}), {"names"}),
+    "a capability that cannot be imported": (lambda: changed(display=missing_module), {"capabilities"}),
+    "a capability of another kind": (lambda: changed(display=coin.rewards), {"capabilities"}),
     "a column of no kind": (lambda: with_column("flip", kind="decimal"), {"columns"}),
     "a column without unit": (lambda: with_column("flip", unit=""), {"columns"}),
     "money declared as float": (lambda: with_column("cash", kind="float"), {"columns", "ledger"}),
@@ -469,7 +477,7 @@ MUTANTS: Mapping[str, tuple[Callable[[], Game], set[str]]] = {
     ),
     "an observation of nothing": (
         lambda: replace(
-            with_fold(observe={**resolve(COIN.fold).observe, "empty": no_messages}),
+            with_fold(observe={**COIN.recording().fold.observe, "empty": no_messages}),
             observations={**COIN.observations, "empty": NumericObservation(())},
         ),
         {"observations"},
@@ -482,14 +490,14 @@ MUTANTS: Mapping[str, tuple[Callable[[], Game], set[str]]] = {
     "unknown without its fill value": (lambda: with_fold(observe={"table": unfilled_row}), {"observations"}),
     "no messages": (
         lambda: replace(
-            with_fold(observe={**resolve(COIN.fold).observe, "text": no_messages}),
+            with_fold(observe={**COIN.recording().fold.observe, "text": no_messages}),
             observations={**COIN.observations, "text": MessageObservation("nothing")},
         ),
         {"observations"},
     ),
     "a message of no role": (
         lambda: replace(
-            with_fold(observe={**resolve(COIN.fold).observe, "text": wrong_role}),
+            with_fold(observe={**COIN.recording().fold.observe, "text": wrong_role}),
             observations={**COIN.observations, "text": MessageObservation("beeps")},
         ),
         {"observations"},
@@ -613,12 +621,11 @@ def test_records_cannot_be_changed() -> None:
         COIN.name = "other"  # type: ignore[misc]
 
 
-def test_references_are_resolved_when_needed() -> None:
-    assert resolve("playproof.money:UNIT") == UNIT
-    assert resolve(coin.decode) is coin.decode
+def test_a_users_reference_is_imported() -> None:
+    assert load_attribute("playproof.money:UNIT") == UNIT
     for text in ("playproof.money:NOTHING", "playproof.nothing:UNIT", "UNIT", ":", ""):
         with pytest.raises(ContractError, match="expected module:attribute"):
-            resolve(text)
+            load_attribute(text)
 
 
 def test_an_episode_refuses_arrays_that_do_not_fit() -> None:
@@ -631,7 +638,7 @@ def test_an_episode_refuses_arrays_that_do_not_fit() -> None:
 
 
 def sample_events(game: Game) -> tuple[Event, ...]:
-    payload = zip(resolve(game.sample)(), game.decode(resolve(game.sample)()), strict=True)
+    payload = zip(game.recording().sample(), game.decode(game.recording().sample()), strict=True)
     facts = [(frame, fact) for frame, of in payload for fact in of]
     return tuple(fact.event(frame.ts, "s", seq, direction=frame.direction) for seq, (frame, fact) in enumerate(facts))
 
@@ -700,7 +707,7 @@ def test_money_is_conserved_whatever_is_played(choices: list[tuple[int, ...]], s
 @given(frames())
 def test_decoders_take_anything(frame: Frame) -> None:
     for game in (COIN, arena_game()):
-        resolve(game.decoder)()(frame)
+        game.recording().decoder()(frame)
 
 
 @given(events())

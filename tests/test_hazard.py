@@ -16,8 +16,8 @@ from playproof.datasets import Transitions
 from playproof.errors import ConfigError, DecodeError, InputError
 from playproof.evaluate.rollout import rollout
 from playproof.events import Event
-from playproof.game import Outcome, load_game, resolve
-from playproof.games.crash.analysis.predictor import INPUTS, PREDICTING
+from playproof.game import Outcome, load_game
+from playproof.games.crash.analysis.predictor import INPUTS, PREDICTION
 from playproof.games.crash.features.table import PREDICTOR_INPUTS, TRADER
 from playproof.games.crash.players.baselines import Hold, Wait
 from playproof.games.crash.players.optimum import best_policy
@@ -54,7 +54,7 @@ def made(hot: Transitions) -> Any:
 class TestTicks:
     def test_labels_are_those_of_the_game(self, hot: Transitions) -> None:
         ticks = lay_ticks(CRASH, hot, NAMES)
-        label = resolve(CRASH.labels["rug_within_40"].value)
+        label = CRASH.labels["rug_within_40"].value
         moment = datetime(2025, 1, 15, tzinfo=UTC)
         observation = 0
         for number, begin in enumerate(starts(hot)[:20]):
@@ -86,9 +86,9 @@ class TestTicks:
         block, _ = env.reset(seed=5)
         plain = CrashEnv(observation="policy", world="published")
         row, _ = plain.reset(seed=5)
-        memory = PREDICTING.start(1)
+        memory = PREDICTION.start(1)
         for _ in range(60):
-            result = PREDICTING.look(memory, np.asarray(row)[None, :], NAMES)[0]
+            result = PREDICTION.look(memory, np.asarray(row)[None, :], NAMES)[0]
             whole = np.concatenate([block[part] for part in block])
             shown = whole[[TRADER.index(name) for name in INPUTS]]
             assert np.allclose(result, shown, rtol=1e-3, atol=1e-4)
@@ -99,7 +99,7 @@ class TestTicks:
 
     def test_all_fourteen_planned_inputs_are_accounted_for(self) -> None:
         assert len(PREDICTOR_INPUTS) == 14
-        shown = " ".join(PREDICTING.planned.values())
+        shown = " ".join(PREDICTION.planned.values())
         assert all(f"`{name}`" in shown for name in INPUTS)
         assert all("`" in text or text.startswith("left out") for text in PREDICTOR_INPUTS.values())
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from playproof.cli.app import main
 from playproof.events import Event
-from playproof.game import load_game, resolve
+from playproof.game import load_game
 from playproof.game.importers import ImportPart, ImportRow, ImportSettings
 from playproof.games.crash.recording.importers import captures
 from playproof.record.imports.importing import Import, ImportReport
@@ -52,7 +52,7 @@ class NoRedaction:
 
 
 def run(path: Path, zone: str = captures.ZONE) -> tuple[ImportReport, list[Event]]:
-    importer, log = resolve(load_game("crash").importers["capture"]), MemoryLog()
+    importer, log = (load_game("crash").recording().importers["capture"]), MemoryLog()
     report = Import(path, "capture", importer, ImportSettings(ZoneInfo(zone), NoRedaction), log).run()
     return report, log.events
 

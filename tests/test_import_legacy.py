@@ -24,7 +24,7 @@ from playproof.cli.app import main
 from playproof.cli.data.importing import importing_game
 from playproof.errors import InputError, StoreError
 from playproof.events import Event
-from playproof.game import load_game, resolve
+from playproof.game import load_game
 from playproof.game.importers import ImportRow, ImportSettings
 from playproof.games.crash.recording.importers import legacy
 from playproof.games.crash.recording.round_tracker import RoundTracker
@@ -72,7 +72,7 @@ class NoRedaction:
 def run(
     path: Path, *, kind: str = "legacy", log: Any = None, limits: ArchiveLimits = LIMITS, zone: str = "UTC"
 ) -> ImportReport:
-    importer = resolve(load_game("crash").importers[kind])
+    importer = load_game("crash").recording().importers[kind]
     setting = ImportSettings(ZoneInfo(zone), NoRedaction)
     return Import(path, kind, importer, setting, log or MemoryLog(), limits=limits).run()
 
@@ -177,7 +177,7 @@ def test_a_whole_round_becomes_ticks_and_its_end(tmp_path: Path) -> None:
 def test_the_rug_is_the_first_rugged_row_and_the_outcome_agrees(tmp_path: Path) -> None:
     log = MemoryLog()
     run(write(tmp_path / "a.jsonl", whole()), log=log)
-    outcome = resolve(load_game("crash").outcome)(log.sorted())
+    outcome = load_game("crash").recording().outcome(log.sorted())
     assert outcome is not None
     complete = log.sorted()[-1]
     assert complete.doc_type == "complete_game"
@@ -228,7 +228,7 @@ def test_rounds_that_are_not_whole_are_kept_and_marked(rows: list[Any], rugged: 
     report = run(write(tmp_path / "a.jsonl", rows), log=log)
     assert (report.rounds, report.rugged, report.incomplete, report.gaps) == (1, rugged, 1, 0)
     assert log.sorted()[-1].event_name == "incomplete"
-    assert resolve(load_game("crash").outcome)(log.sorted()) is None
+    assert load_game("crash").recording().outcome(log.sorted()) is None
 
 
 def test_a_rug_at_tick_0_does_not_stop_the_import(tmp_path: Path) -> None:
@@ -626,7 +626,7 @@ def test_a_torn_archive_keeps_the_files_before_the_tear(tmp_path: Path) -> None:
 def test_a_file_that_changes_meanwhile_is_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", whole())
     write(tmp_path / "b.jsonl", [row | {"game_id": OTHER_ID} for row in whole()])
-    importer, log = resolve(load_game("crash").importers["legacy"]), MemoryLog()
+    importer, log = (load_game("crash").recording().importers["legacy"]), MemoryLog()
 
     def change(what: str, done: int, total: int | None) -> None:
         if what == "reading" and done == 2:
@@ -889,7 +889,7 @@ def test_the_zone_is_the_one_that_fits_the_rounds_names(unpacked: Path) -> None:
 
 
 def test_real_rounds_are_whole_exactly_where_the_game_knows_their_outcome(real: tuple[ImportReport, MemoryLog]) -> None:
-    outcome = resolve(load_game("crash").outcome)
+    outcome = load_game("crash").recording().outcome
     rounds: dict[str, list[Event]] = defaultdict(list)
     for event in real[1].sorted():
         if event.window_id:

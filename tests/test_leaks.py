@@ -144,9 +144,8 @@ class TestFuture:
 
 
 def recorded(game: Game) -> list[Event]:
-    from playproof.game import resolve
 
-    frames = resolve(game.sample)()
+    frames = game.recording().sample()
     facts = [(frame, fact) for frame, some in zip(frames, game.decode(frames), strict=True) for fact in some]
     return [fact.event(frame.ts, "session", seq) for seq, (frame, fact) in enumerate(facts)]
 

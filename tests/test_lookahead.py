@@ -14,7 +14,6 @@ import pytest
 import recordings as r
 
 from playproof.events import Event
-from playproof.game import resolve
 from playproof.game.episode_columns import BuildRequest, EpisodeColumns
 from playproof.game.play import PlayerView
 
@@ -36,7 +35,7 @@ class Recorded:
 
     @classmethod
     def of(cls, events: Sequence[Event], ask: BuildRequest = ASK) -> Recorded:
-        settles = resolve(r.crash().recordings).settles  # type: ignore[union-attr, arg-type]
+        settles = r.crash().recording().alignment.settles  # type: ignore[union-attr, arg-type]
         cuts = tuple(event.seq for before, event in pairwise(events) if not settles(before, event))
         tables = r.to_tables(events)
         return cls(tables, r.batch().lay(tables, ask), cuts[1:])
@@ -135,7 +134,7 @@ def test_streaming_is_the_batch_over_simulated_rounds() -> None:
     """One event at a time, as a live player is shown it, over a thousand rounds."""
     tables = r.dealt("stream", 77, SIMULATED)
     made = r.batch().lay(tables, BuildRequest("recorded", "buttons"))
-    view, decides = PlayerView(r.crash(), "recorded"), resolve(r.crash().decides)
+    view, decides = PlayerView(r.crash(), "recorded"), r.crash().recording().decides
     rows, missing = np.flatnonzero(~made.is_final), np.array(made.missing)
     at = 0
     for event in r.dealt_events(tables):

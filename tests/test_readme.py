@@ -240,3 +240,35 @@ def test_a_broken_promise_is_noticed(text: str, tmp_path: Path) -> None:
     (block,) = blocks(tmp_path, f"```console\n{text}\n```\n")
     with pytest.raises(AssertionError):
         keeps_its_word(block, tmp_path)
+
+
+def test_the_map_of_the_code_is_right() -> None:
+    text = (ROOT / "docs" / "dev" / "map.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+\? \| `([^`]+)` \| `([^`]+)` \|$", text, re.MULTILINE)
+    assert len(rows) == 12
+    for path, name in rows:
+        source = (ROOT / "src" / "playproof" / path).read_text(encoding="utf-8")
+        assert re.search(rf"^(?:class|def) {name}\b", source, re.MULTILINE), f"{path} defines no {name}"
+    folders = re.findall(r"^\| ((?:`[\w/]+/`(?:, )?)+) \|", text, re.MULTILINE)
+    assert len(folders) >= 10
+    for folder in re.findall(r"`([^`]+)`", " ".join(folders)):
+        assert (ROOT / "src" / "playproof" / folder).is_dir(), folder
+
+
+def test_tests_that_the_documents_name_exist() -> None:
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    defined = set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        paths = re.findall(r"tests/[\w/]+\.\w+", text)
+        assert not [path for path in paths if not (ROOT / path).exists()], name_of(document)
+        named = re.findall(r"`(test_\w+?)(?:\[\w+\])?`", text)
+        assert not set(named) - defined, name_of(document)
+
+
+def test_the_site_is_built_without_a_warning_and_without_other_hosts(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="the site needs the extra `docs`")
+    site = tmp_path / "site"
+    for command in ("mkdocs build --strict --site-dir", "python scripts/docs_site.py"):
+        answer = run(Call(f"cd {ROOT} && NO_MKDOCS_2_WARNING=1 {command} {site}", ()), tmp_path)
+        assert answer.returncode == 0, answer.stdout + answer.stderr

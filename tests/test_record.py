@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from playproof.errors import ConfigError, StoreError, UnknownName
 from playproof.events import Event
-from playproof.game import Fact, Frame, load_game, resolve
+from playproof.game import Fact, Frame, load_game
 from playproof.games.crash.recording import columns as c
 from playproof.record.feeds.browser import InOrder, PageClock, read_amount, watching_script
 from playproof.record.feeds.selectors import known_maps, load_map
@@ -198,7 +198,7 @@ def test_frames_become_numbered_events_that_decode_to_themselves() -> None:
     assert [event.seq for event in log.events] == list(range(len(log.events)))
     names = [event.event_name for event in log.events]
     assert names == [START, "round", "tick", "tick", "gameStateUpdate", "trade", "chat", "ping", STOP]
-    decoder = resolve(GAME.decoder)()
+    decoder = GAME.recording().decoder()
     again = [fact for frame in recorded_frames(log.events) for fact in decoder(frame) or (unread(str(frame.payload)),)]
     stored = [event for event in log.events if not event.event_name.startswith(NOTE)]
     assert [(f.event_name, dict(f.columns), f.window_id) for f in again] == [
@@ -512,7 +512,7 @@ def test_clocks() -> None:
 def fuzzed(count: int, seed: int) -> Any:
     """Give frames that nearly are, hardly are and are not at all what the feed sends."""
     rng = random.Random(seed)
-    real = [str(frame.payload) for frame in resolve(GAME.sample)()]
+    real = [str(frame.payload) for frame in GAME.recording().sample()]
     odd = ["NaN", "1e999", "-1e999", "9" * 400, '"\\ud800"', '"../../x"', '"\\u0000"', "[" * 300, "{}", "null", '""']
     for _ in range(count):
         text = rng.choice(real)

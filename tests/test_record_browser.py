@@ -22,7 +22,7 @@ from aiohttp import WSMsgType, web
 
 from playproof.errors import ConfigError
 from playproof.events import Event
-from playproof.game import load_game, resolve
+from playproof.game import load_game
 from playproof.games.crash.server.app import RunningServer, ServeConfig
 from playproof.games.crash.server.protocol import BET, BUY, SELL, SESSION, Phase
 from playproof.games.crash.server.table import Entry, FillEntry, OrderEntry
@@ -242,7 +242,7 @@ def test_the_stores_frames_are_the_servers_own(evening: dict[str, Any]) -> None:
 
 
 def test_a_recorded_session_decodes_to_the_servers_orders_fills_and_balances(evening: dict[str, Any]) -> None:
-    decoder = resolve(GAME.decoder)()
+    decoder = GAME.recording().decoder()
     facts = [fact for frame in recorded_frames(evening["events"]) for fact in decoder(frame)]
     stored_facts = [
         (e.event_name, dict(e.columns), e.window_id, e.player_id)

@@ -23,7 +23,7 @@ from websockets.exceptions import ConnectionClosed
 
 from playproof.errors import StoreError
 from playproof.events import Event
-from playproof.game import load_game, resolve
+from playproof.game import load_game
 from playproof.games.crash.server.app import RunningServer, ServeConfig
 from playproof.games.crash.server.protocol import Phase
 from playproof.games.crash.server.table import TableMessage
@@ -198,7 +198,7 @@ def test_the_store_holds_what_the_server_said(server: RunningServer, log: EventL
     assert heard[6:] == json.loads(json.dumps(said)), "after the greeting, every event with all its arguments"
     (token,) = (m["token"] for e in events if e.event_name == "identity" for m in [json.loads(str(e.raw)[2:])[1]])
     assert token == "[redacted]"
-    decides = resolve(GAME.decides)
+    decides = GAME.recording().decides
     first = next(e.window_id for e in events if e.doc_type == "game_tick")
     indices = [(e.columns["game_phase"], e.columns["tick"]) for e in events if decides(e) and e.window_id == first]
     assert indices == [(1, 0), *((2, tick) for tick in range(45))], "every decision point is there"

@@ -24,12 +24,12 @@ from playproof.datasets import Dataset, open_dataset
 from playproof.datasets.registry import find_dataset
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.evaluate.rollout import STREAM, RolloutOptions, rollout
-from playproof.game import load_game, resolve
+from playproof.game import load_game
 from playproof.game.replay import ReplayedEpisode
-from playproof.game.vector_env import LaneTerms
+from playproof.game.vector_env import VectorTerms
 from playproof.games.arena.learning.vector_env import ArenaVectorGame
-from playproof.games.arena.recording.replay import REPLAYING as ARENA
-from playproof.games.crash.analysis.predictor import PREDICTING
+from playproof.games.arena.recording.replay import REPLAY as ARENA
+from playproof.games.crash.analysis.predictor import PREDICTION
 from playproof.games.crash.analysis.replay import marks, say
 from playproof.games.crash.rules.actions import ACTIONS
 from playproof.games.crash.sim.env import CrashEnv
@@ -45,6 +45,7 @@ from playproof.reports.replay_terminal import SPEEDS, Cursor, bars, frame, frame
 from playproof.store.db import opened, ready
 from playproof.store.db.trajectories import list_trajectories, read_trajectory
 from playproof.testing import coin
+from playproof.testing.altered import altered
 from playproof.validate.replay import Replay, ReplayRequest, choose, replay_dataset, replay_policy
 from playproof.validate.subject import Subject, load_subject
 from tests.reference.crash_twin import PlainEnv
@@ -74,7 +75,7 @@ def network(hidden: int = 6, memory: int = 0) -> NetworkPolicy:
             "memory.bias_hh": np.zeros(4 * memory, np.float32),
         }
     assert ACTIONS["buttons"].possible is not None
-    possible = resolve(ACTIONS["buttons"].possible)
+    possible = ACTIONS["buttons"].possible
     return NetworkPolicy(game_scaling(CRASH, names), (4, 9), weights, possible=possible)
 
 
@@ -182,10 +183,10 @@ class TestNumbers:
             )
 
     def test_lanes_that_play_otherwise_when_watched_are_an_error(self) -> None:
-        assert CRASH.replaying is not None
-        made = resolve(CRASH.replaying)
+        assert CRASH.display().replay is not None
+        made = CRASH.display().replay
         other = replace(made, watch=lambda terms, count: made.watch(replace(terms, seed=(1,)), count))
-        game = replace(CRASH, replaying=other)
+        game = altered(CRASH, replay=other)
         with pytest.raises(ContractError, match="unwatched"):
             replay_policy(game, load_subject(CRASH, "hold-40", stake=UNIT), ReplayRequest("published", "w", 3, 1))
 
@@ -225,18 +226,18 @@ class TestThoughts:
         trees = TreeEnsemble(("x",), none, np.zeros(0), none, none, np.zeros(1), np.array([-1]), np.array([0]))
         predictor = Predictor(trees, 1.0, 0.0, 0.25, 40, 200.0, skilled=False)
         names = tuple(CRASH.observations["policy"].features)  # type: ignore[union-attr]
-        player = BetOnLabelPolicy(PredictorPolicy(predictor, PREDICTING, names, 5.0), (0, 0))
+        player = BetOnLabelPolicy(PredictorPolicy(predictor, PREDICTION, names, 5.0), (0, 0))
         episode = replay_policy(CRASH, subject(player), ReplayRequest("hazard", "w", 2, 3)).episodes[0]
         assert set(episode.predictions["rug_within_40"]) == {0.25}
         theory = episode.predictions["rug_within_40 by theory"]
-        expected = PREDICTING.chance("hazard", episode.rows[:-1], episode.features)
+        expected = PREDICTION.chance("hazard", episode.rows[:-1], episode.features)
         assert theory == expected.tolist()  # type: ignore[union-attr]
         assert any(mark.kind == "bet" for mark in episode.marks), "0.25 at 5 : 1 is worth a bet"
 
     def test_checkpoints_of_predictors_and_ensembles_tell_the_end(self, tmp_path: Path) -> None:
         network_card, weights = card("network", "ppo"), network().weights
         save_checkpoint(tmp_path / "policy", network_card, weights)
-        names = [*CRASH.observations["policy"].features, *PREDICTING.inputs]  # type: ignore[union-attr]
+        names = [*CRASH.observations["policy"].features, *PREDICTION.inputs]  # type: ignore[union-attr]
         model = f"objective=binary sigmoid:1\nmax_feature_idx={len(names) - 1}\nfeature_names={' '.join(names)}\n"
         model += "tree_sizes=1\n\nTree=0\nnum_leaves=1\nleaf_value=0.5\n\nend of trees\n"
         payload = {"inputs": names, "rows": list(CRASH.observations["policy"].features), "slope": 1.0, "offset": 0.0}  # type: ignore[union-attr]
@@ -289,7 +290,7 @@ class TestChoosing:
             replace(replay.episodes[0], rewards=[1.0])
 
     def test_a_game_that_tells_nothing_of_itself_is_shown_too(self) -> None:
-        game = replace(coin.game(), replaying=None)
+        game = altered(coin.game(), replay=None)
         world = next(iter(game.worlds))
         player = subject(coin_follower(), "coins")
         result = replay_policy(game, replace(player, options=RolloutOptions()), ReplayRequest(world, "w", 3, 1))
@@ -442,9 +443,9 @@ def test_a_trajectory_is_shown_in_its_own_units(own: Path) -> None:
 
 def test_watched_lanes_of_the_arena_play_alike() -> None:
     arena = load_game("arena")
-    terms = LaneTerms("news", (3,), balance=10**13, stake=10**12)
-    assert arena.lanes is not None
-    plain, watched = resolve(arena.lanes)(terms, 2), ARENA.watch(terms, 2)
+    terms = VectorTerms("news", (3,), balance=10**13, stake=10**12)
+    assert arena.simulation is not None
+    plain, watched = arena.simulated().vector(terms, 2), ARENA.watch(terms, 2)
     assert isinstance(watched, ArenaVectorGame)
     assert plain.start().tobytes() == watched.start().tobytes()
     for action in ((1, 0, 1), (0, 0, 0), (2, 3, 2), (3, 0, 0), (4, 1, 1), (0, 0, 0)):

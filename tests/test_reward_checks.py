@@ -128,9 +128,9 @@ def test_the_same_seed_says_the_same(game: Game) -> None:
 
 def test_another_game_is_checked_as_far_as_it_goes() -> None:
     game = coin.game()
-    profit = game.rewards["profit"]
+    profit = game.rewards().presets["profit"]
     statuses = {finding.check: finding.status for finding in check_reward(game, profit, 1, zoo_windows=400).findings}
-    lanes = "skipped" if game.lanes is None else "passed"
+    lanes = "skipped" if game.simulation is None else "passed"
     assert statuses == dict(
         zip((*ON_PLAYS, "R8"), ("passed", "passed", "skipped", "passed", "skipped", lanes), strict=True)
     )
@@ -138,12 +138,12 @@ def test_another_game_is_checked_as_far_as_it_goes() -> None:
         "flipped", "1", "", {"flipped": lambda steps, outcome: [-item for item in coin.profit(steps, outcome)]}
     )
     assert "R4" in check_reward(game, flipped, 1, zoo_windows=0).failed
-    none = find_exploits(replace(game, lanes=None), profit, 1)
+    none = find_exploits(replace(game, simulation=None), profit, 1)
     assert none.passed
     assert "no lanes" in none.note
-    assert {finding.check: finding.status for finding in check_reward(replace(game, lanes=None), profit, 1).findings}[
-        "R8"
-    ] == "skipped"
+    assert {
+        finding.check: finding.status for finding in check_reward(replace(game, simulation=None), profit, 1).findings
+    }["R8"] == "skipped"
 
 
 def test_an_honest_world_is_looked_for(game: Game) -> None:

@@ -12,7 +12,7 @@ from playproof.evaluate import rollout as module
 from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
 from playproof.game import Game, Terms, load_game
 from playproof.game import vector_env as playing
-from playproof.game.vector_env import LaneTerms, ReplayTape, narrows, play_lanes
+from playproof.game.vector_env import ReplayTape, VectorTerms, narrows, play_lanes
 from playproof.games.crash.players.baselines import Hold, SingleEnvAdapter, make_baseline
 from playproof.games.crash.players.controls import HindsightTrader
 from playproof.games.crash.players.optimum import best_policy, hazard_value, solve_drift
@@ -21,7 +21,7 @@ from playproof.games.crash.rules.possible import buttons
 from playproof.games.crash.sim import kernel
 from playproof.games.crash.sim.env import CrashEnv
 from playproof.games.crash.sim.lanes import make_tape
-from playproof.games.crash.sim.vector_env import CrashVectorGame, make_lanes
+from playproof.games.crash.sim.vector_env import CrashVectorGame, make_vector_game
 from playproof.money import UNIT
 from playproof.testing import coin
 from playproof.testing.coin_lanes import CoinVectorGame
@@ -74,7 +74,7 @@ def test_seeds_share_no_window(game: Game) -> None:
 
 def test_a_rollout_is_the_plain_environment_played_lane_by_lane(game: Game) -> None:
     result = rollout(game, Hold(k=7, bet=0.01), "drift", 40, 5, stake=STAKE)
-    lanes = make_lanes(LaneTerms("drift", (module.STREAM, 5), stake=STAKE), 16)
+    lanes = make_vector_game(VectorTerms("drift", (module.STREAM, 5), stake=STAKE), 16)
     lanes.start()
     for lane, key in enumerate(lanes._lanes.lanes["seed"].tolist()):
         env = CrashEnv(world="drift", stake=STAKE)
@@ -167,7 +167,7 @@ def test_lanes_that_are_left_change_nothing(
 
 
 def test_lanes_that_were_left_are_there_again(game: Game) -> None:
-    lanes = make_lanes(LaneTerms("published", (1, 2), stake=STAKE), 64)
+    lanes = make_vector_game(VectorTerms("published", (1, 2), stake=STAKE), 64)
     first, again = (play_lanes(lanes, Hold(k=5), 200, np.random.default_rng(0)) for _ in range(2))
     assert lanes.count < 64
     assert (first.pnl == again.pnl).all()
@@ -192,7 +192,7 @@ def test_games_without_lanes_and_worlds_without_number_are_refused(game: Game) -
     from dataclasses import replace
 
     with pytest.raises(ContractError, match="lanes"):
-        rollout(replace(game, lanes=None), make_baseline("wait"), "published", 1, 1, stake=STAKE)
+        rollout(replace(game, simulation=None), make_baseline("wait"), "published", 1, 1, stake=STAKE)
 
 
 def test_following_the_hint_earns_a_fifth() -> None:
@@ -204,7 +204,7 @@ def test_following_the_hint_earns_a_fifth() -> None:
 
 
 def test_coin_lanes_hold_the_ledgers_money() -> None:
-    rng, lanes = np.random.default_rng(1), CoinVectorGame(LaneTerms("fair", (9,), stake=3 * coin.STAKE), 5)
+    rng, lanes = np.random.default_rng(1), CoinVectorGame(VectorTerms("fair", (9,), stake=3 * coin.STAKE), 5)
     lanes.start()
     sides = lanes._sides.copy()
     ledgers = [coin.CoinLedger(Terms("bets", stake=3 * coin.STAKE)) for _ in range(5)]
@@ -226,7 +226,7 @@ def test_coin_lanes_hold_the_ledgers_money() -> None:
 
 def test_rows_tell_no_less_than_what_is_possible() -> None:
     rng = np.random.default_rng(3)
-    lanes = make_lanes(LaneTerms("published", (1,)), 64)
+    lanes = make_vector_game(VectorTerms("published", (1,)), 64)
     rows = lanes.start()
     for _ in range(120):
         masks = lanes.masks()
@@ -236,7 +236,7 @@ def test_rows_tell_no_less_than_what_is_possible() -> None:
 
 def test_an_order_is_masked_only_where_no_adjustment_makes_it_work() -> None:
     rng = np.random.default_rng(5)
-    lanes = make_lanes(LaneTerms("drift", (2,), stake=STAKE), 24)
+    lanes = make_vector_game(VectorTerms("drift", (2,), stake=STAKE), 24)
     lanes.start()
     before = {name: array.copy() for name, array in lanes.arrays().items()}
     for _ in range(25):
@@ -265,8 +265,8 @@ def test_the_best_policies_earn_what_theory_says(game: Game, monkeypatch: pytest
 
 
 def test_settled_orders_move_the_same_money_and_every_one_has_an_effect() -> None:
-    terms = LaneTerms("drift", (7,), stake=STAKE)
-    raw, settled = make_lanes(terms, 32), make_lanes(terms, 32)
+    terms = VectorTerms("drift", (7,), stake=STAKE)
+    raw, settled = make_vector_game(terms, 32), make_vector_game(terms, 32)
     raw.start()
     settled.start()
     rng = np.random.default_rng(3)

@@ -26,7 +26,7 @@ from playproof.errors import ConfigError, DecodeError, InputError, UnknownName
 from playproof.evaluate import Score, bootstrap_interval, e_process, play_windows
 from playproof.evaluate.score import PolicyPlayer
 from playproof.events import Event
-from playproof.game import WAIT, Frame, resolve
+from playproof.game import WAIT, Frame
 from playproof.policies import Constant, TablePolicy
 from playproof.record.session import RecordingSession
 from playproof.stats.evidence import BETS, REJECT, windows_needed
@@ -384,7 +384,7 @@ def test_money_is_counted_per_window() -> None:
     windows = ("coin-000002", "coin-000005")
     score = play_windows(GAME, heads(), recorded(), windows, stake=coin.RESERVED, seed=0)
     for window, pnl, opened in zip(score.windows, score.pnl, score.opened, strict=True):
-        outcome = resolve(GAME.outcome)([event for event in recorded() if event.window_id == window])
+        outcome = GAME.recording().outcome([event for event in recorded() if event.window_id == window])
         assert outcome is not None
         assert pnl == (2 * int(outcome.values["heads"] or 0) - 10) * coin.STAKE
         assert opened == 10
@@ -394,7 +394,7 @@ def test_money_is_counted_per_window() -> None:
 def test_a_player_with_the_worlds_seed_knows_nothing_of_the_world() -> None:
     windows = tuple(f"coin-{number:06d}" for number in range(60))
     random = GAME.baselines["random"]
-    player = PolicyPlayer("random", resolve(random.make), random.observation, random.actions)
+    player = PolicyPlayer("random", random.make, random.observation, random.actions)
     score = play_windows(GAME, player, recorded(windows=60, seed=3), windows, stake=coin.RESERVED, seed=3)
     assert abs(score.roi) < 4 * score.returns.std() / math.sqrt(60)
 

@@ -61,9 +61,9 @@ def test_a_rule_earns_to_the_unit_what_lanes_pay() -> None:
         (PlayRule(ticks=40, bet=UNIT // 1000), Hold(bet, k=40)),
     )
     for rule, policy in pairs:
-        played = rollout(GAME, policy, tape, None, 1, stake=GAME.validating.stake)
+        played = rollout(GAME, policy, tape, None, 1, stake=GAME.defaults.stake)
         assert STUDY.play(rule, dealt).pnl.tolist() == played.pnl.tolist()
-    late = rollout(GAME, Hold(bet, k=7), tape, None, 1, stake=GAME.validating.stake)
+    late = rollout(GAME, Hold(bet, k=7), tape, None, 1, stake=GAME.defaults.stake)
     assert int(late.opened.sum()) == int(STUDY.play(pairs[0][0], dealt).opened.sum())
 
 

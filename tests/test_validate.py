@@ -35,7 +35,7 @@ from playproof.validate.subject import Subject, load_subject
 from playproof.validate.verdict import name_of
 
 GAME = load_game("crash")
-STAKE = GAME.validating.stake
+STAKE = GAME.defaults.stake
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RNG = np.random.default_rng(1)
 

@@ -69,7 +69,7 @@ def _train(game: Game, world: str, seed: int, steps: int, path: Path) -> list[Pa
         worlds=((world, 1.0),),
         steps=steps,
         seed=seed,
-        stake=game.validating.stake,
+        stake=game.defaults.stake,
         evaluate_every=EVALUATE_EVERY,
     )
     train_ppo(game, config, path / "run")

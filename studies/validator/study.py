@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from playproof.errors import ConfigError, InputError
 from playproof.evaluate.score import Score
 from playproof.evaluate.trials import Kind, Trial, weigh_selection
-from playproof.game import Game, game_names, load_game, resolve
+from playproof.game import Game, load_game
 from playproof.game.vector_env import ActivityProfile, RolloutStats
 from playproof.rewards import check_reward
 from playproof.rewards.discount import WINDOWS
@@ -46,6 +46,7 @@ from playproof.validate.examine import EvaluationSet, judge
 from playproof.validate.leaks import Samples, TestScores, check_features, check_permuted, check_untouched, check_windows
 from playproof.validate.pipeline import learn_and_score, train_rows
 from playproof.validate.verdict import Verdict
+from studies.validator.crash import STUDY
 from studies.validator.worlds import Learnable, SimulatedWindows, StudyGame
 
 Floats = NDArray[np.float64]
@@ -156,19 +157,20 @@ def units(config: StudyConfig) -> list[Unit]:
     return [Unit(part, name, number) for part, name, count in groups for number in range(count)]
 
 
+STUDIED: Mapping[str, StudyGame] = {"crash": STUDY}
+"""Games that take part in studies."""
+
+
 def first_studying() -> str:
     """Name the first game that takes part in studies."""
-    result = next((name for name in game_names() if load_game(name).studying is not None), None)
-    if result is None:
-        raise ConfigError("expected a game that takes part in studies, found none")
-    return result
+    return next(iter(STUDIED))
 
 
 def find_studying(game: Game) -> StudyGame:
     """Give a game's part in studies."""
-    if game.studying is None:
+    if game.name not in STUDIED:
         raise ConfigError(f"expected a game that takes part in studies, found {game.name!r}, which does not")
-    return resolve(game.studying)
+    return STUDIED[game.name]
 
 
 def run_unit(task: StudyTask) -> dict[str, Any]:
@@ -258,7 +260,7 @@ def claim(
     `again` plays the same choice on other test windows. Gives the verdict, and who was chosen.
     """
     game = load_game(config.game)
-    studying, stake = find_studying(game), game.validating.stake
+    studying, stake = find_studying(game), game.defaults.stake
     train, chosen_on = (studying.deal(world, count, (*seed, index)) for index, count in _early(config))
     tested_on = studying.deal(world, windows, (*seed, 2 + again))
     players = studying.learn(train, config.seed)
@@ -278,7 +280,7 @@ def claim(
         dict(zip(("WAIT", "BUY", "SELL", "SIDEBET"), played[name].decisions.sum(axis=0).tolist(), strict=True)),
         int(played[name].no_effect.sum()),
         {other: studying.play(rival, tested_on).pnl / stake for other, rival in rivals.items()},
-        {terms: studying.play(own, tested_on, delay=item).pnl / stake for terms, item in game.validating.worse.items()},
+        {terms: studying.play(own, tested_on, delay=item).pnl / stake for terms, item in game.defaults.worse.items()},
         weigh_selection(claimed, [*seen, *looked], config.seed, draws=DRAWS),
     )
     return judge(looks, None, config.seed, weigh=weigh)[0], name

@@ -117,12 +117,12 @@ def choose_game(name: str | None, able: Callable[[Game], bool], ability: str) ->
 
 def simulated_game(name: str | None) -> Game:
     """Give the game of a name, or the only one that can be simulated."""
-    return choose_game(name, lambda game: game.lanes is not None, "can be simulated")
+    return choose_game(name, lambda game: game.simulation is not None, "can be simulated")
 
 
 def language_game(name: str | None) -> Game:
     """Give the game of a name, or the only one whose windows can be forked for players of words."""
-    return choose_game(name, lambda game: game.forks is not None, "is played in words")
+    return choose_game(name, lambda game: game.language is not None, "is played in words")
 
 
 def policy_game(policies: Sequence[str], game: str | None, data: str | None, world: str | None) -> Game:
@@ -188,7 +188,7 @@ def _ambiguous(name: str, choices: Sequence[str]) -> ConfigError:
 def _playable() -> list[Game]:
     from playproof.game import game_names, load_game
 
-    return [item for item in map(load_game, game_names()) if item.lanes is not None]
+    return [item for item in map(load_game, game_names()) if item.simulation is not None]
 
 
 def _playing(baseline: str) -> list[Game]:

@@ -42,7 +42,7 @@ from playproof.datasets.stats import (
 from playproof.datasets.writer import write_tables
 from playproof.errors import ConfigError
 from playproof.events import Event, check_id
-from playproof.game import Game, NumericObservation, Reward, load_game, lookup, resolve
+from playproof.game import Game, NumericObservation, Reward, load_game, lookup
 from playproof.game.episode_columns import BuildRequest, EpisodeColumns, EpisodeEntry, SkippedWindow
 from playproof.game.rewards import find_reward
 from playproof.home import folder, safe_join
@@ -123,8 +123,8 @@ class SessionResult:
 
 def find(game: Game, name: str) -> Reward:
     """Give the reward of a configuration."""
-    components = game.reward_components
-    return find_reward(game.rewards, resolve(components) if components is not None else None, name)
+    rewards = game.rewards()
+    return find_reward(rewards.presets, rewards.components, name)
 
 
 def build(
@@ -214,11 +214,11 @@ def build_piece(task: BuildTask) -> list[SessionResult]:
 
 def lay_piece(game: Game, reader: Reader, ask: BuildRequest) -> Iterator[EpisodeColumns]:
     """Lay the sessions of a piece out, by the game's batch if it has one."""
-    if game.batch is None:
+    batch = game.recording().columnar
+    if batch is None:
         for session, events in reader.events():
             yield lay_episodes(game, session, segment_session(game, events, ask), ask)
         return
-    batch = resolve(game.batch)
     for _, tables in reader.tables(batch.doc_types(ask.observation), batch.columns):
         yield batch.lay(tables, ask)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from playproof.datasets.runs import Column, TextColumn
 from playproof.datasets.segment import Segmentation
 from playproof.errors import ConfigError
-from playproof.game import Game, NumericObservation, Outcome, Reward, lookup, resolve
+from playproof.game import Game, NumericObservation, Outcome, Reward, lookup
 from playproof.game.episode_columns import BuildRequest, EpisodeColumns, lay
 
 Array = NDArray[Any]
@@ -72,7 +72,8 @@ def _observations(laid: EpisodeColumns) -> dict[str, Column]:
 
 def _actions(game: Game, laid: EpisodeColumns) -> dict[str, Column]:
     """Give an index for each head, what the choice changed, and how old the player's state was."""
-    shown = resolve(game.recordings).shown if game.recordings is not None else ()
+    alignment = game.recording().alignment
+    shown = alignment.shown if alignment is not None else ()
     return (
         {"substep": laid.substeps}
         | {f"head_{index}": head for index, head in enumerate(laid.actions)}
@@ -108,8 +109,9 @@ def total(paid: Mapping[str, Array], steps: int) -> Array:
 
 def pay(game: Game, laid: EpisodeColumns, reward: Reward) -> dict[str, Array]:
     """Give what each component pays: all steps at once where the game can, else episode by episode."""
-    if game.batch is not None:
-        result = resolve(game.batch).pay(laid, reward)
+    columnar = game.recording().columnar
+    if columnar is not None:
+        result = columnar.pay(laid, reward)
         if result is not None:
             return {name: np.asarray(column, np.float64) for name, column in result.items()}
     paid: dict[str, list[float]] = {}

@@ -21,7 +21,7 @@ from datetime import timedelta
 
 from playproof.errors import InputError
 from playproof.events import Event
-from playproof.game import Action, Episode, Game, Outcome, RecordingGap, RecordingRules, Terms, lookup, resolve
+from playproof.game import Action, Episode, Game, Outcome, RecordingGap, RecordingRules, Terms, lookup
 from playproof.game.episode_columns import NEVER, BuildRequest, SkippedWindow
 from playproof.game.play import EpisodeNotes, PlayerConfig, PlayerView, spans
 
@@ -69,7 +69,7 @@ def segment_session(game: Game, events: Iterable[Event], ask: BuildRequest) -> S
 def _plain(game: Game) -> RecordingRules:
     """Give how recordings are read where a game says nothing of it."""
     return RecordingRules(
-        anchors=resolve(game.decides),
+        anchors=game.recording().decides,
         ends=lambda _: False,
         updates=lambda _: False,
         lack=lambda _: RecordingGap(NOT_WHOLE),
@@ -86,13 +86,13 @@ class _Walk:
         if len(players) > 1:
             raise InputError(f"expected one player in session {events[0].session_id}, found {', '.join(players)}")
         self.game, self.events, self.ask = game, events, ask
-        self.rules = resolve(game.recordings) if game.recordings is not None else _plain(game)
+        self.rules = game.recording().alignment or _plain(game)
         self.player_id = players[0] if players else None
         terms = self.rules.terms(events, Terms(ask.actions, ask.world))
         self.seat = PlayerConfig(ask.observation, terms, self.player_id or "spectator", events[0].session_id)
         self.actions = lookup(game.actions, ask.actions, "action set")
-        self.recorded, self.decides = resolve(self.actions.recorded), resolve(game.decides)
-        self.view, self.ledger = PlayerView(game, ask.observation), resolve(game.ledger)(terms)
+        self.recorded, self.decides = self.actions.recorded, game.recording().decides
+        self.view, self.ledger = PlayerView(game, ask.observation), game.recording().ledger(terms)
         self.spans = spans(events)
         self.updated: Event | None = None
         self.last: Event | None = None
@@ -194,7 +194,7 @@ class _Walk:
             return
         self._wait_if_undecided()
         events = self.spans.pop(self.notes.window_id)
-        outcome: Outcome | None = resolve(self.game.outcome)(events)
+        outcome: Outcome | None = self.game.recording().outcome(events)
         lack = self.rules.lack(events) if outcome is None else None
         reason = self._reason(lack)
         if reason is not None:

@@ -17,8 +17,8 @@ import numpy as np
 
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.evaluate.score import Score
-from playproof.game import Game, first, lookup, resolve
-from playproof.game.vector_env import BatchPolicy, LaneTerms, ReplayTape, RolloutStats, VectorGame, play_lanes
+from playproof.game import Game, first, lookup
+from playproof.game.vector_env import BatchPolicy, ReplayTape, RolloutStats, VectorGame, VectorTerms, play_lanes
 
 LANES = 1024
 """Most lanes that are played at once."""
@@ -86,11 +86,11 @@ class Rollout(RolloutStats):
         return payload | {"components": {name: float(part.mean()) for name, part in self.components.items()}}
 
 
-def make_lanes(game: Game, terms: LaneTerms, count: int) -> VectorGame:
+def make_lanes(game: Game, terms: VectorTerms, count: int) -> VectorGame:
     """Make a game's lanes, or say that it has none."""
-    if game.lanes is None:
+    if game.simulation is None:
         raise ContractError(f"expected game {game.name!r} to have lanes, found none; score it with play_windows")
-    return resolve(game.lanes)(terms, count)
+    return game.simulated().vector(terms, count)
 
 
 def rollout(
@@ -117,7 +117,7 @@ def rollout(
     if windows < 1 or (taped and windows > len(source)):
         raise ConfigError(f"expected 1 to {len(source) if taped else 'any number of'} rounds, found {windows}")
     actions = lookup(game.actions, options.actions or first(game.actions), "action set")
-    terms = LaneTerms(
+    terms = VectorTerms(
         source,
         (STREAM, seed),
         options.observation,

@@ -1,14 +1,24 @@
-"""Game: a frozen record of what a game provides, and the contract that it keeps.
+"""The Game record and its contract.
 
-`load_game` finds one, `check_game` checks one, `play` sits a policy down at one. No stage names a
-game: everything special reaches it through this record.
+`load_game` loads an installed game, `check_game` checks one against the contract, `play` runs a policy on recorded
+windows. No stage names a game: everything special to one reaches a stage through the record.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from playproof.game.registry import game_names, load_game
+from playproof.game.game import (
+    DataCard,
+    Display,
+    Game,
+    Language,
+    Recording,
+    Rewards,
+    Simulation,
+    ValidationDefaults,
+)
+from playproof.game.registry import game_names, load_attribute, load_game
 from playproof.game.types import (
     WAIT,
     AccountSnapshot,
@@ -18,14 +28,11 @@ from playproof.game.types import (
     Choice,
     Column,
     Decoder,
-    DisplayConfig,
     Episode,
     Fact,
     Feature,
     Frame,
-    Game,
     Label,
-    Lazy,
     Ledger,
     Message,
     MessageObservation,
@@ -39,12 +46,10 @@ from playproof.game.types import (
     Reward,
     Step,
     Terms,
-    ValidationDefaults,
     Window,
     WindowRules,
     first,
     lookup,
-    resolve,
 )
 
 if TYPE_CHECKING:
@@ -58,15 +63,16 @@ __all__ = [
     "Baseline",
     "Choice",
     "Column",
+    "DataCard",
     "Decoder",
-    "DisplayConfig",
+    "Display",
     "Episode",
     "Fact",
     "Feature",
     "Frame",
     "Game",
     "Label",
-    "Lazy",
+    "Language",
     "Ledger",
     "Message",
     "MessageObservation",
@@ -75,9 +81,12 @@ __all__ = [
     "ObservationFold",
     "Outcome",
     "Policy",
+    "Recording",
     "RecordingGap",
     "RecordingRules",
     "Reward",
+    "Rewards",
+    "Simulation",
     "Step",
     "Terms",
     "ValidationDefaults",
@@ -87,9 +96,9 @@ __all__ = [
     "check_game",
     "first",
     "game_names",
+    "load_attribute",
     "load_game",
     "lookup",
-    "resolve",
 ]
 
 

@@ -20,17 +20,8 @@ from numpy.typing import NDArray
 
 from playproof.errors import ContractError
 from playproof.events import Value
-from playproof.game.types import (
-    AccountSnapshot,
-    Episode,
-    Game,
-    NumericObservation,
-    Outcome,
-    RecordingGap,
-    Reward,
-    Step,
-    resolve,
-)
+from playproof.game.game import Game
+from playproof.game.types import AccountSnapshot, Episode, NumericObservation, Outcome, RecordingGap, Reward, Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -273,10 +264,7 @@ def _money(standings: Sequence[AccountSnapshot]) -> dict[str, list[Any]]:
 
 
 def _labels(game: Game, episodes: Sequence[Episode]) -> dict[str, list[float]]:
-    return {
-        name: [item for of in episodes for item in _label(of, resolve(label.value))]
-        for name, label in game.labels.items()
-    }
+    return {name: [item for of in episodes for item in _label(of, label.value)] for name, label in game.labels.items()}
 
 
 def _label(episode: Episode, value: Callable[[Outcome, Any], float | None]) -> Iterator[float]:

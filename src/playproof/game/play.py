@@ -15,13 +15,13 @@ import numpy as np
 
 from playproof.errors import ContractError
 from playproof.events import Event
+from playproof.game.game import Game
 from playproof.game.types import (
     AccountSnapshot,
     Action,
     End,
     Episode,
     Fact,
-    Game,
     Ledger,
     Mask,
     Message,
@@ -33,7 +33,6 @@ from playproof.game.types import (
     Step,
     Terms,
     lookup,
-    resolve,
 )
 
 
@@ -52,7 +51,7 @@ class PlayerView:
 
     def __init__(self, game: Game, observation: str) -> None:
         self._set = lookup(game.observations, observation, "observation set")
-        self._fold: ObservationFold = resolve(game.fold)
+        self._fold: ObservationFold = game.recording().fold
         self._observe = lookup(self._fold.observe, observation, "observation set of the fold")
         self._missing = self._fold.missing.get(observation)
         self._state: Any = self._fold.start()
@@ -166,7 +165,7 @@ class _Table:
     ):
         self.game, self.make, self.seat, self.windows = game, make, seat, windows
         self.view = PlayerView(game, seat.observation)
-        self.decides = resolve(game.decides)
+        self.decides = game.recording().decides
         self.notes: EpisodeNotes | None = None
         self.policy: Policy | None = None
         self.seq = 0
@@ -186,7 +185,7 @@ class _Table:
             self._tell(self.notes.act(self.policy.act(look[0])), event)
 
     def _open(self, window: str, event: Event) -> None:
-        ledger = resolve(self.game.ledger)(self.seat.terms)
+        ledger = self.game.recording().ledger(self.seat.terms)
         self.notes, self.policy = EpisodeNotes(self.game, window, self.seat, ledger, event), self.make(window)
 
     def _tell(self, facts: Sequence[Fact], event: Event) -> None:
@@ -216,7 +215,7 @@ def play(
     ledger and a fresh policy play each window named (all of them if none are). The recorded player's
     own facts are left out: this player has his own.
     """
-    outcome = resolve(game.outcome)
+    outcome = game.recording().outcome
     world = [event for event in events if event.player_id is None]
     if len({event.session_id for event in world}) > 1:
         raise ContractError("expected the events of one session, found several; play them one by one")

@@ -6,10 +6,12 @@ Game. Leaves out: checking what it gives (contract).
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from playproof.errors import ConfigError, ContractError, UnknownName
-from playproof.game.types import Game
+from playproof.game.game import Game
 
 GROUP = "playproof.games"
 
@@ -46,3 +48,12 @@ def load_game(name: str) -> Game:
         result = game.name if isinstance(game, Game) else type(game).__name__
         raise ContractError(f"expected the game {name!r} at {points[name].value}, found {result}")
     return game
+
+
+def load_attribute(reference: str) -> Any:
+    """Import what a user named as "module:attribute", such as a policy or a reward of their own."""
+    module, _, attribute = reference.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ContractError(f"expected module:attribute, found {reference!r}: {error}") from error

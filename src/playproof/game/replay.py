@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ContractError
-from playproof.game.vector_env import Chosen, LaneTerms, Rows, VectorGame
+from playproof.game.vector_env import Chosen, Rows, VectorGame, VectorTerms
 
 Number: TypeAlias = int | float | None
 Values: TypeAlias = Mapping[str, Sequence[Number]]
@@ -133,7 +133,7 @@ class ReplayRules:
 
     lines: tuple[Line, ...]
     """What watched lanes tell; the first counts time."""
-    watch: Callable[[LaneTerms, int], ObservedGame]
+    watch: Callable[[VectorTerms, int], ObservedGame]
     """Make lanes that can be watched; they play exactly as the game's own do."""
     say: Callable[[Sequence[int], str], str]
     """Put an action of an action set into words."""

@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, ContractError, UnknownName
 from playproof.events import Event
-from playproof.game.types import AccountSnapshot, Action, Outcome, Reward, Step, resolve
+from playproof.game.registry import load_attribute
+from playproof.game.types import AccountSnapshot, Action, Outcome, Reward, Step
 
 Kind: TypeAlias = Literal["money", "terminal", "cost", "shaping", "bonus", "undeclared"]
 """What a component claims to be.
@@ -353,7 +354,7 @@ def _attribute(reference: str) -> Any:
     """Reach what "module:attribute" or "file.py:attribute" names."""
     index, _, attribute = reference.rpartition(":")
     if not index.endswith(".py"):
-        return resolve(reference)
+        return load_attribute(reference)
     spec = importlib.util.spec_from_file_location(f"reward_file_{Path(index).stem}", index)
     if spec is None or spec.loader is None or not Path(index).is_file():
         raise ConfigError(f"expected a Python file at {index}, found none")

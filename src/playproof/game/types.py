@@ -1,19 +1,12 @@
-"""The Game record and the records that it is made of.
-
-A stage knows a game through these alone. Whatever is heavy to import may be given as a text
-"module:attribute" in place of the thing itself (`Lazy`); `resolve` reaches it when it is needed.
-Tables keep their order, and their first entry is the default.
-Leaves out: finding games (load), sitting at them (play) and checking them (contract).
-"""
+"""The plain records that a game and the stages exchange: columns, frames, facts, features, actions, steps, episodes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
@@ -24,24 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from playproof.game.audit import AuditRules
-    from playproof.game.episode_columns import ColumnarSession
-    from playproof.game.forks import MakeForks
-    from playproof.game.golden import Golden
-    from playproof.game.importers import Importer
-    from playproof.game.prediction import PredictionTask
-    from playproof.game.replay import ReplayRules
-    from playproof.game.rewards import Components, Probes
-    from playproof.game.vector_env import (
-        ActivityProfile,
-        BatchPolicy,
-        ControlPolicy,
-        HindsightOracle,
-        MakeLanes,
-        ReplayTape,
-        Target,
-    )
-    from studies.validator.worlds import StudyGame
+    from playproof.game.vector_env import BatchPolicy
 
     Row: TypeAlias = NDArray[np.float32]
     Mask: TypeAlias = NDArray[np.bool_]
@@ -50,8 +26,6 @@ else:
     Row = Mask = Rng = Any
 
 T = TypeVar("T")
-Lazy: TypeAlias = T | str
-"""The thing itself, or the text "module:attribute" that leads to it."""
 
 Kind = Literal["int", "float", "bool", "text", "money"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -62,18 +36,6 @@ WAIT = "WAIT"
 """The action that every action set has."""
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
-
-
-def resolve(reference: Lazy[T]) -> T:
-    """Give the thing itself, importing it if it was given as a text."""
-    if not isinstance(reference, str):
-        return reference
-    module, _, attribute = reference.partition(":")
-    try:
-        result: T = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ContractError(f"expected module:attribute, found {reference!r}: {error}") from error
-    return result
 
 
 def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
@@ -241,13 +203,13 @@ class ActionSet:
     heads: tuple[tuple[str, ...], ...]
     wait: Action
     """The action that does nothing."""
-    recorded: Lazy[Callable[[Event], Action | None]]
+    recorded: Callable[[Event], Action | None]
     """Read the choice that a recorded own event stands for; None if it is no choice."""
-    read: Lazy[Callable[[str], Choice]] | None = None
+    read: Callable[[str], Choice] | None = None
     """For decisions in text: read one. It takes anything, and rejects rather than raises."""
     examples: tuple[str, ...] = ()
     """For decisions in text: some that are understood."""
-    possible: Lazy[Callable[[Any, tuple[str, ...]], Any]] | None = None
+    possible: Callable[[Any, tuple[str, ...]], Any] | None = None
     """From rows (n, features) and the features' names tell which choices can have an effect as far as a row tells,
     the heads side by side, (n, sum of heads); None: any may."""
 
@@ -256,7 +218,7 @@ class ActionSet:
         if self.read is not None:
             if not isinstance(action, str):
                 return False
-            choice = resolve(self.read)(action)
+            choice = self.read(action)
             return choice.rejected is None and choice.kind in self.heads[0]
         if not isinstance(action, tuple) or len(action) != len(self.heads):
             return False
@@ -265,7 +227,7 @@ class ActionSet:
     def waits(self, action: Action) -> bool:
         """Tell whether an action's first head says WAIT; a rejected text waits."""
         if isinstance(action, str):
-            return self.read is not None and resolve(self.read)(action).kind == WAIT
+            return self.read is not None and self.read(action).kind == WAIT
         return self.heads[0][action[0]] == WAIT
 
 
@@ -327,9 +289,9 @@ class Baseline:
     doc: str
     observation: str
     actions: str
-    make: Lazy[Callable[[Rng], Policy]]
+    make: Callable[[Rng], Policy]
     """Make the policy for one window."""
-    batch: Lazy[Callable[[], BatchPolicy]] | None = None
+    batch: Callable[[], BatchPolicy] | None = None
     """Make the same policy for many lanes; None where the game has none."""
 
 
@@ -456,14 +418,14 @@ class Reward:
     name: str
     version: str
     doc: str
-    components: Mapping[str, Lazy[OverSteps]]
+    components: Mapping[str, OverSteps]
     benchmark: str | None = None
     """The component that is the same whatever the player does, such as minus the return of holding; all others
     give 0 for an episode of WAIT."""
 
     def compute(self, steps: Sequence[Step], outcome: Outcome) -> dict[str, tuple[float, ...]]:
         """Give each component's values, one for each step."""
-        return {name: tuple(resolve(part)(steps, outcome)) for name, part in self.components.items()}
+        return {name: tuple(part(steps, outcome)) for name, part in self.components.items()}
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -485,7 +447,7 @@ class Label:
     horizon: int
     """How many decision points it looks ahead."""
     doc: str
-    value: Lazy[Callable[[Outcome, Event], float | None]]
+    value: Callable[[Outcome, Event], float | None]
     """Give the label at a decision event; None where it is not defined."""
 
 
@@ -503,132 +465,12 @@ class Window:
 class WindowRules:
     """How the game's windows are named, and how they end."""
 
-    parse: Lazy[Callable[[str], Window]]
+    parse: Callable[[str], Window]
     """Read an id; raise DecodeError if it is none."""
     end: End
     """terminated: the end of a window ends the episode; truncated: it only cuts it."""
     examples: tuple[str, ...]
     length: timedelta | None = None
     """None where windows differ in length."""
-    at: Lazy[Callable[[datetime], str]] | None = None
+    at: Callable[[datetime], str] | None = None
     """Give the id of the window that holds an aware time; None where the world deals the names."""
-
-
-@dataclass(frozen=True)
-class DisplayConfig:
-    """Which features of a game a data card draws, and what theory says of how long windows last."""
-
-    clock: str
-    """Feature that counts time within a window."""
-    price: str
-    """Feature that is drawn over it."""
-    length: str
-    """Value of an outcome: how long the window lasted, on the same clock."""
-    phase: str | None = None
-    """Feature that says in which phase a window is, as an index into `phases`."""
-    phases: tuple[str, ...] = ()
-    survival: Lazy[Callable[[str, int], float]] | None = None
-    """Give the chance that a window of a world lasts longer than so many ticks; None where there is no theory."""
-
-
-@dataclass(frozen=True)
-class ValidationDefaults:
-    """How policies of a game are validated unless told otherwise."""
-
-    stake: int = 10**8
-    """Reserved for each window, in the smallest unit."""
-    windows: int = 2_000
-    worse: Mapping[str, int] = field(
-        default_factory=lambda: MappingProxyType({"+2 ticks latency": 2, "1 tick of slippage": 1})
-    )
-    """Terms under which an edge must last: in words, and the steps between choosing and its being carried out."""
-    effort: float = 1.0
-    """Windows that checks by play take, as a share of what they take where lanes are compiled."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Game:
-    """Everything that the stages know of a game."""
-
-    name: str
-    version: str
-    doc: str
-    money: str
-    """Name of the smallest unit of money, the unit of every money column."""
-    columns: tuple[Column, ...]
-    decoder: Lazy[Callable[[], Decoder]]
-    """Make a decoder for one recording."""
-    decides: Lazy[Callable[[Event], bool]]
-    """Tell whether an event of the world is a decision point."""
-    fold: Lazy[ObservationFold]
-    features: tuple[Feature, ...]
-    observations: Mapping[str, NumericObservation | MessageObservation]
-    actions: Mapping[str, ActionSet]
-    ledger: Lazy[Callable[[Terms], Ledger]]
-    rewards: Mapping[str, Reward]
-    labels: Mapping[str, Label]
-    windows: WindowRules
-    outcomes: tuple[Column, ...]
-    """The values of an outcome."""
-    outcome: Lazy[Callable[[Sequence[Event]], Outcome | None]]
-    """Read a window's outcome from its events; None while the window is not whole."""
-    worlds: Mapping[str, str]
-    """Name and one sentence for each set of rules that can be simulated."""
-    baselines: Mapping[str, Baseline]
-    ceiling: Lazy[Callable[[str], float | None]]
-    """Give the best expected profit in a world per unit reserved; None if it is positive and not known."""
-    sample: Lazy[Callable[[], tuple[Frame, ...]]]
-    """Give frames of one recorded player through at least two whole windows, for the contract."""
-    commands: str | None = None
-    """Where the game's Typer app is, as "module:attribute"."""
-    environment: str | None = None
-    """Id of the Gymnasium environment."""
-    importers: Mapping[str, Lazy[Importer]] = field(default_factory=lambda: _EMPTY)
-    """Old recordings that can be imported, by the name of their kind."""
-    recordings: Lazy[RecordingRules] | None = None
-    """How recorded play is read; None: choices belong to decision points, and money is the ledger's alone."""
-    batch: Lazy[ColumnarSession] | None = None
-    """Lays whole sessions out at once, as data sets are built from stored parts."""
-    scaling: str = "1"
-    """Version of the features' scales; networks made with another are refused."""
-    lanes: Lazy[MakeLanes] | None = None
-    """Make many players at once, each at a table of their own; None where worlds cannot be simulated."""
-    forks: Lazy[MakeForks] | None = None
-    """Fork a window for a player of words; None where nobody plays it in words."""
-    tape: Lazy[Callable[[Iterable[tuple[str, Sequence[Event]]]], ReplayTape]] | None = None
-    """Lay recorded windows, each its id and events, on a tape that lanes play again."""
-    best: Lazy[Callable[[str], BatchPolicy]] | None = None
-    """Give the best stationary policy of a world where theory knows one; refuses the others."""
-    rivals: Lazy[Callable[[ActivityProfile], Mapping[str, ControlPolicy]]] | None = None
-    """Give what a policy is shown beside, made to play as much as it does; None: doing nothing alone."""
-    foresight: Lazy[Callable[[], HindsightOracle]] | None = None
-    """Make what tells the profit of hindsight, which nobody can have; None: it is not shown."""
-    targets: Lazy[Callable[..., tuple[Target, ...]]] | None = None
-    """Measure what older plans wanted, given the policy, its options and a way to play; None: there were none."""
-    reward_components: Lazy[Components] | None = None
-    """What rewards can be put together from by a configuration; None: only the rewards listed."""
-    showing: DisplayConfig | None = None
-    """What a data card draws; None: only what every data set has."""
-    predicting: Lazy[PredictionTask] | None = None
-    """What predictors of a window's end learn, and the bet on it; None: nothing is predicted."""
-    probes: Lazy[Probes] | None = None
-    """Windows made up to try rewards on; None: the sample's are used, and what needs others is not checked."""
-    validating: ValidationDefaults = field(default_factory=ValidationDefaults)
-    studying: Lazy[StudyGame] | None = None
-    """What the game brings to studies of the validator itself; None: it takes no part."""
-    auditing: Lazy[AuditRules] | None = None
-    """What recordings can be asked about the game itself; None: they cannot be audited."""
-    replaying: Lazy[ReplayRules] | None = None
-    """What can be seen of an episode step by step; None: observations, actions and rewards alone."""
-    golden: Lazy[Golden] | None = None
-    """Makes plays whose order is known, to try judges on; None: judges of this game cannot be checked."""
-
-    def decode(self, frames: Sequence[Frame]) -> tuple[tuple[Fact, ...], ...]:
-        """Read a recording's frames from its beginning; give the facts of each frame."""
-        decoder = resolve(self.decoder)()
-        return tuple(decoder(frame) for frame in frames)
-
-    def fills(self, features: Sequence[str]) -> tuple[float, ...]:
-        """Give the fill values of the named features."""
-        table = {feature.name: feature for feature in self.features}
-        return tuple(lookup(table, name, "feature").fill for name in features)

@@ -37,7 +37,7 @@ class ReplayTape:
 
 
 @dataclass(frozen=True)
-class LaneTerms:
+class VectorTerms:
     """On which terms lanes are made; None is the game's own default."""
 
     source: str | ReplayTape
@@ -164,7 +164,7 @@ class ShrinkableGame(Protocol):
         """Go on with these lanes alone, in their order; each plays the windows that it would have played."""
 
 
-MakeLanes: TypeAlias = Callable[[LaneTerms, int], VectorGame]
+MakeVectorGame: TypeAlias = Callable[[VectorTerms, int], VectorGame]
 """Make so many lanes on some terms."""
 
 

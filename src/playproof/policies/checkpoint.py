@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -25,19 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import DecodeError, InputError, PlayproofError
-from playproof.game import Game, NumericObservation, Policy, game_names, load_game, lookup, resolve
+from playproof.game import Game, NumericObservation, Policy, game_names, load_game, lookup
 from playproof.policies.scaling import SCALING, Scaling, feature_hash, game_scaling, parse
 
-Kind = Literal["network", "trees", "rule", "table"]
+Kind = Literal["network", "trees", "rule"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-LOADERS: Mapping[Kind, str] = {
-    "network": "playproof.policies.network:from_checkpoint",
-    "trees": "playproof.policies.trees:from_checkpoint",
-    "rule": "playproof.policies.ensemble:from_checkpoint",
-    "table": "playproof.policies.table:from_checkpoint",
-}
-"""By kind: makes a policy of a checkpoint and of what tells possible choices from rows."""
-
 CARD, WEIGHTS, ONNX, TREES = "checkpoint.json", "weights.safetensors", "policy.onnx", "model.txt"
 FILES = (WEIGHTS, ONNX, TREES)
 CARD_HASH = "card_hash"
@@ -184,9 +176,21 @@ def load_policy(path: Path, game: Game | None = None) -> Policy:
     checkpoint = load_checkpoint(path, game)
     game = game or find_game(checkpoint.card.game)
     actions = game.actions.get(checkpoint.card.actions) if game else None
-    possible = resolve(actions.possible) if actions is not None and actions.possible is not None else None
-    make: Callable[..., Policy] = resolve(LOADERS[checkpoint.card.kind])
-    return make(checkpoint, possible)
+    possible = actions.possible if actions is not None else None
+    # The kinds are imported here, since each of them reads checkpoints by this module.
+    match checkpoint.card.kind:
+        case "network":
+            from playproof.policies import network
+
+            return network.from_checkpoint(checkpoint, possible)
+        case "trees":
+            from playproof.policies import trees
+
+            return trees.from_checkpoint(checkpoint, possible)
+        case "rule":
+            from playproof.policies import ensemble
+
+            return ensemble.from_checkpoint(checkpoint, possible)
 
 
 def find_game(name: str) -> Game | None:

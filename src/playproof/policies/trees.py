@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from playproof._numba import compiler
 from playproof.errors import ContractError, DecodeError, InputError
-from playproof.game import Action, Observation, Policy, load_game, resolve
+from playproof.game import Action, Observation, Policy, load_game
 from playproof.game.vector_env import Actions, Chosen, Ints, Rng, Rows
 
 if TYPE_CHECKING:
@@ -343,10 +343,10 @@ def read_predictor(checkpoint: Checkpoint) -> Predictor:
 
 def find_predicting(game: str) -> PredictionTask:
     """Give what a game tells predictors."""
-    result = load_game(game)
-    if result.predicting is None:
+    task = load_game(game).simulated().prediction
+    if task is None:
         raise ContractError(f"expected game {game!r} to say what can be predicted, found nothing")
-    return resolve(result.predicting)
+    return task
 
 
 def foresight_of(checkpoint: Checkpoint, margin: float | None = None) -> PredictorPolicy:

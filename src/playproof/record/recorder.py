@@ -27,7 +27,7 @@ import orjson
 
 from playproof.errors import StoreError
 from playproof.events import DocType, Event, Source
-from playproof.game import Fact, Frame, Game, resolve
+from playproof.game import Fact, Frame, Game
 from playproof.record.presses import ActionSequence, PressRules, Sequences
 from playproof.record.redaction import Redaction
 from playproof.record.session import NOTE, RecordingSession, text_of
@@ -165,8 +165,8 @@ class Recorder:
         """Where the world stands: the last tick that was received in its turn."""
         self._log, self._redaction, self._clock = log, redaction, clock
         self._session = RecordingSession(game, lambda _: None, session_id, source)
-        self._names: Callable[[Frame], tuple[Fact, ...]] | None = resolve(game.decoder)()
-        self._decides, self._deciding = resolve(game.decides), set[str]()
+        self._names: Callable[[Frame], tuple[Fact, ...]] | None = game.recording().decoder()
+        self._decides, self._deciding = game.recording().decides, set[str]()
         self._sequences = Sequences(reading or PressRules())
         self._waiting: deque[tuple[Future[None], int]] = deque()
         self._waiting_events = 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from playproof.events import Event, Source, check_id
-from playproof.game import Fact, Frame, Game, resolve
+from playproof.game import Fact, Frame, Game
 
 Commit = Callable[[Sequence[Event]], None]
 """Makes events durable before it returns, or raises."""
@@ -42,7 +42,7 @@ class RecordingSession:
     """Decode frames in their order, number the events, and commit them."""
 
     def __init__(self, game: Game, commit: Commit, session_id: str, source: Source) -> None:
-        self._decode = resolve(game.decoder)()
+        self._decode = game.recording().decoder()
         self._commit, self._source = commit, source
         self.session_id = check_id(session_id, "session_id")
         self._seq = 0

@@ -20,7 +20,7 @@ import polars as pl
 
 from playproof.datasets.dataset import Dataset, SessionTables
 from playproof.datasets.split import GAP
-from playproof.game import WAIT, DisplayConfig, Game, first, load_game, resolve
+from playproof.game import WAIT, DataCard, Game, first, load_game
 
 EXAMPLES = 4
 """Episodes that are drawn whole."""
@@ -65,14 +65,14 @@ def count(dataset: Dataset, game: Game) -> DatasetCounts:
     seen: set[str] = set()
     for session, tables in dataset.sessions.items():
         for episode in tables.episodes:
-            _count_window(dataset_counts, episode, game.showing, seen)
-        _count_steps(dataset_counts, dataset, tables, game.showing)
+            _count_window(dataset_counts, episode, game.display().card, seen)
+        _count_steps(dataset_counts, dataset, tables, game.display().card)
         _count_episodes(dataset_counts, session, tables)
     return dataset_counts
 
 
 def _count_window(
-    dataset_counts: DatasetCounts, episode: Mapping[str, Any], showing: DisplayConfig | None, seen: set[str]
+    dataset_counts: DatasetCounts, episode: Mapping[str, Any], showing: DataCard | None, seen: set[str]
 ) -> None:
     window, start = episode["window_id"], _EPOCH + timedelta(microseconds=episode["start_us"])
     known = dataset_counts.starts.get(window, (start, 0))
@@ -84,7 +84,7 @@ def _count_window(
 
 
 def _count_steps(
-    dataset_counts: DatasetCounts, dataset: Dataset, tables: SessionTables, showing: DisplayConfig | None
+    dataset_counts: DatasetCounts, dataset: Dataset, tables: SessionTables, showing: DataCard | None
 ) -> None:
     """Count choices, phases and what was unknown at each step."""
     heads: Sequence[Sequence[str]] = dataset.manifest["actions"]["heads"]
@@ -122,10 +122,11 @@ def _count_episodes(dataset_counts: DatasetCounts, session: str, tables: Session
 
 def survival_rows(lengths: Sequence[int], game: Game, world: str | None) -> list[dict[str, float]]:
     """Compare how many windows lasted longer than so many ticks with what theory says; nothing without theory."""
-    theory = game.showing.survival if game.showing else None
+    card = game.display().card
+    theory = card.survival if card else None
     if theory is None or not lengths:
         return []
-    chance, name = resolve(theory), world or first(game.worlds)
+    chance, name = theory, world or first(game.worlds)
     rows = []
     for ticks in TICKS:
         expected = chance(name, ticks)
@@ -143,7 +144,7 @@ def write_card(dataset: Dataset, path: Path) -> Path:
     sections = [
         _section("How long windows last", *_lengths(result, game, dataset.manifest["world"])),
         _section("What was done", _bars(_mix(result), "steps", log=True), _action_note(result)),
-        _section("Presses by phase", *_phases(result, game.showing, dataset.manifest["actions"]["heads"][0])),
+        _section("Presses by phase", *_phases(result, game.display().card, dataset.manifest["actions"]["heads"][0])),
         _section("Example episodes", *_examples(dataset, result, game)),
         _section("Rewards", *_rewards(result, dataset.manifest["reward"])),
         _section("What is unknown", _bars(_missing(result), "share of steps"), _MISSING_NOTE),
@@ -157,15 +158,16 @@ def write_card(dataset: Dataset, path: Path) -> Path:
 
 def _lengths(dataset_counts: DatasetCounts, game: Game, world: str | None) -> Iterator[Figure | str]:
     """Draw the share of windows that lasted longer than so many ticks, beside the theory and twice its noise."""
-    if not dataset_counts.lengths or game.showing is None:
+    card = game.display().card
+    if not dataset_counts.lengths or card is None:
         yield "This game does not say how long its windows last."
         return
     longest = max(dataset_counts.lengths)
     ticks = np.unique(np.linspace(0, longest, min(POINTS, longest + 1)).astype(int))
     lasting = [float(np.mean(np.array(dataset_counts.lengths) > tick)) for tick in ticks]
     lines = [_line(ticks.tolist(), lasting, "measured", _COLOURS[0], shape="hv")]
-    if game.showing.survival is not None:
-        chance, name = resolve(game.showing.survival), world or first(game.worlds)
+    if card.survival is not None:
+        chance, name = card.survival, world or first(game.worlds)
         theory = np.array([chance(name, int(tick)) for tick in ticks])
         noise = 2 * np.sqrt(theory * (1 - theory) / len(dataset_counts.lengths))
         above, below = np.minimum(theory + noise, 1.0), np.maximum(theory - noise, 0.0)
@@ -184,7 +186,7 @@ def _lengths(dataset_counts: DatasetCounts, game: Game, world: str | None) -> It
             _line(ticks.tolist(), theory.tolist(), f"theory ({name})", _COLOURS[1], dash="dash"),
             *lines,
         ]
-    yield _figure(lines, x=f"{game.showing.clock}s", y="share that lasts longer", rangemode="tozero")
+    yield _figure(lines, x=f"{card.clock}s", y="share that lasts longer", rangemode="tozero")
     rows = survival_rows(dataset_counts.lengths, game, world)
     if rows:
         worst = max(abs(row["z"]) for row in rows)
@@ -230,9 +232,7 @@ def _colour(name: str, head: Sequence[str]) -> str:
     return _COLOURS[(head.index(name) if name in head else 0) % len(_COLOURS)]
 
 
-def _phases(
-    dataset_counts: DatasetCounts, showing: DisplayConfig | None, heads: Sequence[str]
-) -> Iterator[Figure | str]:
+def _phases(dataset_counts: DatasetCounts, showing: DataCard | None, heads: Sequence[str]) -> Iterator[Figure | str]:
     if showing is None or showing.phase is None:
         yield "This game has no phases."
         return
@@ -256,7 +256,8 @@ def _phases(
 
 def _examples(dataset: Dataset, dataset_counts: DatasetCounts, game: Game) -> Iterator[Figure | str]:
     """Draw the episodes with most presses, or without any the middle ones."""
-    if game.showing is None:
+    card = game.display().card
+    if card is None:
         yield "This game does not say what to draw."
         return
     chosen = [item for item in sorted(dataset_counts.busy, reverse=True) if item[0]] or dataset_counts.busy[
@@ -264,10 +265,10 @@ def _examples(dataset: Dataset, dataset_counts: DatasetCounts, game: Game) -> It
     ]
     for presses, session, window in chosen[:EXAMPLES]:
         yield f"<h3>{escape(window)}</h3><p>session {escape(session)}, {presses} presses</p>"
-        yield _example(dataset, session, window, game.showing)
+        yield _example(dataset, session, window, card)
 
 
-def _example(dataset: Dataset, session: str, window: str, showing: DisplayConfig) -> Figure:
+def _example(dataset: Dataset, session: str, window: str, showing: DataCard) -> Figure:
     tables, heads = dataset.sessions[session], dataset.manifest["actions"]["heads"]
     rows = tables["observations"].filter(pl.col("window_id") == window)
     taken = tables["actions"].filter(pl.col("window_id") == window)

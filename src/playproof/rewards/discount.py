@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from playproof.game import Game, Reward, resolve
+from playproof.game import Game, Reward
 from playproof.rewards.report import Exploit, RewardFinding
 from playproof.rewards.zoo import ThresholdRule, ZooSetup
 
@@ -28,7 +28,7 @@ SIGMAS = 3.3
 
 def worthless_world(game: Game) -> str | None:
     """Name the first world in which nothing can be earned; None if there is none."""
-    ceiling = resolve(game.ceiling)
+    ceiling = game.simulated().ceiling
     return next((world for world in game.worlds if (most := ceiling(world)) is not None and most <= 0.0), None)
 
 
@@ -38,10 +38,10 @@ def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows:
     Only the last heat counts: the best of many look better than they are.
     """
     world = worthless_world(game)
-    if game.lanes is None or world is None:
-        why = "has no lanes" if game.lanes is None else "has no world in which nothing can be earned"
+    if game.simulation is None or world is None:
+        why = "has no lanes" if game.simulation is None else "has no world in which nothing can be earned"
         return RewardFinding("R8", RULE, "skipped", f"game {game.name!r} {why}")
-    windows = round(windows * game.validating.effort)
+    windows = round(windows * game.defaults.effort)
     ground = ZooSetup(game, reward, world, seed, gamma, 0.0)
     zoo = left = ground.zoo()
     tried: list[Exploit] = []

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from playproof.game import Game, Reward, first, resolve
+from playproof.game import Game, Reward, first
 from playproof.game.rewards import find_reward
 
 
@@ -19,5 +19,5 @@ def load_reward(game: Game, what: str | Path | Mapping[str, Any] | Reward | None
     None stands for the game's default. A Python file may stand in for the module ("rewards.py:mine"); what it
     holds is a Reward, a configuration, or a function of facts.
     """
-    components = None if game.reward_components is None else resolve(game.reward_components)
-    return find_reward(game.rewards, components, first(game.rewards) if what is None else what)
+    rewards = game.rewards()
+    return find_reward(rewards.presets, rewards.components, first(rewards.presets) if what is None else what)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError
 from playproof.events import Event
-from playproof.game import AccountSnapshot, Action, ActionSet, Game, Outcome, Reward, Step, Terms, resolve
+from playproof.game import AccountSnapshot, Action, ActionSet, Game, Outcome, Reward, Step, Terms
 from playproof.game.play import spans
 from playproof.game.rewards import ComposedReward, Kind, Play, Probes
 
@@ -59,7 +59,7 @@ def discounted(values: Values, gamma: float) -> float:
 
 def walk(game: Game, play: Play, actions: str) -> tuple[Step, ...]:
     """Carry a script out in its window; give the steps."""
-    ledger, decides = resolve(game.ledger)(Terms(actions)), resolve(game.decides)
+    ledger, decides = game.recording().ledger(Terms(actions)), game.recording().decides
     wait = game.actions[actions].wait
     taken: list[tuple[Action, bool, AccountSnapshot]] = []
     for event in play.events:
@@ -109,13 +109,13 @@ class Plays:
         return np.random.default_rng([self.seed, *what.encode()])
 
     def _walk(self, play: Play, actions: str) -> ReplayedPlay:
-        outcome = resolve(self.game.outcome)(play.events) or Outcome(play.events[0].window_id or "", {})
+        outcome = self.game.recording().outcome(play.events) or Outcome(play.events[0].window_id or "", {})
         return ReplayedPlay(play, walk(self.game, play, actions), outcome, self.game.actions[actions].wait)
 
     @property
     def probes(self) -> Probes | None:
         """Give what the game makes up for rewards, if it does."""
-        return None if self.game.probes is None else resolve(self.game.probes)
+        return self.game.rewards().probes
 
     @cached_property
     def spam(self) -> list[ReplayedPlay]:
@@ -164,7 +164,7 @@ class Plays:
 
 def sample_windows(game: Game) -> list[tuple[Event, ...]]:
     """Give the windows of the game's sample as the world told them."""
-    frames = resolve(game.sample)()
+    frames = game.recording().sample()
     facts = [(frame, fact) for frame, of in zip(frames, game.decode(frames), strict=True) for fact in of]
     events = [fact.event(frame.ts, "sample", seq) for seq, (frame, fact) in enumerate(facts) if fact.player_id is None]
     return list(spans(events).values())
@@ -172,8 +172,9 @@ def sample_windows(game: Game) -> list[tuple[Event, ...]]:
 
 def deal(game: Game, rng: np.random.Generator, count: int) -> list[tuple[Event, ...]]:
     """Give windows to play scripts in: dealt by the game, or those of its sample."""
-    if game.probes is not None:
-        return list(resolve(game.probes).windows(rng, count))
+    probes = game.rewards().probes
+    if probes is not None:
+        return list(probes.windows(rng, count))
     windows = sample_windows(game)
     if not windows:
         raise ConfigError(f"expected windows in the sample of game {game.name!r}, found none")

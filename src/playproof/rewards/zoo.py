@@ -16,8 +16,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game import WAIT, ActionSet, Game, Reward, first, resolve
-from playproof.game.vector_env import Actions, Ints, LaneTerms, Rows, StepResult, VectorGame
+from playproof.game import WAIT, ActionSet, Game, Reward, first
+from playproof.game.vector_env import Actions, Ints, Rows, StepResult, VectorGame, VectorTerms
 from playproof.money import UNIT
 from playproof.rewards.report import Exploit
 
@@ -268,9 +268,9 @@ class ZooSetup:
 
     def lanes(self, count: int, *stream: int) -> VectorGame:
         """Make so many lanes; each stream has windows of its own."""
-        assert self.game.lanes is not None
-        terms = LaneTerms(self.world, (STREAM, self.seed, *stream), reward=self.reward)
-        return resolve(self.game.lanes)(terms, count)
+        assert self.game.simulation is not None
+        terms = VectorTerms(self.world, (STREAM, self.seed, *stream), reward=self.reward)
+        return self.game.simulated().vector(terms, count)
 
     def rng(self, *stream: int) -> np.random.Generator:
         """Give the random numbers of a stream."""

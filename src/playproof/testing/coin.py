@@ -40,7 +40,10 @@ from playproof.game import (
     NumericObservation,
     ObservationFold,
     Outcome,
+    Recording,
     Reward,
+    Rewards,
+    Simulation,
     Step,
     Terms,
     Window,
@@ -334,6 +337,38 @@ def sample() -> tuple[Frame, ...]:
     return tuple(frame for window in frames for frame in window)
 
 
+def recording() -> Recording:
+    """Give how recorded windows are read."""
+    return Recording(
+        decoder=lambda: decode,
+        decides=decides,
+        fold=ObservationFold(CoinState, apply, {"table": observe}, {"table": missing}),
+        ledger=CoinLedger,
+        outcome=read_outcome,
+        sample=sample,
+    )
+
+
+def rewards() -> Rewards:
+    """Give the one reward."""
+    return Rewards(presets={"profit": Reward("profit", "1", "change in equity, in coins", {"profit": profit})})
+
+
+def simulation() -> Simulation:
+    """Give tables that are played side by side."""
+    from playproof.testing.coin_lanes import make_vector_game
+
+    return Simulation(
+        vector=make_vector_game,
+        baselines={
+            "wait": Baseline("never bets", "table", "bets", lambda _: Constant((0,))),
+            "random": Baseline("chooses each action equally often", "table", "bets", lambda rng: Uniform((3,), rng)),
+            "heads": Baseline("always bets on heads", "table", "bets", lambda _: Constant((1,))),
+        },
+        ceiling=ceiling,
+    )
+
+
 def game() -> Game:
     """Give the CoinGame."""
     return Game(
@@ -342,30 +377,19 @@ def game() -> Game:
         doc="Bet on the fall of a coin, ten times a window.",
         money="10^-9 coin",
         columns=COLUMNS,
-        decoder=lambda: decode,
-        decides=decides,
-        fold=ObservationFold(CoinState, apply, {"table": observe}, {"table": missing}),
         features=FEATURES,
         observations={
             "table": NumericObservation(tuple(feature.name for feature in FEATURES), doc="all that is known")
         },
         actions={"bets": ActionSet((CHOICES,), (0,), recorded_choice)},
-        ledger=CoinLedger,
-        rewards={"profit": Reward("profit", "1", "change in equity, in coins", {"profit": profit})},
         labels={"heads": Label("heads", 1, "the hinted flip falls heads", falls_heads)},
         windows=WindowRules(parse_window, "terminated", ("coin-000000", "coin-999999")),
         outcomes=(
             Column("sides", "text", "sides", "all sides of the window, H or T"),
             Column("heads", "int", "flips", "how many fell heads"),
         ),
-        outcome=read_outcome,
         worlds={name: f"the coin falls as hinted with probability {p}" for name, p in WORLDS.items()},
-        baselines={
-            "wait": Baseline("never bets", "table", "bets", lambda _: Constant((0,))),
-            "random": Baseline("chooses each action equally often", "table", "bets", lambda rng: Uniform((3,), rng)),
-            "heads": Baseline("always bets on heads", "table", "bets", lambda _: Constant((1,))),
-        },
-        ceiling=ceiling,
-        sample=sample,
-        lanes="playproof.testing.coin_lanes:make_lanes",
+        recording=recording,
+        rewards=rewards,
+        simulation=simulation,
     )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, UnknownName
-from playproof.game.vector_env import Actions, Chosen, FinishedEpisodes, LaneTerms, Rows, StepResult
+from playproof.game.vector_env import Actions, Chosen, FinishedEpisodes, Rows, StepResult, VectorTerms
 from playproof.money import UNIT
 from playproof.testing.coin import CHOICES, FEATURES, FLIPS, SIDES, STAKE, STREAM, WORLDS
 
@@ -22,7 +22,7 @@ WAITS, HEADS, TAILS = range(len(CHOICES))
 class CoinVectorGame:
     """Many players of the CoinGame."""
 
-    def __init__(self, terms: LaneTerms, count: int) -> None:
+    def __init__(self, terms: VectorTerms, count: int) -> None:
         if not isinstance(terms.source, str):
             raise ConfigError("expected a world of the CoinGame, found recorded windows, which it has no tape for")
         if terms.source not in WORLDS:
@@ -113,6 +113,6 @@ class CoinVectorGame:
         return {name: getattr(self, f"_{name}") for name in names}
 
 
-def make_lanes(terms: LaneTerms, count: int) -> CoinVectorGame:
+def make_vector_game(terms: VectorTerms, count: int) -> CoinVectorGame:
     """Make the lanes of the Game record."""
     return CoinVectorGame(terms, count)

@@ -20,7 +20,7 @@ from playproof.datasets import DatasetConfig, build, open_dataset
 from playproof.evaluate import Score, play_windows
 from playproof.evaluate.score import PolicyPlayer
 from playproof.events import Event
-from playproof.game import Game, resolve
+from playproof.game import Game
 from playproof.home import folder
 from playproof.policies import TablePolicy
 from playproof.record.session import RecordingSession
@@ -70,7 +70,7 @@ def _run_world(game: Game, home: Path, world: str, seed: int, windows: int) -> W
     policy = learn(dataset, TABLE, wait=(0,))
     score, baselines = evaluate(game, policy, events, dataset.windows("test"), seed)
     verdict = give_verdict(
-        score, baselines, resolve(game.ceiling)(world), np.random.default_rng([int.from_bytes(b"verdict"), seed])
+        score, baselines, game.simulated().ceiling(world), np.random.default_rng([int.from_bytes(b"verdict"), seed])
     )
     _keep(home, policy, verdict)
     return WorldResult(acknowledged, dataset.path, dataset.manifest["hash"], policy, score, baselines, verdict)
@@ -92,7 +92,7 @@ def evaluate(
     """Score the policy and every baseline on the same unseen windows and the same stake."""
     players = [PolicyPlayer("table", lambda _: policy, policy.observation, policy.actions)]
     players += [
-        PolicyPlayer(name, resolve(baseline.make), baseline.observation, baseline.actions)
+        PolicyPlayer(name, baseline.make, baseline.observation, baseline.actions)
         for name, baseline in game.baselines.items()
     ]
     score, *baselines = [

@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy
 
 from playproof.datasets import Transitions
 from playproof.errors import UnknownName
-from playproof.game import Game, lookup, resolve
+from playproof.game import Game, lookup
 from playproof.policies.checkpoint import Card, describe
 from playproof.policies.network import NetworkPolicy, Possible
 from playproof.policies.scaling import Scaling, game_scaling, scale_rows
@@ -301,7 +301,7 @@ def clone(
     used = telling(steps, np.random.default_rng(config.seed)) if config.screen else list(range(len(names)))
     pieces = _pieces(scaled, scaling, config, used)
     inputs = pieces.encode(scaled) if pieces is not None else _only(scaled, used, config.frames, len(names))
-    possible: Possible | None = resolve(of.possible) if config.masked and of.possible is not None else None
+    possible: Possible | None = of.possible if config.masked else None
 
     def make() -> CloningLearner:
         cloning = CloningLearner(inputs, steps.actions, sizes, config)

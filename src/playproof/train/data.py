@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from playproof.datasets import Transitions
-from playproof.game import Game, first, lookup, resolve
+from playproof.game import Game, first, lookup
 from playproof.policies.checkpoint import Card, describe
 from playproof.policies.network import NetworkPolicy
 from playproof.policies.scaling import Scaling, game_scaling, scale_rows
@@ -56,7 +56,7 @@ class OfflineSetup:
         of = self.game.actions[self.actions].possible
         if of is None:
             return np.ones((len(rows), sum(self.heads)), np.bool_)
-        values: NDArray[np.bool_] = resolve(of)(rows, tuple(self.scaling.names))
+        values: NDArray[np.bool_] = of(rows, tuple(self.scaling.names))
         return values
 
 
@@ -138,7 +138,7 @@ class OfflinePolicy:
 def learned(table: OfflineSetup, net: Heads, curve: Sequence[Losses], activation: str, masked: bool) -> OfflinePolicy:
     """Give the policy that a network makes."""
     of, weights = table.game.actions[table.actions].possible, net.weights()
-    possible = resolve(of) if masked and of is not None else None
+    possible = of if masked else None
     policy = NetworkPolicy(table.scaling, table.heads, weights, activation, 1, possible)
     return OfflinePolicy(policy, weights, tuple(curve))
 

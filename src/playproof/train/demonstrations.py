@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from playproof.datasets import Transitions
 from playproof.evaluate.rollout import make_lanes
 from playproof.game import Game
-from playproof.game.vector_env import Actions, BatchPolicy, Chosen, LaneTerms, Rng, Rows, VectorGame
+from playproof.game.vector_env import Actions, BatchPolicy, Chosen, Rng, Rows, VectorGame, VectorTerms
 
 STREAM = int.from_bytes(b"demonstr")
 """Keeps demonstrated windows apart from those of rollouts and training with the same seed."""
@@ -102,7 +102,7 @@ def demonstrate(
     progress: Callable[[int], None] | None = None,
 ) -> Transitions:
     """Play so many windows of a world and give every step, window after window."""
-    terms = LaneTerms(
+    terms = VectorTerms(
         source,
         (STREAM, seed),
         asked.observation,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from playproof.errors import ConfigError, UnknownName
-from playproof.game import Game, resolve
+from playproof.game import Game
 from playproof.game.vector_env import BatchPolicy
 from playproof.train.demonstrations import Noisy
 
@@ -18,7 +18,8 @@ from playproof.train.demonstrations import Noisy
 def find_player(game: Game, text: str, world: str, sizes: tuple[int, ...]) -> BatchPolicy:
     """Give the batch player of a text such as human, best or best:0.2."""
     name, colon, share = text.partition(":")
-    player = resolve(game.best)(world) if name == "best" and game.best is not None else _baseline(game, name)
+    best = game.simulated().best
+    player = best(world) if name == "best" and best is not None else _baseline(game, name)
     if not colon:
         return player
     try:
@@ -31,7 +32,7 @@ def _baseline(game: Game, name: str) -> BatchPolicy:
     """Give a baseline that plays many lanes at once."""
     if name not in game.baselines:
         raise UnknownName("player", name, ["best", *game.baselines])
-    seated: Any = resolve(game.baselines[name].make)(np.random.default_rng(0))
+    seated: Any = game.baselines[name].make(np.random.default_rng(0))
     if not hasattr(seated, "policy"):
         raise ConfigError(f"expected a player of many lanes at once, found {name!r}, which plays one")
     player: BatchPolicy = seated.policy

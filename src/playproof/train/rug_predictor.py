@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from playproof.datasets import Transitions
 from playproof.errors import ContractError, InputError
-from playproof.game import Game, lookup, resolve
+from playproof.game import Game, lookup
 from playproof.game.prediction import PredictionTask
 from playproof.policies.checkpoint import TREES, Card, save_checkpoint
 from playproof.policies.trees import BetOnLabelPolicy, Predictor, PredictorPolicy, parse_trees
@@ -61,9 +61,10 @@ class PredictorRows:
 
 def find_predicting(game: Game) -> PredictionTask:
     """Give what the game tells predictors, or say that it tells nothing."""
-    if game.predicting is None:
+    task = game.simulated().prediction
+    if task is None:
         raise ContractError(f"expected game {game.name!r} to say what can be predicted, found nothing")
-    return resolve(game.predicting)
+    return task
 
 
 def lay_ticks(game: Game, steps: Transitions, names: tuple[str, ...], world: str | None = None) -> PredictorRows:

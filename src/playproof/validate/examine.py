@@ -18,7 +18,7 @@ from playproof.errors import ConfigError
 from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
 from playproof.evaluate.score import Score
 from playproof.evaluate.trials import Selection, Trial, record_trial, trial_of, trials, weigh_selection
-from playproof.game import Game, resolve
+from playproof.game import Game
 from playproof.game.vector_env import ActivityProfile, BatchPolicy, ControlPolicy, ReplayTape, Target
 from playproof.stats.evidence import Claim, RequiredWindows, e_process, sample_needed
 from playproof.stats.metrics import Metrics, measure_all
@@ -107,7 +107,7 @@ def examine(
     hindsight, idle = _watch(game, subject, plan)
     rivals = _play_rivals(game, subject, plan, played, idle, notify)
     stressed = {
-        name: _stressed(game, subject, plan, name, delay, notify) for name, delay in game.validating.worse.items()
+        name: _stressed(game, subject, plan, name, delay, notify) for name, delay in game.defaults.worse.items()
     }
     trial = _look(subject, plan, played, now)
     record_trial(engine, trial)
@@ -217,9 +217,8 @@ def habits(played: Rollout) -> ActivityProfile:
 
 
 def _rivals(game: Game, played: Rollout) -> Sequence[tuple[str, ControlPolicy]]:
-    if game.rivals is None:
-        return ()
-    return tuple(resolve(game.rivals)(habits(played)).items())
+    controls = game.simulated().controls
+    return () if controls is None else tuple(controls(habits(played)).items())
 
 
 def _play_rivals(
@@ -244,16 +243,18 @@ def _play_rivals(
 
 def _watch(game: Game, subject: Subject, plan: EvalPlan) -> tuple[NDArray[np.int64] | None, Rollout | None]:
     """Wait through all windows; give what hindsight would have earned, and what waiting did."""
-    if game.foresight is None:
+    oracle = game.simulated().hindsight
+    if oracle is None:
         return None, None
-    watching = resolve(game.foresight)()
+    watching = oracle()
     idle = _play(game, replace(subject, player=watching), plan, RolloutOptions())
     return watching.best(plan.rounds, subject.stake), idle
 
 
 def _targets(game: Game, subject: Subject, plan: EvalPlan) -> tuple[Target, ...]:
     """Measure what older plans wanted, of the policy and of dummies."""
-    if game.targets is None:
+    targets = game.simulated().targets
+    if targets is None:
         return ()
     some = replace(plan, rounds=min(plan.rounds, TARGET_WINDOWS))
 
@@ -261,7 +262,7 @@ def _targets(game: Game, subject: Subject, plan: EvalPlan) -> tuple[Target, ...]
         fewer = replace(some, rounds=min(windows, some.rounds))
         return _play(game, replace(subject, player=player), fewer, options)
 
-    return resolve(game.targets)(subject.player, subject.options, play)
+    return targets(subject.player, subject.options, play)
 
 
 def _look(subject: Subject, plan: EvalPlan, played: Rollout, now: datetime) -> Trial:
@@ -289,7 +290,7 @@ def look_ahead(game: Game, seed: int) -> Gate:
     if shown is None:
         return skipped("D2", RULES["D2"], "observations are messages")
     rng = np.random.default_rng([STREAM, seed, 2])
-    frames = resolve(game.sample)()
+    frames = game.recording().sample()
     facts = [fact for of in game.decode(frames) for fact in of]
     events = [fact.event(frames[0].ts, "sample", index) for index, fact in enumerate(facts)]
     cuts = sorted(rng.choice(len(events), size=min(CUTS, len(events)), replace=False).tolist())
@@ -320,7 +321,7 @@ def reward_gates(game: Game, subject: Subject, *, search: bool = True) -> tuple[
         return (
             Gate("R1-R5, R8", False, f"trained on {notify.get('name')}, which failed its checks", RULES["R1-R5, R8"]),
         )
-    if notify.get("name") not in game.rewards:
+    if notify.get("name") not in game.rewards().presets:
         return (skipped("R1-R5, R8", RULES["R1-R5, R8"], f"passed before training: {notify.get('name')}"),)
     reward = load_reward(game, notify["name"])
     report = check_reward(game, reward, 0)

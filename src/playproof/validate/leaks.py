@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import InputError
 from playproof.events import Event, Value
-from playproof.game import Column, Game, NumericObservation, lookup, resolve
+from playproof.game import Column, Game, NumericObservation, lookup
 from playproof.stats.calibration import Auc, auc
 
 Floats = NDArray[np.float64]
@@ -173,7 +173,7 @@ def fold_rows(
     game: Game, observation: str
 ) -> Callable[[Sequence[Event]], tuple[NDArray[np.intp], NDArray[np.float32]]]:
     """Give the builder of a game's own rows: one at every decision point, by the fold that everything uses."""
-    fold, decides = resolve(game.fold), resolve(game.decides)
+    fold, decides = game.recording().fold, game.recording().decides
     kind = lookup(game.observations, observation, "observation set")
     if not isinstance(kind, NumericObservation):
         raise InputError(f"expected an observation set of numbers, found {observation!r}, which is messages")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from playproof.game import Game, first, lookup, resolve
+from playproof.game import Game, first, lookup
 from playproof.validate.examine import EvalPlan
 from playproof.validate.gates import RULES, Gate, skipped
 
@@ -17,7 +17,7 @@ def world_plan(game: Game, world: str | None, rounds: int | None, seed: int) -> 
     """Plan a simulation."""
     name = world or first(game.worlds)
     lookup(game.worlds, name, "world")
-    windows = rounds or game.validating.windows
+    windows = rounds or game.defaults.windows
     identity = hashlib.sha256(f"{game.name} {game.version} {name} {seed} {windows}".encode()).hexdigest()
     about = Gate("D3", True, f"the claim is about the simulated world {name!r} alone", RULES["D3"])
     split = skipped("D1", RULES["D1"], "simulated windows that no training saw: their seeds are kept apart")
@@ -28,7 +28,7 @@ def world_plan(game: Game, world: str | None, rounds: int | None, seed: int) -> 
         "test",
         windows,
         seed,
-        ceiling=resolve(game.ceiling)(name),
+        ceiling=game.simulated().ceiling(name),
         provenance=(split, about),
     )
 
@@ -50,6 +50,6 @@ def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) 
         split,
         windows,
         seed,
-        ceiling=resolve(game.ceiling)(first(game.worlds)),
+        ceiling=game.simulated().ceiling(first(game.worlds)),
         provenance=(*data_gates(game, dataset), label_gate(game, dataset, seed)),
     )

@@ -12,7 +12,7 @@ import numpy as np
 from playproof.datasets.dataset import Dataset
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.events import Event
-from playproof.game import Game, resolve
+from playproof.game import Game
 from playproof.game.vector_env import ReplayTape
 from playproof.home import home
 from playproof.stats.calibration import auc
@@ -31,12 +31,12 @@ LEAST = 20
 
 def recorded_tape(game: Game, dataset: Dataset, split: str) -> ReplayTape:
     """Lay the windows of a split on a tape, from the store that the data set was built from."""
-    if game.tape is None:
+    make_tape = game.simulated().tape
+    if make_tape is None:
         raise ConfigError(f"expected a game whose recordings can be played again, found {game.name!r}")
     windows = dataset.windows(split)
     store = EventStore(home(), game.columns)
-    tape: ReplayTape = resolve(game.tape)(_events(store, windows))
-    return tape
+    return make_tape(_events(store, windows))
 
 
 def _events(store: EventStore, windows: Sequence[str]) -> Iterator[tuple[str, Sequence[Event]]]:
@@ -68,7 +68,7 @@ def label_gate(game: Game, dataset: Dataset, seed: int) -> Gate:
 
 def labelled(game: Game, dataset: Dataset) -> Samples:
     """Give some rows of every window of the data set, with the game's label."""
-    if game.predicting is None:
+    if game.simulated().prediction is None:
         raise ContractError(f"game {game.name!r} names no label to predict")
     names = tuple(dataset.manifest["features"])
     parts = [lay_ticks(game, dataset.transitions(split), names) for split in dict.fromkeys(_splits(dataset))]

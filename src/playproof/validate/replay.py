@@ -17,9 +17,18 @@ from numpy.typing import NDArray
 from playproof.datasets.dataset import Dataset, SessionTables
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.evaluate.rollout import Rollout, make_lanes, rollout
-from playproof.game import Game, first, lookup, resolve
+from playproof.game import Game, first, lookup
 from playproof.game.replay import Arrays, LaneSnapshot, Line, Number, ReplayedEpisode, ReplayRules, Values
-from playproof.game.vector_env import Actions, BatchPolicy, Chosen, LaneTerms, ReplayTape, Rows, StepResult, VectorGame
+from playproof.game.vector_env import (
+    Actions,
+    BatchPolicy,
+    Chosen,
+    ReplayTape,
+    Rows,
+    StepResult,
+    VectorGame,
+    VectorTerms,
+)
 from playproof.money import UNIT
 from playproof.validate.action_probabilities import PolicyTrace, overhear
 from playproof.validate.subject import Subject
@@ -282,21 +291,22 @@ def _play(game: Game, subject: Subject, player: BatchPolicy, looking: ReplayRequ
 def _watch(game: Game, subject: Subject, looking: ReplayRequest, chosen: Sequence[int]) -> dict[int, _WindowTrace]:
     """Play the same windows on lanes that note what happens in the chosen ones."""
     thoughts, made = PolicyTrace(), []
-    replaying = None if game.replaying is None else resolve(game.replaying)
+    replaying = game.display().replay
 
-    def make(terms: LaneTerms, count: int) -> VectorGame:
+    def make(terms: VectorTerms, count: int) -> VectorGame:
         lanes = make_lanes(game, terms, count) if replaying is None else replaying.watch(terms, count)
         made.append(_TracedGame(lanes, chosen, thoughts))
         return made[0]
 
-    _play(replace(game, lanes=make), subject, overhear(subject.player, thoughts), looking)
+    traced = replace(game.simulated(), vector=make)
+    _play(replace(game, simulation=lambda: traced), subject, overhear(subject.player, thoughts), looking)
     return made[0].notes
 
 
 def _episode(game: Game, subject: Subject, looking: ReplayRequest, window: str, notes: _WindowTrace) -> ReplayedEpisode:
     options = subject.options
     actions = options.actions or first(game.actions)
-    replaying = None if game.replaying is None else resolve(game.replaying)
+    replaying = game.display().replay
     texts = _texts(game, replaying, actions, notes.actions)
     lines = () if replaying is None else tuple(line for line in replaying.lines if line.name in notes.values)
     observation = lookup(game.observations, options.observation or first(game.observations), "observation set")
@@ -350,9 +360,9 @@ def _thoughts(
 
 def _theory(game: Game, looking: ReplayRequest, rows: Rows, features: tuple[str, ...]) -> dict[str, list[Number]]:
     """Give the chance of the game's label by theory at each row, where the world is known and theory knows one."""
-    if game.predicting is None or not isinstance(looking.source, str) or not len(rows):
+    predicting = game.simulated().prediction
+    if predicting is None or not isinstance(looking.source, str) or not len(rows):
         return {}
-    predicting = resolve(game.predicting)
     chances = predicting.chance(looking.source, rows, features)
     return {} if chances is None else {f"{predicting.label} {THEORY}": [_plain(item) for item in np.asarray(chances)]}
 
@@ -405,7 +415,7 @@ def _recorded(dataset: Dataset, windows: frozenset[str]) -> list[tuple[str, str,
 def _stored_episode(game: Game, dataset: Dataset, session: str, window: str, pnl: int) -> ReplayedEpisode:
     columns = _columns(dataset.sessions[session], window)
     seen, done, paid = (columns[name] for name in ("observations", "actions", "rewards"))
-    replaying = None if game.replaying is None else resolve(game.replaying)
+    replaying = game.display().replay
     heads = [name for name in done if name.startswith("head_")]
     taken = np.stack([done[name] for name in heads], axis=1).tolist()
     texts = _texts(game, replaying, dataset.manifest["actions"]["name"], taken)
@@ -453,7 +463,7 @@ def _money(columns: Mapping[str, Arrays]) -> tuple[tuple[Line, ...], Values]:
 
 def replay_trajectories(game: Game, values: Sequence[Any], title: str, show: int = SHOWN) -> Replay:
     """Show stored trajectories."""
-    replaying = None if game.replaying is None else resolve(game.replaying)
+    replaying = game.display().replay
     if replaying is None or replaying.trajectory is None:
         raise ConfigError(f"expected a game whose trajectories can be shown, found {game.name!r}")
     chosen = choose([item.final_pnl for item in values], show)

@@ -15,7 +15,7 @@ from typing import Any
 
 from playproof.errors import ConfigError, UnknownName
 from playproof.evaluate.rollout import RolloutOptions
-from playproof.game import Game, resolve
+from playproof.game import Game
 from playproof.game.vector_env import BatchPolicy
 from playproof.policies.checkpoint import CARD, Card, load_checkpoint, load_policy
 from playproof.policies.ensemble import batch_player
@@ -43,7 +43,7 @@ def load_subject(game: Game, what: str, *, stake: int | None = None, sample: boo
     if (path / CARD).exists():
         return from_checkpoint(game, path, stake, sample)
     if ":" in what and not path.exists():
-        return _own(what, stake or game.validating.stake)
+        return _own(what, stake or game.defaults.stake)
     result = game.baselines.get(what)
     if result is None:
         raise UnknownName("policy (a checkpoint's folder, module:attribute, or baseline)", what, game.baselines)
@@ -51,7 +51,7 @@ def load_subject(game: Game, what: str, *, stake: int | None = None, sample: boo
         raise ConfigError(f"expected a baseline that plays many lanes, found {what!r}, which does not")
     identity = hashlib.sha256(f"{game.name} {game.version} baseline {what}".encode()).hexdigest()
     options = RolloutOptions(result.observation, result.actions)
-    return Subject(what, resolve(result.batch)(), identity, f"baseline {what}", stake or game.validating.stake, options)
+    return Subject(what, result.batch(), identity, f"baseline {what}", stake or game.defaults.stake, options)
 
 
 def from_checkpoint(game: Game, path: Path, stake: int | None = None, sample: bool = False) -> Subject:

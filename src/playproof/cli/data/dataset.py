@@ -95,7 +95,7 @@ def build(
         name=name,
         observation=observation or first(chosen.observations),
         actions=actions or first(chosen.actions),
-        reward=reward or first(chosen.rewards),
+        reward=reward or first(chosen.rewards().presets),
         shares=read_shares(split),
         gap=gap,
         include_incomplete=include_incomplete,

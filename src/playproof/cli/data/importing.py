@@ -15,7 +15,7 @@ import typer
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.cli.targets import choose_game
 from playproof.errors import ConfigError, InputError
-from playproof.game import Game, load_game, lookup, resolve
+from playproof.game import Game, load_game, lookup
 from playproof.home import home
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _run(kind: str, path: Path, name: str | None, zone: str | None, keep_names: 
     from playproof.store import EventLog
 
     game = importing_game(kind, name)
-    importer, root = resolve(game.importers[kind]), home()
+    importer, root = game.recording().importers[kind], home()
     if not path.exists():
         raise InputError(f"expected a file or a folder to import, found nothing at {path}")
     key = load_key(root)
@@ -99,8 +99,8 @@ def _run(kind: str, path: Path, name: str | None, zone: str | None, keep_names: 
 def importing_game(kind: str, name: str | None) -> Game:
     """Give the game that is asked for, or the only one that can import this kind."""
     if name is not None:
-        lookup(load_game(name).importers, kind, f"kind of recording of {name}")
-    return choose_game(name, lambda game: kind in game.importers, f"imports {kind!r} recordings")
+        lookup(load_game(name).recording().importers, kind, f"kind of recording of {name}")
+    return choose_game(name, lambda game: kind in game.recording().importers, f"imports {kind!r} recordings")
 
 
 def find_zone(name: str) -> ZoneInfo:

@@ -19,7 +19,7 @@ from playproof.cli.output import AsJson, emit, note, progress
 from playproof.cli.targets import choose_game
 from playproof.errors import ConfigError, InputError
 from playproof.events import Event
-from playproof.game import Column, Game, resolve
+from playproof.game import Column, Game
 from playproof.home import folder
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def audit(
     from playproof.reports.audit import page, to_json
     from playproof.validate.audit import audit as weigh
 
-    result = choose_game(game, lambda item: item.auditing is not None, "can be audited")
-    assert result.auditing is not None
-    auditing = resolve(result.auditing)
+    result = choose_game(game, lambda item: item.display().audit is not None, "can be audited")
+    auditing = result.display().audit
+    assert auditing is not None
     report = weigh(result.name, auditing, gather(recordings, result, auditing), np.random.default_rng(seed))
     path = out or folder("reports") / f"audit-{recordings.name.partition('.')[0] or 'home'}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,8 +132,8 @@ def imported(path: Path, game: Game) -> InMemoryLog:
     from playproof.record.redaction import KEY_BYTES, Redaction
 
     key = secrets.token_bytes(KEY_BYTES)
-    for kind, lazy in game.importers.items():
-        importer, log = resolve(lazy), InMemoryLog(game.columns)
+    for kind, importer in game.recording().importers.items():
+        log = InMemoryLog(game.columns)
         work = Import(path, kind, importer, ImportSettings(find_zone(importer.zone), lambda: Redaction(key)), log)
         with progress() as bar:
             task = bar.add_task("reading", total=None)
@@ -141,7 +141,7 @@ def imported(path: Path, game: Game) -> InMemoryLog:
         if report.rounds:
             note(f"{report.files} {kind} files, {report.rounds} windows, {report.corrupt_lines} corrupt lines")
             return log
-    kinds = ", ".join(game.importers) or "none"
+    kinds = ", ".join(game.recording().importers) or "none"
     raise InputError(f"expected recordings of a known kind ({kinds}) at {path}, found none that can be read")
 
 

@@ -20,6 +20,7 @@ from playproof.errors import ConfigError, GateFailed, InputError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from playproof.game import Game
     from playproof.judge.asking import Budget, JudgeSettings
     from playproof.judge.gates import Check
     from playproof.judge.group import JudgedGroup
@@ -202,24 +203,25 @@ def _address(model: str, base_url: str) -> Iterator[tuple[str | None, str, str |
 
 
 def _golden(game: str, groups: int, members: int, decisions: int, seed: int) -> list[JudgedGroup]:
-    from playproof.game import resolve
     from playproof.judge.group import from_ranked
 
-    maker = _game(game).golden
-    assert maker is not None
-    made = resolve(maker)(groups, members, decisions, seed)
+    language = _language_game(game).language
+    assert language is not None
+    golden = language().golden
+    assert golden is not None
+    made = golden(groups, members, decisions, seed)
     return [from_ranked(item, number) for number, item in enumerate(made)]
 
 
-def _game(name: str) -> Any:
-    """Give the game that was named, or the one that has golden groups."""
+def _language_game(name: str) -> Game:
+    """Give the game that was named, or the first that has golden groups."""
     from playproof.game import game_names, load_game
 
-    games = [load_game(item) for item in ([name] if name else game_names())]
-    having = [game for game in games if game.golden is not None]
-    if not having:
-        raise InputError(f"expected a game with golden groups, found none in {', '.join(game.name for game in games)}")
-    return having[0]
+    names = [name] if name else list(game_names())
+    for game in map(load_game, names):
+        if game.language is not None and game.language().golden is not None:
+            return game
+    raise InputError(f"expected a game with golden groups, found none in {', '.join(names)}")
 
 
 def _recorded(engine: Any, game: str, hours: float, min_agents: int) -> list[JudgedGroup]:
@@ -227,7 +229,7 @@ def _recorded(engine: Any, game: str, hours: float, min_agents: int) -> list[Jud
     from playproof.judge.group import read_groups
     from playproof.record.trajectories.windows import survey
 
-    windows = _game(game).windows
+    windows = _language_game(game).windows
     result = survey(engine, windows, datetime.now(UTC), hours=hours, min_agents=min_agents, min_actions=1)
     usable = [
         window.window_id

@@ -96,7 +96,7 @@ def _from_world(what: str, asked: Any, game: str | None, stake: int | None, samp
     result = load_game(game) if game else game_of([what], asked.source or None)
     world = asked.source or first(result.worlds)
     lookup(result.worlds, world, "world")
-    rounds = asked.rounds or max(1, result.validating.windows // SHARE)
+    rounds = asked.rounds or max(1, result.defaults.windows // SHARE)
     looking = replace(asked, source=world, name=f"world {world}", rounds=rounds)
     return replay_policy(result, load_subject(result, what, stake=stake, sample=sample), looking, note)
 

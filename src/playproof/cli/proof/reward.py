@@ -8,7 +8,7 @@ import typer
 
 from playproof.cli.output import AsJson, emit, progress
 from playproof.errors import GateFailed
-from playproof.game import first, game_names, load_game, resolve
+from playproof.game import first, game_names, load_game
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,7 +30,7 @@ def _game(name: str) -> Game:
     if name:
         return load_game(name)
     games = [load_game(game_name) for game_name in game_names()]
-    return next((game for game in games if game.reward_components is not None), games[0])
+    return next((game for game in games if game.rewards().components is not None), games[0])
 
 
 @app.command("ls")
@@ -40,10 +40,11 @@ def list_rewards(*, game: GAME = "", as_json: AsJson = False) -> None:
     Example: playproof reward ls
     """
     result = _game(game)
-    table = {} if result.reward_components is None else resolve(result.reward_components).table
+    rewards = result.rewards()
+    table = {} if rewards.components is None else rewards.components.table
     payload = {
         "game": result.name,
-        "default": first(result.rewards),
+        "default": first(rewards.presets),
         "rewards": [
             {
                 "name": reward.name,
@@ -52,7 +53,7 @@ def list_rewards(*, game: GAME = "", as_json: AsJson = False) -> None:
                 "components": list(reward.components),
                 "doc": reward.doc,
             }
-            for reward in result.rewards.values()
+            for reward in rewards.presets.values()
         ],
         "components": [
             {

@@ -157,7 +157,7 @@ def _from_play(config: DataConfig) -> TrainValSplit:
             return demonstrate(game, player, world, rounds, seed, terms, lambda ended: bar.advance(task, ended))
 
         train, unseen = play(config.rounds, config.seed), play(later, config.seed + 500_009)
-    reward = game.rewards[first(game.rewards)]
+    reward = game.rewards().presets[first(game.rewards().presets)]
     stamp = {"name": reward.name, "version": reward.version, "hash": reward.hash, "failed_checks": False}
     return TrainValSplit(
         game, first(game.observations), actions, config.clock, train, unseen, None, world, stamp, config.stake

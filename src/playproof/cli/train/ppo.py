@@ -66,7 +66,7 @@ def ppo(
 
     played, path = simulated_game(game), run_folder(name)
     source = None if source is None else find_checkpoint(Path(find_model(str(source))))
-    config = PPOConfig(game=played.name, worlds=((first(played.worlds), 1.0),), stake=played.validating.stake)
+    config = PPOConfig(game=played.name, worlds=((first(played.worlds), 1.0),), stake=played.defaults.stake)
     if source is not None:
         config = fine_tuned(config, source, played)
     if preset == "plan":

@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 
 from playproof.datasets.conversations.art import Turn
 from playproof.errors import ConfigError, DecodeError, InputError
-from playproof.game import WindowRules, resolve
+from playproof.game import WindowRules
 from playproof.record.trajectories.windows import MIN_ACTIONS, MIN_AGENTS, survey
 from playproof.store.db.trajectories import StoredCall, StoredTrajectory, read_windows
 
@@ -231,7 +231,7 @@ def usable_windows(
 
 
 def _placed(name: str, windows: WindowRules, now: datetime) -> TimedWindow:
-    start = resolve(windows.parse)(name).start or now
+    start = windows.parse(name).start or now
     length = windows.length or timedelta(0)
     return TimedWindow(name, start.timestamp() / 3600, (start + length).timestamp() / 3600)
 

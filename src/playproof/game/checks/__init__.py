@@ -17,19 +17,19 @@ from playproof.game.checks.money import check_baselines, check_labels, check_led
 from playproof.game.checks.reading import check_decode, check_sample, check_windows
 from playproof.game.checks.tables import (
     check_actions,
+    check_capabilities,
     check_columns,
     check_features,
     check_names,
-    check_references,
     check_worlds,
 )
-from playproof.game.types import Game
+from playproof.game.game import Game
 
 Clause = Callable[[GameCase], Iterator[str]]
 
 CLAUSES: Mapping[str, Clause] = {
     "names": check_names,
-    "references": check_references,
+    "capabilities": check_capabilities,
     "columns": check_columns,
     "features": check_features,
     "sample": check_sample,

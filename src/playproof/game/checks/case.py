@@ -14,6 +14,7 @@ import numpy as np
 
 from playproof.errors import ContractError, InputError
 from playproof.events import DOC_TYPES, Event, Value
+from playproof.game.game import Game
 from playproof.game.play import PlayerConfig, play, spans
 from playproof.game.types import (
     Action,
@@ -22,13 +23,11 @@ from playproof.game.types import (
     Episode,
     Fact,
     Frame,
-    Game,
     Ledger,
     Observation,
     Policy,
     Terms,
     first,
-    resolve,
 )
 
 _TYPES: Mapping[str, type] = {"int": int, "money": int, "float": float, "bool": bool, "text": str}
@@ -77,7 +76,7 @@ class GameCase:
     @cached_property
     def frames(self) -> tuple[Frame, ...]:
         """Give the sample's frames."""
-        return resolve(self.game.sample)()
+        return self.game.recording().sample()
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
@@ -110,8 +109,11 @@ class GameCase:
         """Play the sample with a policy made for each window's number, and with the game's ledger or another."""
         order = {window: number for number, window in enumerate(self.windows)}
         seat = PlayerConfig(observation or first(self.game.observations), Terms(actions))
-        game = replace(self.game, ledger=ledger or self.game.ledger)
-        return list(play(game, lambda window: make(order[window]), self.events, seat))
+        recording = self.game.recording()
+        recording = replace(recording, ledger=ledger or recording.ledger)
+        return list(
+            play(replace(self.game, recording=lambda: recording), lambda window: make(order[window]), self.events, seat)
+        )
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ def fits(column: Column, value: Value) -> bool:
 def _canonical(game: Game, text: str) -> str | None:
     """Give a window id in its canonical form, None if it is none."""
     try:
-        return resolve(game.windows.parse)(text).window_id
+        return game.windows.parse(text).window_id
     except InputError:
         return None
 

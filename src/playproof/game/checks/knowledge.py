@@ -10,7 +10,7 @@ import numpy as np
 from playproof.events import Event, Value
 from playproof.game.checks.case import GameCase, fits, twice
 from playproof.game.play import PlayerView
-from playproof.game.types import ROLES, Message, MessageObservation, NumericObservation, Observation, resolve
+from playproof.game.types import ROLES, Message, MessageObservation, NumericObservation, Observation
 
 
 def _numbers(case: GameCase) -> dict[str, NumericObservation]:
@@ -20,7 +20,7 @@ def _numbers(case: GameCase) -> dict[str, NumericObservation]:
 
 def check_observations(case: GameCase) -> Iterator[str]:
     """Observation sets list features of the table; the fold writes each of them, finite, unknowns filled."""
-    game, fold = case.game, resolve(case.game.fold)
+    game, fold = case.game, case.game.recording().fold
     known = {feature.name for feature in game.features}
     if set(fold.observe) != set(game.observations):
         yield f"expected the fold to write {sorted(game.observations)}, found {sorted(fold.observe)}"
@@ -95,7 +95,7 @@ def _looks_beside(case: GameCase, name: str) -> list[Observation]:
 
 def _kept(case: GameCase, name: str, kind: NumericObservation) -> list[str]:
     """Give the features whose places the fold leaves as they were."""
-    fold = resolve(case.game.fold)
+    fold = case.game.recording().fold
     state = fold.start()
     for event in case.events:
         fold.apply(state, fold.encode(event))
@@ -119,7 +119,7 @@ def check_future(case: GameCase) -> Iterator[str]:
 
 def check_outcome(case: GameCase) -> Iterator[str]:
     """A whole window has an outcome, half of one has none, and no observation of the window depends on it."""
-    game, outcome = case.game, resolve(case.game.outcome)
+    game, outcome = case.game, case.game.recording().outcome
     declared = {column.name: column for column in game.outcomes}
     for name in sorted(set(declared) & {feature.name for feature in game.features}):
         yield f"expected outcomes to be no features, found {name!r} in both"
@@ -143,7 +143,7 @@ def check_outcome(case: GameCase) -> Iterator[str]:
 
 def _outcome_seen(case: GameCase) -> Iterator[str]:
     """Tell which observation sets change with columns that only the outcome may hold."""
-    decides = resolve(case.game.decides)
+    decides = case.game.recording().decides
     hidden = {column.name for column in case.game.columns if column.outcome}
     for name in case.game.observations:
         for window, events in case.windows.items():

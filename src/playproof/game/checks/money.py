@@ -10,18 +10,8 @@ import numpy as np
 
 from playproof.events import Event
 from playproof.game.checks.case import Anything, ConstantPolicy, GameCase, misfits
-from playproof.game.types import (
-    WAIT,
-    AccountSnapshot,
-    Action,
-    Baseline,
-    Episode,
-    Fact,
-    Game,
-    Ledger,
-    Terms,
-    resolve,
-)
+from playproof.game.game import Game
+from playproof.game.types import WAIT, AccountSnapshot, Action, Baseline, Episode, Fact, Ledger, Terms
 
 _SEEDS = range(4)
 
@@ -36,7 +26,7 @@ def check_ledger(case: GameCase) -> Iterator[str]:
 def _audited(case: GameCase, name: str, seed: int) -> list[str]:
     """Play the sample at random with watched ledgers, every other time with a stake of a tenth of the money."""
     actions, audits = case.game.actions[name], list[Audit]()
-    stake = max(1, resolve(case.game.ledger)(Terms(name)).standing().cash // 10) if seed % 2 else None
+    stake = max(1, case.game.recording().ledger(Terms(name)).standing().cash // 10) if seed % 2 else None
 
     def watched(terms: Terms) -> Ledger:
         audits.append(Audit(case.game, replace(terms, stake=stake)))
@@ -51,7 +41,7 @@ class Audit:
 
     def __init__(self, game: Game, terms: Terms) -> None:
         self.game, self.terms, self.wait = game, terms, game.actions[terms.actions].wait
-        self.ledger = resolve(game.ledger)(terms)
+        self.ledger = game.recording().ledger(terms)
         self.total, self.start = self.ledger.total, self.ledger.standing()
         self.found: list[str] = []
         if self.start.equity != self.start.cash:
@@ -122,7 +112,7 @@ def _misrewarded(game: Game, episode: Episode) -> Iterator[str]:
     """Tell what is wrong with the form of an episode's rewards."""
     if episode.outcome is None:
         return
-    for reward in game.rewards.values():
+    for reward in game.rewards().presets.values():
         parts = reward.compute(episode.steps, episode.outcome)
         for part, values in parts.items():
             if len(values) != len(episode.steps):
@@ -137,7 +127,7 @@ def _unearned(game: Game, episode: Episode) -> Iterator[str]:
     """Tell which components pay, or cost, for doing nothing."""
     if episode.outcome is None:
         return
-    for reward in game.rewards.values():
+    for reward in game.rewards().presets.values():
         for part, values in reward.compute(episode.steps, episode.outcome).items():
             if any(values) and part != reward.benchmark:
                 yield f"{reward.name}.{part}: expected 0 for an episode of {WAIT}, found other values"
@@ -145,7 +135,7 @@ def _unearned(game: Game, episode: Episode) -> Iterator[str]:
 
 def _bent(game: Game, idle: Sequence[Episode], busy: Sequence[Episode]) -> Iterator[str]:
     """Tell which benchmarks are no component, or change with what the player does."""
-    for reward in game.rewards.values():
+    for reward in game.rewards().presets.values():
         if reward.benchmark is not None and reward.benchmark not in reward.components:
             yield f"{reward.name}: expected the benchmark to be a component, found {reward.benchmark!r}"
             continue
@@ -161,7 +151,7 @@ def _bent(game: Game, idle: Sequence[Episode], busy: Sequence[Episode]) -> Itera
 
 def check_labels(case: GameCase) -> Iterator[str]:
     """Labels look at least one step ahead, and are finite or undefined."""
-    outcome, decides = resolve(case.game.outcome), resolve(case.game.decides)
+    outcome, decides = case.game.recording().outcome, case.game.recording().decides
     for label in case.game.labels.values():
         if label.horizon < 1:
             yield f"{label.name}: expected a horizon of at least 1, found {label.horizon}"
@@ -169,7 +159,7 @@ def check_labels(case: GameCase) -> Iterator[str]:
         for events in case.windows.values():
             known = outcome(events)
             if known is not None:
-                results += [resolve(label.value)(known, event) for event in events if decides(event)]
+                results += [label.value(known, event) for event in events if decides(event)]
         if all(value is None for value in results):
             yield f"{label.name}: expected a value somewhere in the sample, found none"
         if not all(math.isfinite(value) for value in results if value is not None):
@@ -197,7 +187,7 @@ def check_baselines(case: GameCase) -> Iterator[str]:
 
 def _chosen(case: GameCase, baseline: Baseline) -> list[Action]:
     """Give what a baseline chooses over the sample."""
-    make = resolve(baseline.make)
+    make = baseline.make
     episodes = case.play(
         lambda window: make(np.random.default_rng([7, window])), baseline.actions, baseline.observation
     )

@@ -9,14 +9,15 @@ from datetime import UTC, datetime, timedelta
 
 from playproof.errors import DecodeError
 from playproof.game.checks.case import JUNK, GameCase, misfits
-from playproof.game.types import ActionSet, Decoder, Frame, Game, resolve
+from playproof.game.game import Game
+from playproof.game.types import ActionSet, Decoder, Frame
 
 _NO_WINDOWS = ("", " ", "..", "../x", "\0", "a" * 500, "2025-13-45T99:00Z", "\ud800")
 
 
 def check_sample(case: GameCase) -> Iterator[str]:
     """The sample exercises the game: two windows, decision points in each, and one player who acts."""
-    decides = resolve(case.game.decides)
+    decides = case.game.recording().decides
     if len(case.windows) < 2:
         yield f"expected at least two windows, found {len(case.windows)}"
     for window, events in case.windows.items():
@@ -35,7 +36,7 @@ def check_sample(case: GameCase) -> Iterator[str]:
 def _unread(case: GameCase, actions: ActionSet) -> Iterator[str]:
     """Tell whether the recorded player's choices can be read as actions of a set."""
     own = [event for event in case.events if event.player_id is not None]
-    chosen = [action for action in map(resolve(actions.recorded), own) if action is not None]
+    chosen = [action for action in map(actions.recorded, own) if action is not None]
     foreign = [action for action in chosen if not actions.holds(action)]
     if actions.read is None and foreign:
         yield f"expected actions of the set, found {foreign[0]!r:.80}"
@@ -49,16 +50,16 @@ def check_decode(case: GameCase) -> Iterator[str]:
     clean = game.decode(frames)
     if game.decode(frames) != clean:
         yield "expected the same facts from the same frames, found others the second time"
-    one, other = resolve(game.decoder)(), resolve(game.decoder)()
+    one, other = game.recording().decoder(), game.recording().decoder()
     if any((one(frame), other(frame)) != (payload, payload) for frame, payload in zip(frames, clean, strict=True)):
         yield "expected two decoders side by side not to disturb each other, found other facts"
     junk = [Frame(frames[0].ts, payload) for payload in JUNK]
-    disturbed = resolve(game.decoder)()
+    disturbed = game.recording().decoder()
     for number, (frame, fields) in enumerate(zip(frames, clean, strict=True)):
         yield from _undigested(game, disturbed, junk[number % len(junk)])
         if disturbed(frame) != fields:
             yield "expected junk between frames to change nothing, found other facts"
-    fresh = resolve(game.decoder)()
+    fresh = game.recording().decoder()
     for frame in (*junk, *(bad for good in frames for bad in spoiled(good))):
         yield from _undigested(game, fresh, frame)
 
@@ -88,7 +89,7 @@ def spoiled(frame: Frame) -> Iterator[Frame]:
 def check_windows(case: GameCase) -> Iterator[str]:
     """Window ids round-trip, what is none is refused, and a time belongs to exactly one window."""
     windows = case.game.windows
-    parse = resolve(windows.parse)
+    parse = windows.parse
     if not windows.examples:
         yield "expected examples of window ids, found none"
     for text in (*windows.examples, *case.windows):
@@ -110,7 +111,7 @@ def _misplaced(case: GameCase) -> Iterator[str]:
     """Tell which times are not inside the window that they are given."""
     windows = case.game.windows
     assert windows.at is not None
-    at, parse = resolve(windows.at), resolve(windows.parse)
+    at, parse = windows.at, windows.parse
     for seconds in (0, 1, 3599, 3600, 86_399, 86_400, 1_700_000_123):
         moment = datetime(2024, 2, 28, tzinfo=UTC) + timedelta(seconds=seconds)
         window = parse(at(moment))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from playproof.errors import ContractError, InputError
+from playproof.errors import InputError
 from playproof.game.checks.case import JUNK, GameCase, misfits, twice
-from playproof.game.types import KINDS, WAIT, ActionSet, Fact, resolve
+from playproof.game.game import Display, Language, Recording, Rewards, Simulation
+from playproof.game.types import KINDS, WAIT, ActionSet, Fact
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
@@ -27,33 +28,38 @@ def check_names(case: GameCase) -> Iterator[str]:
         ([feature.name for feature in game.features], "feature"),
     ):
         yield from (f"expected {what} names to be unique, found {name!r} twice" for name in twice(names))
-    called = [(key, reward.name) for key, reward in game.rewards.items()]
+    called = [(key, reward.name) for key, reward in game.rewards().presets.items()]
     called += [(key, label.name) for key, label in game.labels.items()]
     yield from (f"expected the name {key!r}, as in the table, found {name!r}" for key, name in called if key != name)
     for table, what in (
         (list(game.observations), "observation set"),
         (list(game.actions), "action set"),
-        (list(game.rewards), "reward"),
+        (list(game.rewards().presets), "reward"),
         (list(game.worlds), "world"),
     ):
         if not table:
             yield f"expected at least one {what}, found none"
 
 
-def check_references(case: GameCase) -> Iterator[str]:
-    """Every text "module:attribute" leads somewhere."""
-    game = case.game
-    parts: list[object] = [game.decoder, game.decides, game.fold, game.ledger, game.outcome, game.ceiling, game.sample]
-    parts += [game.windows.parse, game.windows.at, game.commands]
-    parts += [part for actions in game.actions.values() for part in (actions.recorded, actions.read)]
-    parts += [part for reward in game.rewards.values() for part in reward.components.values()]
-    parts += [label.value for label in game.labels.values()]
-    parts += [baseline.make for baseline in game.baselines.values()]
-    for part in parts:
+def check_capabilities(case: GameCase) -> Iterator[str]:
+    """Every capability can be imported and gives its record."""
+    given: dict[str, tuple[Callable[[], object] | None, type]] = {
+        "recording": (case.game.recording, Recording),
+        "rewards": (case.game.rewards, Rewards),
+        "simulation": (case.game.simulation, Simulation),
+        "display": (case.game.display, Display),
+        "language": (case.game.language, Language),
+    }
+    for name, (make, kind) in given.items():
+        if make is None:
+            continue
         try:
-            resolve(part)
-        except ContractError as error:
-            yield str(error)
+            record = make()
+        except (ImportError, AttributeError, TypeError) as error:
+            yield f"expected {name}() to give a {kind.__name__}, found: {error}"
+            continue
+        if not isinstance(record, kind):
+            yield f"expected {name}() to give a {kind.__name__}, found {type(record).__name__}"
 
 
 def check_columns(case: GameCase) -> Iterator[str]:
@@ -104,14 +110,14 @@ def _misread(name: str, actions: ActionSet) -> Iterator[str]:
             yield f"{name}: expected the example to be understood, found {text!r:.80} rejected"
     for junk in JUNK:
         text = junk if isinstance(junk, str) else junk.decode("latin-1")
-        choice = resolve(actions.read)(text)
+        choice = actions.read(text)
         if choice.rejected is None or choice.kind != WAIT:
             yield f"{name}: expected {text[:40]!r} to be rejected, found {choice.kind}"
 
 
 def check_worlds(case: GameCase) -> Iterator[str]:
     """Every world has a sentence and a ceiling, finite or unknown; a name that is none is refused."""
-    ceiling = resolve(case.game.ceiling)
+    ceiling = case.game.simulated().ceiling
     for world, doc in case.game.worlds.items():
         best = ceiling(world)
         if not doc:

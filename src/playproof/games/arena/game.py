@@ -1,29 +1,42 @@
-"""The arena as a Game record: the one place in which all its parts meet. A light import."""
+"""The arena as a Game record: the module in which all its parts meet. Importing it is light."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cache
 
 from playproof.game import (
     ActionSet,
     Baseline,
+    Display,
     Game,
     Label,
+    Language,
     MessageObservation,
     NumericObservation,
+    Recording,
     Reward,
+    Rewards,
+    Simulation,
     ValidationDefaults,
     WindowRules,
 )
-from playproof.games.arena.agents.decisions import AMOUNTS, EXAMPLES, HOLD, NAMES
-from playproof.games.arena.learning.outcomes import OUTCOMES
+from playproof.games.arena.agents.decisions import (
+    AMOUNTS,
+    EXAMPLES,
+    HOLD,
+    NAMES,
+    read_decision,
+    recorded_decision,
+    recorded_order,
+)
+from playproof.games.arena.learning.outcomes import OUTCOMES, ends_higher
 from playproof.games.arena.learning.table import FEATURES
 from playproof.games.arena.market.rules import PERPS, MarketRules
 from playproof.games.arena.market.windows import parse_window, window_id
 from playproof.games.arena.market.worlds import WORLDS
 from playproof.games.arena.recording.columns import COLUMNS, USD
 
-_HERE = "playproof.games.arena"
 SCRIPTED = {
     "random": "orders anything",
     "momentum": "goes with the move of the last 20 minutes",
@@ -36,10 +49,78 @@ SCRIPTED = {
 }
 
 
-def _baseline(name: str, doc: str) -> Baseline:
-    return Baseline(
-        doc, "market", "orders", f"{_HERE}.agents.archetypes:{name}", f"{_HERE}.agents.archetypes:{name}_lanes"
+@cache
+def recording() -> Recording:
+    """Give how recorded hours are read."""
+    from playproof.games.arena.learning.observation import FOLD
+    from playproof.games.arena.learning.outcomes import read_outcome
+    from playproof.games.arena.recording.feed import decides, decoder
+    from playproof.games.arena.recording.ledger import ArenaLedger
+    from playproof.games.arena.recording.sample import sample
+
+    return Recording(
+        decoder=decoder, decides=decides, fold=FOLD, ledger=ArenaLedger, outcome=read_outcome, sample=sample
     )
+
+
+@cache
+def simulation() -> Simulation:
+    """Give markets that are played side by side, with scripted agents as baselines."""
+    from playproof.games.arena.agents import archetypes
+    from playproof.games.arena.learning.controls import control_policies
+    from playproof.games.arena.learning.outcomes import ceiling
+    from playproof.games.arena.learning.vector_env import make_vector_game
+
+    def baseline(name: str, doc: str) -> Baseline:
+        return Baseline(doc, "market", "orders", *archetypes.policies(name))
+
+    return Simulation(
+        vector=make_vector_game,
+        baselines={
+            "wait": baseline("wait", "holds still"),
+            **{name: baseline(name, doc) for name, doc in SCRIPTED.items()},
+        },
+        ceiling=ceiling,
+        defaults=ValidationDefaults(MarketRules().cash // 10, 400, {"10 minutes late": 1}, effort=0.01),
+        environment="playproof/Arena-v1",
+        controls=control_policies,
+    )
+
+
+@cache
+def rewards() -> Rewards:
+    """Give the rewards by name."""
+    from playproof.games.arena.learning.outcomes import minus_hold, profit
+
+    return Rewards(
+        presets={
+            "alpha": Reward(
+                "alpha",
+                "1",
+                "return on the starting equity, after fees, minus that of buying and holding in the same window",
+                {"profit": profit, "benchmark": minus_hold},
+                benchmark="benchmark",
+            ),
+            "profit": Reward("profit", "1", "return on the starting equity, after fees", {"profit": profit}),
+        }
+    )
+
+
+@cache
+def display() -> Display:
+    """Give what a replay shows of an hour."""
+    from playproof.games.arena.recording.replay import REPLAY
+
+    return Display(replay=REPLAY)
+
+
+@cache
+def language() -> Language:
+    """Give forked hours that language models play, and plays of known order."""
+    from playproof.games.arena.learning.forks import make_forks
+    from playproof.games.arena.learning.golden import golden
+
+    return Language(forks=make_forks, golden=golden)
 
 
 def arena_game() -> Game:
@@ -50,9 +131,6 @@ def arena_game() -> Game:
         doc="Trade perps and prediction markets with others, hour by hour.",
         money=USD,
         columns=COLUMNS,
-        decoder=f"{_HERE}.recording.feed:decoder",
-        decides=f"{_HERE}.recording.feed:decides",
-        fold=f"{_HERE}.learning.observation:FOLD",
         features=FEATURES,
         observations={
             "market": NumericObservation(tuple(feature.name for feature in FEATURES), doc="the same market as numbers"),
@@ -61,40 +139,10 @@ def arena_game() -> Game:
             ),
         },
         actions={
-            "orders": ActionSet(
-                (NAMES, PERPS, tuple(map(str, AMOUNTS))),
-                (0, 0, 0),
-                f"{_HERE}.agents.decisions:recorded_order",
-            ),
-            "decision": ActionSet(
-                ((*NAMES, "CREATE_POST"),),
-                HOLD,
-                f"{_HERE}.agents.decisions:recorded_decision",
-                f"{_HERE}.agents.decisions:read_decision",
-                EXAMPLES,
-            ),
+            "orders": ActionSet((NAMES, PERPS, tuple(map(str, AMOUNTS))), (0, 0, 0), recorded_order),
+            "decision": ActionSet(((*NAMES, "CREATE_POST"),), HOLD, recorded_decision, read_decision, EXAMPLES),
         },
-        ledger=f"{_HERE}.recording.ledger:ArenaLedger",
-        rewards={
-            "alpha": Reward(
-                "alpha",
-                "1",
-                "return on the starting equity, after fees, minus that of buying and holding in the same window",
-                {"profit": f"{_HERE}.learning.outcomes:profit", "benchmark": f"{_HERE}.learning.outcomes:minus_hold"},
-                benchmark="benchmark",
-            ),
-            "profit": Reward(
-                "profit",
-                "1",
-                "return on the starting equity, after fees",
-                {"profit": f"{_HERE}.learning.outcomes:profit"},
-            ),
-        },
-        labels={
-            "up": Label(
-                "up", 6, "the companies together end above where they began", f"{_HERE}.learning.outcomes:ends_higher"
-            ),
-        },
+        labels={"up": Label("up", 6, "the companies together end above where they began", ends_higher)},
         windows=WindowRules(
             parse_window,
             "truncated",
@@ -103,20 +151,10 @@ def arena_game() -> Game:
             window_id,
         ),
         outcomes=OUTCOMES,
-        outcome=f"{_HERE}.learning.outcomes:read_outcome",
         worlds={name: world.summary for name, world in WORLDS.items()},
-        baselines={
-            "wait": _baseline("wait", "holds still"),
-            **{name: _baseline(name, doc) for name, doc in SCRIPTED.items()},
-        },
-        ceiling=f"{_HERE}.learning.outcomes:ceiling",
-        sample=f"{_HERE}.recording.sample:sample",
-        commands="playproof.workflows.arena.commands:app",
-        environment="playproof/Arena-v1",
-        lanes=f"{_HERE}.learning.vector_env:make_lanes",
-        replaying=f"{_HERE}.recording.replay:REPLAYING",
-        rivals=f"{_HERE}.learning.controls:rivals",
-        validating=ValidationDefaults(MarketRules().cash // 10, 400, {"10 minutes late": 1}, effort=0.01),
-        golden=f"{_HERE}.learning.golden:golden",
-        forks=f"{_HERE}.learning.forks:make_forks",
+        recording=recording,
+        rewards=rewards,
+        simulation=simulation,
+        display=display,
+        language=language,
     )

@@ -1,24 +1,31 @@
-"""The crash game as a Game record: the one place in which all its parts meet.
+"""The crash game as a Game record: the module in which all its parts meet.
 
-Importing it needs no compiler: what does is given as "module:attribute" or looked up when asked for.
+Importing it is light: each capability imports its parts when it is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
-from typing import TypeVar
+from functools import cache
 
-from playproof.game import Baseline, Column, DisplayConfig, Game, Label, Reward, WindowRules
+from playproof.game import (
+    Column,
+    DataCard,
+    Display,
+    Game,
+    Label,
+    Recording,
+    Rewards,
+    Simulation,
+    ValidationDefaults,
+    WindowRules,
+)
 from playproof.games.crash.features.table import FEATURES, OBSERVATIONS, SCALING
 from playproof.games.crash.recording.columns import COLUMNS, MONEY
 from playproof.games.crash.rules.actions import ACTIONS
 from playproof.games.crash.rules.money import SIDEBET_TICKS
+from playproof.games.crash.rules.outcomes import ceiling, read_outcome, rug_within_40
 from playproof.games.crash.rules.windows import EXAMPLES, parse_window
 from playproof.games.crash.rules.worlds import WORLDS
-
-T = TypeVar("T")
-_HERE = "playproof.games.crash"
 
 OUTCOMES = (
     Column("rug_tick", "int", "ticks", "tick of the first rugged message"),
@@ -31,36 +38,84 @@ OUTCOMES = (
 )
 
 
-class LazyTable(Mapping[str, T]):
-    """A table that is made when somebody looks at it."""
+@cache
+def recording() -> Recording:
+    """Give how recorded rounds are read."""
+    from playproof.games.crash.features.encoder import FOLD
+    from playproof.games.crash.recording.alignment import ALIGNMENT
+    from playproof.games.crash.recording.columnar import COLUMNAR
+    from playproof.games.crash.recording.decode import decides, decoder
+    from playproof.games.crash.recording.importers import captures, legacy
+    from playproof.games.crash.recording.player_ledger import CrashLedger
+    from playproof.games.crash.recording.sample import sample
 
-    def __init__(self, make: Callable[[], Mapping[str, T]]) -> None:
-        self._make = make
-
-    @cached_property
-    def _made(self) -> Mapping[str, T]:
-        return self._make()
-
-    def __getitem__(self, name: str) -> T:
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)
+    return Recording(
+        decoder=decoder,
+        decides=decides,
+        fold=FOLD,
+        ledger=CrashLedger,
+        outcome=read_outcome,
+        sample=sample,
+        alignment=ALIGNMENT,
+        columnar=COLUMNAR,
+        importers={"legacy": legacy.IMPORTER, "capture": captures.IMPORTER},
+    )
 
 
-def _baselines() -> Mapping[str, Baseline]:
+@cache
+def simulation() -> Simulation:
+    """Give the compiled game, its baselines and control policies."""
+    from playproof.games.crash.analysis.predictor import PREDICTION
     from playproof.games.crash.players.baselines import game_baselines
+    from playproof.games.crash.players.controls import HindsightTrader, control_policies
+    from playproof.games.crash.players.optimum import best_policy
+    from playproof.games.crash.players.targets import targets
+    from playproof.games.crash.sim.vector_env import make_vector_game, tape_of
 
-    return game_baselines()
+    return Simulation(
+        vector=make_vector_game,
+        baselines=game_baselines(),
+        ceiling=ceiling,
+        defaults=ValidationDefaults(worse={"+2 ticks latency": 2, "1 tick of slippage": 1}),
+        environment="playproof/Crash-v1",
+        tape=tape_of,
+        best=best_policy,
+        controls=control_policies,
+        hindsight=HindsightTrader,
+        targets=targets,
+        prediction=PREDICTION,
+    )
 
 
-def _rewards() -> Mapping[str, Reward]:
+@cache
+def rewards() -> Rewards:
+    """Give the rewards by name, their terms, and rounds to test them on."""
     from playproof.games.crash.rewards.presets import REWARDS
+    from playproof.games.crash.rewards.probes import PROBES
+    from playproof.games.crash.rewards.terms import COMPONENTS
 
-    return REWARDS
+    return Rewards(presets=REWARDS, components=COMPONENTS, probes=PROBES)
+
+
+@cache
+def display() -> Display:
+    """Give what reports draw of a round."""
+    from playproof.games.crash.analysis.audit import AUDIT
+    from playproof.games.crash.analysis.replay import REPLAY
+    from playproof.games.crash.rules.theory import survival_in
+
+    return Display(
+        card=DataCard(
+            clock="tick",
+            price="price",
+            length="rug_tick",
+            phase="game_phase",
+            phases=("cooldown", "presale", "active", "rugged"),
+            survival=survival_in,
+        ),
+        replay=REPLAY,
+        audit=AUDIT,
+    )
 
 
 def crash_game() -> Game:
@@ -71,56 +126,23 @@ def crash_game() -> Game:
         doc="Buy a price that multiplies tick by tick, and sell before it rugs.",
         money=MONEY,
         columns=COLUMNS,
-        decoder=f"{_HERE}.recording.decode:decoder",
-        decides=f"{_HERE}.recording.decode:decides",
-        fold=f"{_HERE}.features.encoder:FOLD",
         features=FEATURES,
+        scaling=SCALING,
         observations=OBSERVATIONS,
         actions=ACTIONS,
-        ledger=f"{_HERE}.recording.player_ledger:CrashLedger",
-        rewards=LazyTable(_rewards),
         labels={
             "rug_within_40": Label(
                 "rug_within_40",
                 SIDEBET_TICKS,
                 "the rug comes no later than 40 ticks from now: a sidebet placed now would win",
-                f"{_HERE}.rules.outcomes:rug_within_40",
+                rug_within_40,
             )
         },
         windows=WindowRules(parse_window, "terminated", EXAMPLES),
         outcomes=OUTCOMES,
-        outcome=f"{_HERE}.rules.outcomes:read_outcome",
         worlds={name: world.summary for name, world in WORLDS.items()},
-        baselines=LazyTable(_baselines),
-        ceiling=f"{_HERE}.rules.outcomes:ceiling",
-        sample=f"{_HERE}.recording.sample:sample",
-        commands=f"{_HERE}.cli:app",
-        environment="playproof/Crash-v1",
-        recordings=f"{_HERE}.recording.alignment:RECORDINGS",
-        batch=f"{_HERE}.recording.columnar:BATCH",
-        auditing=f"{_HERE}.analysis.audit:AUDITING",
-        replaying=f"{_HERE}.analysis.replay:REPLAYING",
-        importers={
-            "legacy": f"{_HERE}.recording.importers.legacy:IMPORTER",
-            "capture": f"{_HERE}.recording.importers.captures:IMPORTER",
-        },
-        reward_components=f"{_HERE}.rewards.terms:COMPONENTS",
-        predicting=f"{_HERE}.analysis.predictor:PREDICTING",
-        probes=f"{_HERE}.rewards.probes:PROBES",
-        showing=DisplayConfig(
-            clock="tick",
-            price="price",
-            length="rug_tick",
-            phase="game_phase",
-            phases=("cooldown", "presale", "active", "rugged"),
-            survival=f"{_HERE}.rules.theory:survival_in",
-        ),
-        scaling=SCALING,
-        lanes=f"{_HERE}.sim.vector_env:make_lanes",
-        rivals=f"{_HERE}.players.controls:rivals",
-        foresight=f"{_HERE}.players.controls:Hindsight",
-        targets=f"{_HERE}.players.targets:targets",
-        tape=f"{_HERE}.sim.vector_env:tape_of",
-        studying="studies.validator.crash:STUDY",
-        best=f"{_HERE}.players.optimum:best_policy",
+        recording=recording,
+        rewards=rewards,
+        simulation=simulation,
+        display=display,
     )

@@ -25,7 +25,7 @@ from sqlalchemy import Connection, Engine, insert, select, update
 
 from playproof.errors import InputError
 from playproof.events import check_id
-from playproof.game import WindowRules, resolve
+from playproof.game import WindowRules
 from playproof.record.trajectories import writes
 from playproof.record.trajectories.facts import Access, ActionTaken, Call, End, Json, Start, StepEnd, StepStart
 from playproof.record.trajectories.secrets import SecretScrubber
@@ -198,10 +198,10 @@ def name_start(start: Start, now: datetime, windows: WindowRules | None, rng: ra
 
 def _window(given: str | None, time: datetime, windows: WindowRules | None) -> str:
     if given is not None:
-        return given if windows is None else resolve(windows.parse)(given).window_id
+        return given if windows is None else windows.parse(given).window_id
     if windows is None or windows.at is None:
         raise InputError("expected a window_id, found none; give one, or make the recorder with windows")
-    return resolve(windows.at)(time)
+    return windows.at(time)
 
 
 def new_id(time: datetime, rng: random.Random) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Engine, and_, case, exists, func, select
 
-from playproof.game import WindowRules, resolve
+from playproof.game import WindowRules
 from playproof.store.db import LlmCall, MarketOutcome, StepRow, Trajectory
 
 GRACE = timedelta(minutes=5)
@@ -113,7 +113,7 @@ def verdict(count: int) -> str:
 
 def is_closed(window_id: str, hours: int, windows: WindowRules, now: datetime, grace: timedelta = GRACE) -> bool:
     """Tell whether a window, and the time for late records, is over. A window that no clock names counts as closed."""
-    start = resolve(windows.parse)(window_id).start
+    start = windows.parse(window_id).start
     return start is None or start + timedelta(hours=hours) + grace <= now
 
 

@@ -16,7 +16,7 @@ import torch
 from playproof.datasets.conversations.art import JudgeView, PolicyView
 from playproof.datasets.conversations.groups import ChatExchange, Conversation, ConversationGroup, conversation_of
 from playproof.errors import ConfigError
-from playproof.game import Game, resolve
+from playproof.game import Game
 from playproof.game.forks import ForkEnd, Forks, ForkTerms
 from playproof.judge import group as judged
 from playproof.record.trajectories.outcomes import Outcomes
@@ -66,9 +66,9 @@ def play(
     game: Game, terms: ForkTerms, numbers: Sequence[int], forks: int, player: Answering, version: str | None
 ) -> list[PlayedGroup]:
     """Play windows, each in so many copies; give a group a window."""
-    if game.forks is None:
+    if game.language is None:
         raise ConfigError(f"expected a game whose windows can be forked for language models, found {game.name}")
-    make = resolve(game.forks)
+    make = game.language().forks
     tables: list[Forks] = [make(terms, number, forks) for number in numbers]
     said: list[list[list[ChatExchange]]] = [[[] for _ in range(forks)] for _ in tables]
     while tables and not tables[0].over:

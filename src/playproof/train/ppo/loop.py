@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from playproof.errors import ConfigError, GateFailed, InputError
 from playproof.evaluate.rollout import Rollout, RolloutOptions, make_lanes, rollout
 from playproof.game import Game, NumericObservation, Reward, first, lookup
-from playproof.game.vector_env import LaneTerms, VectorGame
+from playproof.game.vector_env import VectorGame, VectorTerms
 from playproof.money import UNIT
 from playproof.policies.checkpoint import Card, Checkpoint, describe, load_checkpoint
 from playproof.policies.network import BatchPlayer, NetworkPolicy
@@ -90,7 +90,7 @@ class TrainSetup:
     def lanes(self, world: str, seed: tuple[int, ...], count: int) -> VectorGame:
         """Make lanes to train on."""
         config = self.config
-        terms = LaneTerms(
+        terms = VectorTerms(
             world,
             seed,
             self.observation,
@@ -149,7 +149,7 @@ class TrainSetup:
 
 def failing_checks(game: Game, reward: Reward, config: PPOConfig) -> tuple[str, ...]:
     """Name the checks that a reward fails; the game's own rewards are checked by its tests and not again here."""
-    if game.rewards.get(reward.name) is reward or game.reward_components is None:
+    if game.rewards().presets.get(reward.name) is reward or game.rewards().components is None:
         return ()
     from playproof.rewards.checks import check_reward
     from playproof.rewards.plays import Plays

@@ -50,13 +50,15 @@ class ScaledObservation(VecEnvWrapper):  # type: ignore[misc]
 def build_plan(table: TrainSetup) -> tuple[Any, Any]:
     """Build the plan's model and environments."""
     config, game = table.config, table.game
-    if game.environment is None:
+    if game.simulated().environment is None:
         raise ConfigError(f"expected game {game.name!r} to have a Gymnasium environment, found none")
     options: dict[str, Any] = {"world": config.world, "observation": table.observation, "actions": table.actions}
     options |= {"stake": config.stake, **config.options}
     if config.balance is not None:
         options["balance"] = config.balance
-    name = game.environment
+    name = game.simulated().environment
+    if name is None:
+        raise ConfigError(f"expected a game with a Gymnasium environment, found {game.name}")
 
     def make() -> Any:
         return gymnasium.make(name, **options)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from playproof.cli.output import AsJson, emit
 from playproof.errors import GateFailed
-from playproof.game import resolve
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,8 +37,8 @@ def agents(
     from playproof.workflows.arena.collect import read_results
 
     since = "" if hours is None else window_id(datetime.now(UTC) - timedelta(hours=hours))
-    opened: Callable[..., Any] = resolve("playproof.store.db:opened")
-    ready: Callable[..., Any] = resolve("playproof.store.db:ready")
+    from playproof.store.db import opened, ready
+
     with opened() as engine:
         results = read_results(ready(engine), since)
     if not results:

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import MissingExtra
-from playproof.game import resolve
 from playproof.game.forks import Prompt
 from playproof.games.arena.agents.decisions import read_decision
 from playproof.games.arena.learning.forks import ArenaForks
@@ -120,8 +119,9 @@ class LocalContestant:
 
     def answers(self, tables: Sequence[ArenaForks], indices: Sequence[int]) -> list[str | None]:
         """Answer at all tables at once."""
-        make: Callable[..., Any] = resolve("playproof.train.language.rollout:model_player")
-        exchanges = make(self.found, self.max_tokens, [_CHANCE, *indices], self.temperature)(tables)
+        from playproof.train.language.rollout import model_player
+
+        exchanges = model_player(self.found, self.max_tokens, [_CHANCE, *indices], self.temperature)(tables)
         return [exchange[0].answer for exchange in exchanges]
 
 
@@ -133,8 +133,9 @@ def contestant(text: str, max_tokens: int, temperature: float) -> Contestant:
         return ScriptedContestant(text)
     if text.startswith(("http://", "https://")):
         return _endpoint(text, max_tokens, temperature)
-    load: Callable[[str], Any] = resolve("playproof.train.language.model:load_language_model")
-    result = load(text)
+    from playproof.train.language.model import load_language_model
+
+    result = load_language_model(text)
     name = result.version if result.card is not None else Path(result.name).name
     weights = ",".join(sorted((result.card.files if result.card is not None else {}).values()))
     digest = hashlib.sha256(f"{name} {weights} {max_tokens} {temperature}".encode()).hexdigest()[:16]
@@ -401,14 +402,16 @@ def _versus(pnl: NDArray[np.float64], other: NDArray[np.float64], seed: int) -> 
 
 
 def _interval(values: NDArray[np.float64], seed: int) -> tuple[float, float]:
-    bootstrap: Callable[..., tuple[float, float]] = resolve("playproof.stats.evidence:bootstrap_interval")
-    low, high = bootstrap(values, np.random.default_rng(seed))
+    from playproof.stats.evidence import bootstrap_interval
+
+    low, high = bootstrap_interval(values, np.random.default_rng(seed))
     return float(low), float(high)
 
 
 def _e_value(returns: NDArray[np.float64]) -> float:
-    process: Callable[..., Any] = resolve("playproof.stats.evidence:e_process")
-    return float(process(returns).value)
+    from playproof.stats.evidence import e_process
+
+    return float(e_process(returns).value)
 
 
 @dataclass(frozen=True)

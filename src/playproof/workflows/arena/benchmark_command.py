@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,6 @@ import typer
 
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.errors import ConfigError
-from playproof.game import resolve
 from playproof.home import folder
 
 if TYPE_CHECKING:
@@ -72,7 +71,8 @@ def bench(
     if reference not in results:
         raise ConfigError(f"expected to compare with one of {', '.join(results)}, found {reference!r}")
     measured = {name: criteria(payload, name, reference) for name in own if name != reference}
-    commit: Callable[[], str] = resolve("playproof.provenance:commit")
+    from playproof.provenance import commit
+
     facts = {
         "seed": SEED,
         "plan": plan.hash,
@@ -110,15 +110,13 @@ def _contestants(models: Sequence[str], max_tokens: int, temperature: float) -> 
 
 def _check_unseen(plan: BenchPlan) -> None:
     """Refuse windows that the ledger of used windows knows."""
-    from playproof.games.arena.market.scenarios import check_unseen
-
-    opened: Callable[..., Any] = resolve("playproof.store.db:opened")
-    ready: Callable[..., Any] = resolve("playproof.store.db:ready")
-    used_window: Any = resolve("playproof.store.db:UsedWindow")
     from sqlalchemy import select
 
+    from playproof.games.arena.market.scenarios import check_unseen
+    from playproof.store.db import UsedWindow, opened, ready
+
     with opened() as engine, ready(engine).connect() as connection:
-        used = list(connection.scalars(select(used_window.window_id).where(used_window.purpose == "train").distinct()))
+        used = list(connection.scalars(select(UsedWindow.window_id).where(UsedWindow.purpose == "train").distinct()))
     for scenario in plan.scenarios:
         check_unseen(used, scenario.terms(plan.decisions), plan.windows)
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from playproof.cli.data import trajectories
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.errors import GateFailed
-from playproof.game import resolve
+from playproof.workflows.arena import (
+    agents_command,
+    benchmark_command,
+    loop_command,
+    outcomes_command,
+    windows_command,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,19 +31,6 @@ if TYPE_CHECKING:
     from playproof.games.arena.recording.run_recorder import RecordedTrajectory
 
 app = typer.Typer(no_args_is_help=True, help="Run the arena, and look at its windows, outcomes and trajectories.")
-
-MOUNTED = {
-    "agents": "playproof.workflows.arena.agents_command:app",
-    "windows": "playproof.workflows.arena.windows_command:app",
-    "outcomes": "playproof.workflows.arena.outcomes_command:app",
-    "trajectories": "playproof.cli.data.trajectories:app",
-}
-"""Further commands of the arena, each a Typer app in a module of its own."""
-SINGLE = {
-    "bench": "playproof.workflows.arena.benchmark_command:bench",
-    "loop": "playproof.workflows.arena.loop_command:loop",
-}
-"""Further commands that are one function."""
 
 
 @app.command()
@@ -111,7 +104,8 @@ def _address(llm: str, model: str) -> Iterator[tuple[str, str]]:
         yield llm, model
         return
     note("starting the packaged model; the first time it is unpacked, which takes a minute")
-    packaged: Callable[..., Any] = resolve("playproof.serve.local_model:packaged")
+    from playproof.serve.local_model import packaged
+
     with packaged() as served:
         yield served
 
@@ -166,19 +160,17 @@ class _DatabaseSink(_NullSink):
         from playproof.games.arena.game import arena_game
         from playproof.games.arena.market.windows import window_id
         from playproof.games.arena.recording.run_recorder import RecordTypes, TrajectoryRunSink
+        from playproof.record.trajectories.bulk import BulkRecorder
+        from playproof.record.trajectories.facts import ActionTaken, Call
+        from playproof.record.trajectories.recorder import TrajectoryRecorder
         from playproof.workflows.arena.collect import write_outcomes
 
-        facts = "playproof.record.trajectories.facts"
-        kind: Callable[..., Any] = resolve(
-            "playproof.record.trajectories.recorder:TrajectoryRecorder"
-            if self.durable
-            else "playproof.record.trajectories.bulk:BulkRecorder"
-        )
+        kind = TrajectoryRecorder if self.durable else BulkRecorder
         spans = replace(arena_game().windows, length=timedelta(hours=hours), at=partial(window_id, hours=hours))
         self.recorder = kind(self.engine, lambda: running.world.now, windows=spans)
         running.scribe = TrajectoryRunSink(
             self.recorder,
-            RecordTypes(resolve(f"{facts}:Call"), resolve(f"{facts}:ActionTaken")),
+            RecordTypes(Call, ActionTaken),
             str(self.run),
             lambda closed: write_outcomes(self.engine, self.recorder, closed),
         )
@@ -190,8 +182,8 @@ def books(record: bool, durable: bool) -> Iterator[_NullSink]:
     if not record:
         yield _NullSink()
         return
-    opened: Callable[..., Any] = resolve("playproof.store.db:opened")
-    ready: Callable[..., Any] = resolve("playproof.store.db:ready")
+    from playproof.store.db import opened, ready
+
     with opened() as engine:
         books = _DatabaseSink(ready(engine), durable, datetime.now(UTC))
         try:
@@ -221,9 +213,9 @@ def verify(
     Example: playproof arena verify run-20250115T101500-4242
     """
     from playproof.games.arena.recording.run_recorder import differences, run_again
+    from playproof.store.db import opened
     from playproof.workflows.arena.collect import read_run
 
-    opened: Callable[..., Any] = resolve("playproof.store.db:opened")
     with opened() as engine:
         recorded: list[RecordedTrajectory] = read_run(engine, run_id)
     payload = differences(recorded, run_again(recorded))
@@ -233,16 +225,9 @@ def verify(
         raise GateFailed(f"{len(payload)} of {len(recorded)} trajectories give other money, the first: {payload[0]}")
 
 
-def _mount() -> None:
-    """Add the commands that other modules bring; one that is not there is left out."""
-    for name, index in MOUNTED.items():
-        if find_spec(index.partition(":")[0]) is not None:
-            brought: typer.Typer = resolve(index)
-            app.add_typer(brought, name=name)
-    for name, index in SINGLE.items():
-        if find_spec(index.partition(":")[0]) is not None:
-            command: Callable[..., None] = resolve(index)
-            app.command(name)(command)
-
-
-_mount()
+app.add_typer(agents_command.app, name="agents")
+app.add_typer(windows_command.app, name="windows")
+app.add_typer(outcomes_command.app, name="outcomes")
+app.add_typer(trajectories.app, name="trajectories")
+app.command("bench")(benchmark_command.bench)
+app.command("loop")(loop_command.loop)

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from playproof.errors import ConfigError, DecodeError, PlayproofError
-from playproof.game import resolve
 from playproof.games.arena.market.rng import draw
 from playproof.games.arena.market.scenarios import SCENARIOS, BenchScenario
 from playproof.workflows.arena.benchmark import (
@@ -238,9 +237,10 @@ class _WindowCache:
 def _versus(results: Mapping[str, Mapping[str, list[PlayedWindow]]], scenario: str) -> dict[str, dict[str, float]]:
     """Give how much more the candidate earned than each other, in USD a window with its paired interval."""
     pnl = {who: np.array([item.pnl for item in of[scenario]]) / 1e9 for who, of in results.items()}
-    intervals: Callable[..., dict[str, tuple[float, float]]] = resolve("playproof.stats.evidence:paired_intervals")
+    from playproof.stats.evidence import paired_intervals
+
     others = {who: profit for who, profit in pnl.items() if who != "candidate"}
-    result = intervals(pnl["candidate"], others, np.random.default_rng(1))
+    result = paired_intervals(pnl["candidate"], others, np.random.default_rng(1))
     return {
         who: {"difference": float((pnl["candidate"] - others[who]).mean()), "low": low, "high": high}
         for who, (low, high) in result.items()

@@ -14,7 +14,7 @@ import typer
 
 from playproof.cli.output import AsJson, emit, note
 from playproof.errors import ConfigError
-from playproof.game import lookup, resolve
+from playproof.game import lookup
 from playproof.home import folder, safe_join
 
 if TYPE_CHECKING:
@@ -109,9 +109,12 @@ def _taught(path: Path, settings: Mapping[str, Any], seed: int) -> str:
     from playproof.games.arena.game import arena_game
 
     if not (path / "result.json").exists():
-        config: Any = resolve("playproof.train.language.sft:SFTConfig")
-        train: Callable[..., Any] = resolve("playproof.train.language.sft:train_sft")
-        train(arena_game(), config(game="arena", seed=seed, **settings), path, resume=(path / "config.json").exists())
+        from playproof.train.language.config import SFTConfig
+        from playproof.train.language.sft import train_sft
+
+        train_sft(
+            arena_game(), SFTConfig(game="arena", seed=seed, **settings), path, resume=(path / "config.json").exists()
+        )
         note(f"taught: {path / 'checkpoints' / 'sft'}")
     return str(path / "checkpoints" / "sft")
 
@@ -133,12 +136,13 @@ def _tracked(path: Path, name: str, track: list[str] | None) -> Iterator[Callabl
     if not track:
         yield lambda cycle, payload: None  # noqa: ARG005
         return
-    run: Any = resolve("playproof.train.run:Run")
-    tracking: Callable[..., Any] = resolve("playproof.cli.train.language_options:tracking")
+    from playproof.cli.train.options import tracking
+    from playproof.train.run import Run
+
     index = path / "tracked"
     where = tracking(track, name)
     made = (
-        run.resume(index, "loop", where) if (index / "config.json").exists() else run.create(index, "loop", {}, where)
+        Run.resume(index, "loop", where) if (index / "config.json").exists() else Run.create(index, "loop", {}, where)
     )
 
     def noted(cycle: int, payload: Mapping[str, Any]) -> None:
@@ -182,8 +186,8 @@ def _players(plan: LoopPlan, model: str) -> Iterator[list[Any]]:
         url, _, named = model.partition("#")
         yield language_players(url, named, plan.own_agents, "balanced", plan.max_tokens, plan.prompt)
         return
-    prepare: Callable[..., Any] = resolve("playproof.serve.serving:prepare")
-    serving: Callable[..., Any] = resolve("playproof.serve.serving:serving")
+    from playproof.serve.serving import prepare, serving
+
     served = prepare(model)
     with serving(served) as url:
         yield language_players(f"{url}/v1", served.name, plan.own_agents, "balanced", plan.max_tokens, plan.prompt)
@@ -191,8 +195,8 @@ def _players(plan: LoopPlan, model: str) -> Iterator[list[Any]]:
 
 @contextmanager
 def _tables() -> Iterator[Any]:
-    opened: Callable[..., Any] = resolve("playproof.store.db:opened")
-    ready: Callable[..., Any] = resolve("playproof.store.db:ready")
+    from playproof.store.db import opened, ready
+
     with opened() as engine:
         yield ready(engine)
 
@@ -200,9 +204,9 @@ def _tables() -> Iterator[Any]:
 def sync_outcomes() -> Mapping[str, Any]:
     """Write the outcomes of closed windows that have none."""
     from playproof.games.arena.game import arena_game
+    from playproof.record.trajectories.outcomes import sync
     from playproof.workflows.arena.outcomes_command import prices
 
-    sync: Callable[..., Any] = resolve("playproof.record.trajectories.outcomes:sync")
     with _tables() as engine:
         done = sync(
             engine, lambda windows: prices(engine, windows), arena_game().windows, datetime.now(UTC), hours=168.0
@@ -219,12 +223,13 @@ def score(plan: LoopPlan, run: str) -> Mapping[str, Any]:
     """Score the windows of a run by the reward that the loop learns from; judgements are stored."""
     from sqlalchemy import select
 
-    trajectory: Any = resolve("playproof.store.db:Trajectory")
-    read_groups: Callable[..., Any] = resolve("playproof.judge.group:read_groups")
-    computed: Callable[..., Any] = resolve("playproof.judge.computed:computed")
+    from playproof.judge.computed import computed
+    from playproof.judge.group import read_groups
+    from playproof.store.db import Trajectory
+
     with _tables() as engine:
         with engine.connect() as connection:
-            windows = set(connection.scalars(select(trajectory.window_id).where(trajectory.batch_id == run)))
+            windows = set(connection.scalars(select(Trajectory.window_id).where(Trajectory.batch_id == run)))
         groups = read_groups(engine, sorted(windows))
         if _reward(plan) == "computed":
             scores = [computed(group) for group in groups]
@@ -232,7 +237,8 @@ def score(plan: LoopPlan, run: str) -> Mapping[str, Any]:
         else:
             judge = _judge(engine)
             judged = judge.score_all(groups)
-            store: Callable[..., int] = resolve("playproof.judge.judging:store")
+            from playproof.judge.judging import store
+
             new = store(engine, judge, judged)
             scores = [item.scores for item in judged if item.scores is not None]
     values = [value for item in scores for value in item.values.values()]
@@ -245,12 +251,14 @@ def _reward(plan: LoopPlan) -> str:
 
 
 def _judge(engine: Any) -> Any:
-    configured: Callable[[], Any] = resolve("playproof.judge.judging:configured")
+    from playproof.judge.judging import configured
+
     settings = configured()
     if settings is None:
         raise ConfigError("expected a judge for the reward judge, found none; set JUDGE_MODEL")
-    judge: Any = resolve("playproof.judge.judging:Judge")
-    return judge(settings, engine=engine)
+    from playproof.judge.judging import Judge
+
+    return Judge(settings, engine=engine)
 
 
 def contestant_of(model: str, plan: LoopPlan) -> Contestant:
@@ -262,14 +270,14 @@ def contestant_of(model: str, plan: LoopPlan) -> Contestant:
 
 def grpo(lesson: TrainRequest, track: list[str] | None, name: str) -> Mapping[str, Any]:
     """Train by GRPO on fresh forked windows, from where an earlier attempt of this cycle stood."""
+    from playproof.cli.train.options import tracking
     from playproof.games.arena.game import arena_game
+    from playproof.judge.judging import reward_function
+    from playproof.train.language.config import GRPOConfig
+    from playproof.train.language.grpo import train_grpo
 
-    config: Any = resolve("playproof.train.language.grpo:GRPOConfig")
-    train: Callable[..., Any] = resolve("playproof.train.language.grpo:train_grpo")
-    reward_function: Callable[..., Any] = resolve("playproof.judge.judging:reward_function")
-    tracking: Callable[..., Any] = resolve("playproof.cli.train.language_options:tracking")
     plan = lesson.plan
-    settings = config(
+    settings = GRPOConfig(
         game="arena",
         base=lesson.base,
         world=plan.world,
@@ -282,7 +290,7 @@ def grpo(lesson: TrainRequest, track: list[str] | None, name: str) -> Mapping[st
     )
     with _tables() as engine:
         judge = _judge(engine) if settings.reward == "judge" else None
-        result = train(
+        result = train_grpo(
             arena_game(),
             settings,
             lesson.path,

@@ -6,15 +6,17 @@ Leaves out: windows that no recorded run covers from its beginning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from playproof.game import resolve
+from sqlalchemy import Engine, select
+
+from playproof.cli.data.windows import outcomes_app
 from playproof.games.arena.game import arena_game
 from playproof.games.arena.recording.outcomes_writer import outcome_rows
 
 
-def prices(engine: Any, windows: Sequence[str]) -> list[dict[str, Any]]:
+def prices(engine: Engine, windows: Sequence[str]) -> list[Mapping[str, Any]]:
     """Give the outcome rows of windows, from every run that was recorded in them."""
     wanted = set(windows)
     rows: dict[str, list[dict[str, Any]]] = {}
@@ -25,16 +27,15 @@ def prices(engine: Any, windows: Sequence[str]) -> list[dict[str, Any]]:
     return [row for item in rows.values() for row in item]
 
 
-def _runs(engine: Any, windows: Sequence[str]) -> list[str]:
-    from sqlalchemy import select
+def _runs(engine: Engine, windows: Sequence[str]) -> list[str]:
+    from playproof.store.db import Trajectory
 
-    trajectory: Any = resolve("playproof.store.db:Trajectory")
-    query = select(trajectory.batch_id).where(trajectory.window_id.in_(list(windows))).distinct()
+    query = select(Trajectory.batch_id).where(Trajectory.window_id.in_(list(windows))).distinct()
     with engine.connect() as connection:
         return sorted(run for run in connection.scalars(query) if run is not None)
 
 
-def _closed(engine: Any, run: str) -> list[Any]:
+def _closed(engine: Engine, run: str) -> list[Any]:
     """Run a recorded run again; give its windows if all of its money comes out the same, else none."""
     from playproof.games.arena.recording.run_recorder import differences, run_again
     from playproof.workflows.arena.collect import read_run
@@ -48,6 +49,4 @@ def _closed(engine: Any, run: str) -> list[Any]:
     return [] if differences(whole, closed) else closed
 
 
-_make: Callable[..., Any] = resolve("playproof.cli.data.windows:outcomes_app")
-
-app = _make(arena_game, prices)
+app = outcomes_app(arena_game, prices)

@@ -194,27 +194,9 @@ class HoldPolicy:
         return (0, 0, 0)
 
 
-def wait(rng: np.random.Generator) -> Policy:  # noqa: ARG001
-    """Make the agent that holds still."""
-    return HoldPolicy()
-
-
-def _maker(name: str) -> Callable[[np.random.Generator], Policy]:
-    """Make the function that makes an archetype's policy for one window."""
-    return lambda rng: ScriptedPolicy(ARCHETYPES[name], rng)
-
-
-def _batch(name: str | None) -> Callable[[], ScriptedLanes]:
-    """Make the function that makes an archetype's policy for many lanes; None waits."""
-    return lambda: ScriptedLanes(None if name is None else ARCHETYPES[name])
-
-
-wait_lanes = _batch(None)
-random, random_lanes = _maker("random"), _batch("random")
-momentum, momentum_lanes = _maker("momentum"), _batch("momentum")
-hold, hold_lanes = _maker("hold"), _batch("hold")
-informed, informed_lanes = _maker("informed"), _batch("informed")
-contrarian, contrarian_lanes = _maker("contrarian"), _batch("contrarian")
-conservative, conservative_lanes = _maker("conservative"), _batch("conservative")
-balanced, balanced_lanes = _maker("balanced"), _batch("balanced")
-aggressive, aggressive_lanes = _maker("aggressive"), _batch("aggressive")
+def policies(name: str) -> tuple[Callable[[np.random.Generator], Policy], Callable[[], ScriptedLanes]]:
+    """Give what makes an archetype's policy for one window, and for many lanes at once; `wait` holds still."""
+    if name == "wait":
+        return lambda rng: HoldPolicy(), lambda: ScriptedLanes(None)  # noqa: ARG005
+    archetype = ARCHETYPES[name]
+    return lambda rng: ScriptedPolicy(archetype, rng), lambda: ScriptedLanes(archetype)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from playproof.game.vector_env import Actions, ActivityProfile, Chosen, ControlPolicy, Rng, Rows
-from playproof.games.arena.agents.archetypes import BET, hold_lanes, momentum_lanes, wait_lanes
+from playproof.games.arena.agents.archetypes import BET, policies
 from playproof.games.arena.agents.decisions import AMOUNTS, NAMES, ORDERS
 from playproof.games.arena.market.rules import PERPS
 from playproof.money import UNIT
@@ -47,13 +47,13 @@ class RandomOrders:
         return np.stack([kinds, indices, sizes], axis=1).astype(np.int64)
 
 
-def rivals(habits: ActivityProfile) -> Mapping[str, ControlPolicy]:
+def control_policies(habits: ActivityProfile) -> Mapping[str, ControlPolicy]:
     """Make the agents that one with these habits has to beat."""
     size = min(range(len(AMOUNTS)), key=lambda at: abs(AMOUNTS[at] - habits.bet / UNIT))
     shares = tuple(habits.mix.get(name, 0.0) for name in NAMES)
     return {
-        "do nothing": ControlPolicy("holds still", wait_lanes()),
+        "do nothing": ControlPolicy("holds still", policies("wait")[1]()),
         "random": ControlPolicy("the same orders as often, on any market, at random", RandomOrders(shares, size)),
-        "buy and hold": ControlPolicy("buys a little of every company and holds it", hold_lanes()),
-        "momentum": ControlPolicy("goes with the move of the last 20 minutes", momentum_lanes()),
+        "buy and hold": ControlPolicy("buys a little of every company and holds it", policies("hold")[1]()),
+        "momentum": ControlPolicy("goes with the move of the last 20 minutes", policies("momentum")[1]()),
     }

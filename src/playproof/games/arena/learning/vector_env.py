@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError
 from playproof.game import Choice, Fact, Reward, lookup
-from playproof.game.vector_env import Actions, Chosen, FinishedEpisodes, Ints, LaneTerms, Rows, StepResult
+from playproof.game.vector_env import Actions, Chosen, FinishedEpisodes, Ints, Rows, StepResult, VectorTerms
 from playproof.games.arena.agents.archetypes import ARCHETYPES, Archetype
 from playproof.games.arena.agents.decisions import AMOUNTS, NAMES, order_choice
 from playproof.games.arena.learning.observation import values
@@ -269,7 +269,7 @@ class ArenaVectorGame:
         return np.array([lane.row for lane in self.lanes], np.float32)
 
 
-def make_lanes(terms: LaneTerms, count: int) -> ArenaVectorGame:
+def make_vector_game(terms: VectorTerms, count: int) -> ArenaVectorGame:
     """Make lanes on a stage's terms."""
     if not isinstance(terms.source, str):
         raise ConfigError("expected the name of a world for the arena's lanes, found recorded windows")

@@ -8,14 +8,13 @@ Leaves out: verdicts (validate).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game import resolve
 from playproof.games.arena.agents.runner import ClosedWindow
 from playproof.money import UNIT
 
@@ -131,6 +130,7 @@ def _figures(
 
 def interval(values: NDArray[np.float64], seed: int) -> tuple[float, float]:
     """Give the 95 % bootstrap interval of the mean over windows."""
-    bootstrap: Callable[..., tuple[float, float]] = resolve("playproof.stats.evidence:bootstrap_interval")
-    low, high = bootstrap(values, np.random.default_rng(seed))
+    from playproof.stats.evidence import bootstrap_interval
+
+    low, high = bootstrap_interval(values, np.random.default_rng(seed))
     return float(low), float(high)

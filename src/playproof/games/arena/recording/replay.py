@@ -15,9 +15,9 @@ import numpy as np
 
 from playproof.errors import DecodeError
 from playproof.game.replay import LaneSnapshot, Line, Mark, Number, ReplayedEpisode, ReplayRules, ReplayText, Values
-from playproof.game.vector_env import Actions, LaneTerms, StepResult
+from playproof.game.vector_env import Actions, StepResult, VectorTerms
 from playproof.games.arena.agents.decisions import AMOUNTS, NAMES, ORDERS
-from playproof.games.arena.learning.vector_env import PLAYER, ArenaMarketPlayer, ArenaVectorGame, make_lanes
+from playproof.games.arena.learning.vector_env import PLAYER, ArenaMarketPlayer, ArenaVectorGame, make_vector_game
 from playproof.games.arena.market.rules import PERPS, SLOTS
 from playproof.money import UNIT
 
@@ -88,9 +88,9 @@ def _standing(values: Sequence[Mapping[str, float]], missing: Sequence[Sequence[
     )
 
 
-def watch(terms: LaneTerms, count: int) -> ObservedArena:
+def watch(terms: VectorTerms, count: int) -> ObservedArena:
     """Make lanes that can be watched."""
-    plain = make_lanes(terms, count)
+    plain = make_vector_game(terms, count)
     watched = ObservedArena(plain.settings, count)
     watched.lanes = [_ObservedMarket(plain.settings) for _ in range(count)]
     return watched
@@ -255,4 +255,4 @@ def _text(content: object) -> str:
         raise DecodeError(f"expected a text or JSON, found {type(content).__name__}: {error}") from None
 
 
-REPLAYING = ReplayRules(LINES, watch, say, marks, trajectory=trajectory)
+REPLAY = ReplayRules(LINES, watch, say, marks, trajectory=trajectory)

@@ -292,7 +292,7 @@ def _difference(row: dict[str, object], received: Floats | None) -> str | None:
     return None
 
 
-AUDITING = AuditRules(
+AUDIT = AuditRules(
     from_store=from_store,
     from_rows=from_rows,
     hazard=fair.RUG_CHANCE,

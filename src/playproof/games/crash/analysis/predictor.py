@@ -151,4 +151,4 @@ def _column(rows: Rows, names: tuple[str, ...], name: str) -> Rows:
     return row
 
 
-PREDICTING = Sidebets()
+PREDICTION = Sidebets()

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.game.replay import Arrays, LaneSnapshot, Line, Mark, Number, ReplayRules, Values
-from playproof.game.vector_env import Actions, Chosen, LaneTerms, StepResult
+from playproof.game.vector_env import Actions, Chosen, StepResult, VectorTerms
 from playproof.games.crash.rules.actions import ACTIONS, SIZES, TRADER_MAIN
 from playproof.games.crash.sim import kernel
 from playproof.games.crash.sim.vector_env import CrashVectorGame
@@ -47,7 +47,7 @@ _EXECUTION = ("execution_tick", "execution_price")
 class ObservedCrash(CrashVectorGame):
     """Lanes of the game that also tell where each player stood before and after a step."""
 
-    def __init__(self, terms: LaneTerms, count: int) -> None:
+    def __init__(self, terms: VectorTerms, count: int) -> None:
         super().__init__(terms, count)
         lanes = self._lanes
         if lanes.purse is None:
@@ -103,7 +103,7 @@ def _standing(moments: NDArray[Any], bets: NDArray[np.int64], missing: Chosen | 
     return LaneSnapshot(values | {"bet field": bets}, missing)
 
 
-def watch(terms: LaneTerms, count: int) -> ObservedCrash:
+def watch(terms: VectorTerms, count: int) -> ObservedCrash:
     """Make lanes that can be watched."""
     return ObservedCrash(terms, count)
 
@@ -191,4 +191,4 @@ def _shortest(values: NDArray[Any]) -> list[Number]:
     return [float(str(item)) for item in values.astype(np.float32)]
 
 
-REPLAYING = ReplayRules(LINES, watch, say, marks, stored)
+REPLAY = ReplayRules(LINES, watch, say, marks, stored)

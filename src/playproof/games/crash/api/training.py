@@ -180,7 +180,7 @@ class TrainingDataGenerator:
             raise ConfigError(f"expected actions to be one of {', '.join(ACTION_SETS)}, found {actions!r}")
         self.min_ticks, self.actions, self.include_incomplete = min_ticks, actions, include_incomplete
         self._heads = len(lookup(known.actions, actions, "action set").heads)
-        self._reward = lookup(known.rewards, reward, "reward")
+        self._reward = lookup(known.rewards().presets, reward, "reward")
         self._game = known
         self._rng = np.random.default_rng(seed)
 

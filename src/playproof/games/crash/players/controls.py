@@ -60,7 +60,7 @@ class ConstantBatchPolicy(RuleBaseline):
         return self.order(obs, np.full(len(obs), self.action))
 
 
-def rivals(habits: ActivityProfile) -> Mapping[str, ControlPolicy]:
+def control_policies(habits: ActivityProfile) -> Mapping[str, ControlPolicy]:
     """Make the players that a policy with these habits has to beat."""
     bet = max(MIN_BET, round(min(habits.bet, habits.stake) / MIN_BET) * MIN_BET) / UNIT
     held = max(1, round(habits.held))

@@ -19,7 +19,7 @@ from playproof.game.vector_env import Rows
 from playproof.games.crash.players.baselines import Ints
 from playproof.games.crash.players.clone_bound import watched_chances
 from playproof.games.crash.players.human import Floats, Human, Live, ScriptedPresser
-from playproof.games.crash.recording.sample import JOINS_AT_MS, PLAYER_ID, Point, Recording
+from playproof.games.crash.recording.sample import JOINS_AT_MS, PLAYER_ID, Point, SampleRecorder
 from playproof.games.crash.rules.actions import FULL_SHARE
 from playproof.games.crash.rules.money import MIN_BET
 from playproof.games.crash.server.protocol import Phase
@@ -39,7 +39,7 @@ class SellsAll(Human):
         return np.tile([0.0, 0.0, 0.0, 1.0], (len(obs), 1))
 
 
-class RecordedSittings(Recording):
+class RecordedSittings(SampleRecorder):
     """Persons who come to one table, each for one round; the script is what comes to their minds."""
 
     def __init__(self, world: str, seed: int, number: int) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game.vector_env import BatchPolicy, LaneTerms, play_lanes
+from playproof.game.vector_env import BatchPolicy, VectorTerms, play_lanes
 from playproof.games.crash.players.baselines import make_baseline
-from playproof.games.crash.sim.vector_env import make_lanes
+from playproof.games.crash.sim.vector_env import make_vector_game
 from playproof.money import UNIT
 
 LANES = 512
@@ -63,7 +63,7 @@ def score(
 
 def play(name: str, policy: BatchPolicy, world: str, rounds: int, seed: int) -> TournamentScore:
     """Play a policy over so many rounds of a world, without a reserved stake."""
-    lanes = make_lanes(LaneTerms(world, (STREAM, seed)), min(LANES, rounds))
+    lanes = make_vector_game(VectorTerms(world, (STREAM, seed)), min(LANES, rounds))
     played = play_lanes(lanes, policy, rounds, np.random.default_rng([STREAM, seed, 1]))
     decisions = int(played.decisions[:, 1:].sum())
     counts = (int(played.opened.sum()), decisions, int(played.no_effect.sum()))

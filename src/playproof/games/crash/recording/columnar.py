@@ -658,7 +658,7 @@ def _so_far(before: _Side, lengths: Array, what: str) -> Array:
     return out
 
 
-BATCH = ColumnarSession(
+COLUMNAR = ColumnarSession(
     columns=tuple(
         dict.fromkeys(
             [

@@ -53,7 +53,7 @@ SCRIPT: Script = {
 }
 
 
-class Recording:
+class SampleRecorder:
     """Sit one scripted player down at a table and keep every frame of his socket and page."""
 
     def __init__(self, table_seed: int, script: Script, *, world: str = "published", crowded: bool = True) -> None:
@@ -120,9 +120,9 @@ class Recording:
         self._keep(f"43{number}{orjson.dumps([ack.body]).decode()}", after_ms=ACK_MS)
 
 
-def record(seed: int, script: Script, rounds: int, *, world: str = "published", crowded: bool = True) -> Recording:
+def record(seed: int, script: Script, rounds: int, *, world: str = "published", crowded: bool = True) -> SampleRecorder:
     """Record whole rounds of a table, up to the second broadcast of the last one's rug."""
-    recording = Recording(seed, script, world=world, crowded=crowded)
+    recording = SampleRecorder(seed, script, world=world, crowded=crowded)
     while recording.table.timer_ms > JOINS_AT_MS:
         recording.table.advance()
     recording.join()

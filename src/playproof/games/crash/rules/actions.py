@@ -12,12 +12,15 @@ done but not how the bet field came to its amount. `buttons` sells everything, w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from playproof.events import Event, Value
 from playproof.game import WAIT, Action, ActionSet
 from playproof.games.crash.recording.columns import ORDER, PRESS
 from playproof.money import UNIT, show
+
+if TYPE_CHECKING:
+    from playproof.games.crash.rules.possible import Mask, Rows
 
 Category = Literal["action", "bet_adjust", "percentage"]
 
@@ -111,17 +114,34 @@ def _share(value: Value) -> int:
     return value if isinstance(value, int) else FULL_SHARE
 
 
-_POSSIBLE = "playproof.games.crash.rules.possible"
+def _possible_buttons(rows: Rows, names: tuple[str, ...]) -> Mask:
+    from playproof.games.crash.rules import possible
+
+    return possible.buttons(rows, names)
+
+
+def _possible_buttons_share(rows: Rows, names: tuple[str, ...]) -> Mask:
+    from playproof.games.crash.rules import possible
+
+    return possible.buttons_share(rows, names)
+
+
+def _possible_trader(rows: Rows, names: tuple[str, ...]) -> Mask:
+    from playproof.games.crash.rules import possible
+
+    return possible.trader(rows, names)
+
+
 ACTIONS: Mapping[str, ActionSet] = {
-    "buttons": ActionSet((MAIN, BETS), (0, 0), recorded_buttons, possible=f"{_POSSIBLE}:buttons"),
+    "buttons": ActionSet((MAIN, BETS), (0, 0), recorded_buttons, possible=_possible_buttons),
     "buttons-share": ActionSet(
-        (MAIN, BETS, SHARES), (0, 0, 0), recorded_buttons_share, possible=f"{_POSSIBLE}:buttons_share"
+        (MAIN, BETS, SHARES), (0, 0, 0), recorded_buttons_share, possible=_possible_buttons_share
     ),
     "trader": ActionSet(
         (TRADER_MAIN, tuple(show(size).rstrip("0") for size in SIZES), tuple(f"{share} %" for share in TENTHS)),
         (0, 0, 0),
         recorded_trader,
-        possible=f"{_POSSIBLE}:trader",
+        possible=_possible_trader,
     ),
 }
 """The action sets, the default first."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from playproof._numba import compiler
 from playproof.errors import InputError
 from playproof.events import Event
-from playproof.game.vector_env import Actions, Chosen, FinishedEpisodes, Ints, LaneTerms, ReplayTape, Rows, StepResult
+from playproof.game.vector_env import Actions, Chosen, FinishedEpisodes, Ints, ReplayTape, Rows, StepResult, VectorTerms
 from playproof.games.crash.features import state as fold
 from playproof.games.crash.features.table import OBSERVATIONS
 from playproof.games.crash.recording import columns as c
@@ -81,7 +81,7 @@ def _warmed(world: str, seed: tuple[int, ...], count: int) -> tuple[NDArray[Any]
 class CrashVectorGame:
     """Lanes of one round an episode, each round with a fresh balance."""
 
-    def __init__(self, terms: LaneTerms, count: int) -> None:
+    def __init__(self, terms: VectorTerms, count: int) -> None:
         self.settings = to_settings(terms)
         self._seed = terms.seed
         self._seats = count
@@ -182,7 +182,7 @@ class CrashVectorGame:
         return state | {"open": self._open, "bets": self._bets} | remembered
 
 
-def to_settings(terms: LaneTerms) -> CrashConfig:
+def to_settings(terms: VectorTerms) -> CrashConfig:
     """Read the terms as settings of the environment."""
     asked: dict[str, Any] = {
         "observation": terms.observation,
@@ -205,7 +205,7 @@ def to_settings(terms: LaneTerms) -> CrashConfig:
     return settings
 
 
-def make_lanes(terms: LaneTerms, count: int) -> CrashVectorGame:
+def make_vector_game(terms: VectorTerms, count: int) -> CrashVectorGame:
     """Make the lanes of the Game record."""
     return CrashVectorGame(terms, count)
 
