@@ -115,7 +115,7 @@ def test_validate_compare_replay_and_serve_take_the_name_of_a_run(
     assert main(["validate", "clone", *few]) in (0, 2)
     assert result(capsys)["policy"]["name"].startswith("bc")
     assert main(["compare", "clone", "wait", *few]) == 0
-    assert result(capsys)["rows"]
+    assert Path(result(capsys)["page"]).exists()
     assert main(["replay", "clone", "--show", "2", *few]) == 0
     assert result(capsys)["episodes"]
     served: list[str] = []
