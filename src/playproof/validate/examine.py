@@ -107,7 +107,7 @@ def examine(
 ) -> Examination:
     """Play and judge; the look at the windows is written into the trial ledger before anything is said of it."""
     notify(subject.name)
-    played = _play(game, subject, plan, subject.options)
+    played = play_plan(game, subject, plan)
     if subject.stake <= 0 or not len(played):
         raise ConfigError(f"expected windows and a stake above 0, found {len(played)} and {subject.stake}")
     hindsight, idle = _watch(game, subject, plan)
@@ -115,7 +115,7 @@ def examine(
     stressed = {
         name: _stressed(game, subject, plan, name, delay, notify) for name, delay in game.defaults.worse.items()
     }
-    trial = _look(subject, plan, played, now)
+    trial = ledger_trial(subject, plan, played, now, "playproof validate")
     record_trial(engine, trial)
     looks = EvaluationSet(
         played.score(),
@@ -195,7 +195,8 @@ def _draws(seed: int) -> np.random.Generator:
     return np.random.default_rng([STREAM, seed])
 
 
-def _play(game: Game, subject: Subject, plan: EvalPlan, options: RolloutOptions) -> Rollout:
+def play_plan(game: Game, subject: Subject, plan: EvalPlan, options: RolloutOptions | None = None) -> Rollout:
+    """Play a policy over a plan's windows, by its own options unless others are given."""
     return rollout(
         game,
         subject.player,
@@ -205,13 +206,27 @@ def _play(game: Game, subject: Subject, plan: EvalPlan, options: RolloutOptions)
         stake=subject.stake,
         balance=plan.balance,
         name=subject.name,
-        options=options,
+        options=subject.options if options is None else options,
+    )
+
+
+def ledger_trial(subject: Subject, plan: EvalPlan, played: Rollout, now: datetime, origin: str) -> Trial:
+    """Give the look of a policy at a plan's windows as the trial ledger keeps it."""
+    return trial_of(
+        played.score(),
+        family=subject.family,
+        policy_hash=subject.policy_hash,
+        data_hash=plan.data_hash,
+        split=plan.split,
+        kind="test",
+        now=now,
+        origin=origin,
     )
 
 
 def _stressed(game: Game, subject: Subject, plan: EvalPlan, name: str, delay: int, notify: Notify) -> Rollout:
     notify(f"{subject.name}, {name}")
-    return _play(game, subject, plan, replace(subject.options, delay=delay))
+    return play_plan(game, subject, plan, replace(subject.options, delay=delay))
 
 
 def habits(played: Rollout) -> ActivityProfile:
@@ -241,7 +256,7 @@ def _play_rivals(
             again = idle
         if again is None:
             notify(name)
-            again = _play(game, replace(subject, player=rival.player), plan, RolloutOptions())
+            again = play_plan(game, replace(subject, player=rival.player), plan, RolloutOptions())
         known.append((rival.player, again))
         result[name] = (rival.doc, replace(again, name=name))
     return result
@@ -253,7 +268,7 @@ def _watch(game: Game, subject: Subject, plan: EvalPlan) -> tuple[NDArray[np.int
     if oracle is None:
         return None, None
     watching = oracle()
-    idle = _play(game, replace(subject, player=watching), plan, RolloutOptions())
+    idle = play_plan(game, replace(subject, player=watching), plan, RolloutOptions())
     return watching.best(plan.rounds, subject.stake), idle
 
 
@@ -266,22 +281,9 @@ def _targets(game: Game, subject: Subject, plan: EvalPlan) -> tuple[Target, ...]
 
     def play(player: BatchPolicy, options: RolloutOptions, windows: int = TARGET_WINDOWS) -> Rollout:
         fewer = replace(some, rounds=min(windows, some.rounds))
-        return _play(game, replace(subject, player=player), fewer, options)
+        return play_plan(game, replace(subject, player=player), fewer, options)
 
     return targets(subject.player, subject.options, play)
-
-
-def _look(subject: Subject, plan: EvalPlan, played: Rollout, now: datetime) -> Trial:
-    return trial_of(
-        played.score(),
-        family=subject.family,
-        policy_hash=subject.policy_hash,
-        data_hash=plan.data_hash,
-        split=plan.split,
-        kind="test",
-        now=now,
-        origin="playproof validate",
-    )
 
 
 def _decisions(played: Rollout) -> dict[str, int]:
