@@ -130,7 +130,7 @@ def validate_policy(
     """
     from datetime import UTC, datetime
 
-    from playproof.cli.targets import choose_game, find_policy
+    from playproof.cli.targets import find_data, find_policy, policy_game
     from playproof.home import home
     from playproof.store.db import connect, ready
     from playproof.validate.examine import examine, reward_gates
@@ -139,8 +139,8 @@ def validate_policy(
 
     if data and world:
         raise ConfigError("expected either data or world, found both")
-    name = find_policy(str(policy))
-    chosen = choose_game([name], game, data, world)
+    name, data = find_policy(str(policy)), str(find_data(data)) if data else None
+    chosen = policy_game([name], game, data, world)
     subject = load_subject(chosen, name, stake=stake)
     plan = data_plan(chosen, data, split, rounds, seed) if data else world_plan(chosen, world, rounds, seed)
     gates = reward_gates(chosen, subject, search=False)
