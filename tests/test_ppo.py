@@ -29,16 +29,8 @@ from playproof.reports.run import page
 from playproof.rewards import checks
 from playproof.testing import coin
 from playproof.train.ppo.callbacks import EvaluationSchedule, RolloutBoundary, TrainingProgress, diverged
-from playproof.train.ppo.loop import (
-    PPOConfig,
-    PPOResult,
-    TrainSetup,
-    build,
-    fine_tuned,
-    plan_preset,
-    train_ppo,
-    weights_of,
-)
+from playproof.train.ppo.config import PPOConfig, fine_tuned, plan_preset
+from playproof.train.ppo.loop import PPOResult, TrainSetup, build, train_ppo, weights_of
 from playproof.train.ppo.loss import divergence, leaning
 from playproof.train.run import Run, Tracking, find_checkpoint, read_config, read_log, read_result, restore
 
@@ -347,7 +339,7 @@ def test_the_plan_preset_is_the_plans_set_up(tmp_path: Path) -> None:
     model, env = build(TrainSetup.lay(CRASH, config))
     assert type(model).__name__ == "PPO"
     assert [type(env).__name__, type(env.venv).__name__, type(env.venv.venv).__name__] == [
-        "Scaled",
+        "ScaledObservation",
         "VecMonitor",
         "DummyVecEnv",
     ]
