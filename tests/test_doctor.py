@@ -103,10 +103,10 @@ def test_the_table_shows_missing_and_present(
 
 
 def test_places(tmp_path: Path) -> None:
-    assert doctor.place(tmp_path) == doctor.WritableFolder(str(tmp_path), True, True)
-    assert doctor.place(tmp_path / "a" / "b") == doctor.WritableFolder(str(tmp_path / "a" / "b"), False, True)
+    assert doctor.writable_folder(tmp_path) == doctor.WritableFolder(str(tmp_path), True, True)
+    assert doctor.writable_folder(tmp_path / "a" / "b") == doctor.WritableFolder(str(tmp_path / "a" / "b"), False, True)
     (tmp_path / "file").touch()
-    assert not doctor.place(tmp_path / "file" / "a").writable
+    assert not doctor.writable_folder(tmp_path / "file" / "a").writable
 
 
 def test_the_home_is_looked_at_and_not_made(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,8 +77,8 @@ def diagnose() -> dict[str, Any]:
         "ok": all(package.ok for package in base),
         "python": {"version": platform.python_version(), "executable": sys.executable},
         "playproof": {"version": playproof.__version__, "commit": commit(), "path": str(_package_folder())},
-        "home": asdict(place(home())),
-        "numba_cache": asdict(place(numba_cache())),
+        "home": asdict(writable_folder(home())),
+        "numba_cache": asdict(writable_folder(numba_cache())),
         "chromium": {"path": str(chromium) if chromium else None, "get": None if chromium else _chromium_command()},
         "machine": {"cores": _cores(), "memory_gib": _memory_gib(), "torch_threads": _torch_threads()},
         "base": [asdict(package) for package in base],
@@ -150,7 +150,7 @@ def _chromium_command() -> str:
     return f"{shlex.quote(sys.executable)} -m playwright install chromium"
 
 
-def place(path: Path) -> WritableFolder:
+def writable_folder(path: Path) -> WritableFolder:
     """Tell whether a folder is there, and whether it or the folder it would be made in can be written."""
     nearest = path
     while not nearest.exists() and nearest != nearest.parent:

@@ -86,7 +86,7 @@ def _learn(
     from playproof.train.data import OfflineSetup, card_of
     from playproof.train.iql import train_iql
 
-    setup = OfflineSetup.lay(split.game, split.observation, split.actions)
+    setup = OfflineSetup.from_game(split.game, split.observation, split.actions)
     train = train_cql if method == "cql" else train_iql
     bar, moved = epochs_bar(config.epochs)
     with bar:
