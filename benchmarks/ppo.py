@@ -145,7 +145,7 @@ def null(quick: bool) -> Found:
     for seed in SEEDS:
         config = configuration(game, NULL, seed, quick)
         done = trained(tag(config, quick), game, config)
-        table = TrainSetup.lay(game, config)
+        table = TrainSetup.from_config(game, config)
         policy = table.policy(done.weights)
         result = rollout(game, BatchPlayer(policy), NULL, windows, FRESH, stake=STAKE)
         low, high = interval(result)
@@ -277,7 +277,7 @@ def _reached(done: Trained) -> float:
 
 def _plan_time(game: Game, config: PPOConfig, longest: float) -> tuple[float, bool]:
     """Learn as the plan had it until the wanted profit or the end of patience; give the time, and whether it came."""
-    table = TrainSetup.lay(game, config)
+    table = TrainSetup.from_config(game, config)
     model, _ = build(table)
     spent = 0.0
     while spent < longest:
@@ -305,7 +305,7 @@ def latency(quick: bool) -> Found:
     """Measure the time to an action: the network alone, from an event on, and stable-baselines3 beside it."""
     game, turns = known_game(), 200 if quick else 20_000
     config = configuration(game, EDGE, 1, quick=True)
-    table = TrainSetup.lay(game, config)
+    table = TrainSetup.from_config(game, config)
     model, _ = build(table)
     path = folder("runs") / "bench-train" / "latency"
     save_checkpoint(path, table.card({}), model.policy.weights())

@@ -46,8 +46,8 @@ def learned(method: str, game: Game, steps: Transitions, seed: int) -> Any:
     from playproof.train.iql import train_iql
 
     if method == "cql":
-        return train_cql(OfflineSetup.lay(game), steps, CqlConfig(seed=seed))
-    return train_iql(OfflineSetup.lay(game), steps, IqlConfig(seed=seed))
+        return train_cql(OfflineSetup.from_game(game), steps, CqlConfig(seed=seed))
+    return train_iql(OfflineSetup.from_game(game), steps, IqlConfig(seed=seed))
 
 
 def offline(quick: bool) -> Found:

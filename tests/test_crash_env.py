@@ -283,9 +283,9 @@ def test_same_seed_same_bits(seed: int, world: str) -> None:
 
 
 def test_stable_baselines3_can_use_it() -> None:
-    sb3 = pytest.importorskip("playproof.games.crash.sim.sb3", reason="needs the extra train")
+    sb3 = pytest.importorskip("playproof.train.ppo.vec_env", reason="needs the extra train")
     maskable = pytest.importorskip("sb3_contrib", reason="needs the extra train")
-    envs = sb3.CrashVecEnv(16, seed=3, world="drift")
+    envs = sb3.GymVecEnv(CrashVectorEnv(16, world="drift"), seed=3)
     twin = CrashVectorEnv(16, world="drift")
     np.testing.assert_array_equal(envs.reset(), twin.reset(seed=3)[0])
     rng = np.random.default_rng(0)

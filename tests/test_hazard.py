@@ -25,16 +25,9 @@ from playproof.games.crash.sim.env import CrashEnv
 from playproof.policies.checkpoint import load_checkpoint, load_policy
 from playproof.policies.ensemble import EnsemblePolicy, batch_player, combine, save_ensemble
 from playproof.policies.trees import describe_chances, parse_trees, read_predictor
+from playproof.train.config import RugPredictorConfig
 from playproof.train.demonstrations import DemonstrationConfig, demonstrate, starts
-from playproof.train.rug_predictor import (
-    RugPredictorConfig,
-    cut,
-    grow,
-    lay_ticks,
-    platt,
-    save_predictor,
-    sidebet_policy,
-)
+from playproof.train.rug_predictor import cut, grow, lay_ticks, platt, save_predictor, sidebet_policy
 
 CRASH = load_game("crash")
 NAMES = CRASH.observations["policy"].features

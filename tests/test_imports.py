@@ -31,7 +31,7 @@ NOT_BASE = (
 )
 """Layers that may import extras at the top of a module."""
 NEEDS_EXTRA = (
-    *("games.crash.sim.sb3", "testing.strategies", "testing.skeleton", "testing.tabular"),
+    *("testing.strategies", "testing.skeleton", "testing.tabular"),
     *("datasets.export.torch", "datasets.export.minari"),
 )
 """Single modules that may, since they build on what an extra brings."""

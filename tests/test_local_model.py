@@ -2,58 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import openai
 import pytest
 
 from playproof.errors import ConfigError
-from playproof.policies.language.local import Answer, LocalModel, Sampling, load_model
-from playproof.serve.local_model import serving
+from playproof.policies.language.local import LocalModel, Sampling, load_model
+from playproof.serve.batching import ServeLimits
+from playproof.serve.serving import chat_app, serving
 
 CHAT = [{"role": "system", "content": "You trade."}, {"role": "user", "content": "Buy or sell?"}]
-
-
-class Echo:
-    """Answer with the last message and the number of tokens asked for."""
-
-    name = "echo-1"
-
-    def answer(self, messages: Sequence[Mapping[str, str]], sampling: Sampling) -> Answer:
-        if messages[-1]["content"] == "too long":
-            raise ConfigError("expected a chat of fewer tokens, found more")
-        text = f"{messages[-1]['content']} {sampling.max_tokens} {sampling.temperature}"
-        return Answer(text, (1, 2, 3), (4, 5), (-0.1, -0.2), ("a", "b"), "stop")
-
-
-def test_the_official_client_gets_text_token_ids_and_log_probabilities() -> None:
-    with serving(Echo()) as url, openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
-        assert [item.id for item in client.models.list()] == ["echo-1"]
-        payload = client.chat.completions.create(
-            model="echo-1",
-            messages=CHAT,  # type: ignore[arg-type]
-            max_tokens=7,
-            temperature=0.5,
-            logprobs=True,
-            extra_body={"return_token_ids": True},
-        )
-        choice = payload.choices[0]
-        assert choice.message.content == "Buy or sell? 7 0.5"
-        assert choice.logprobs is not None
-        assert choice.logprobs.content is not None
-        assert [item.logprob for item in choice.logprobs.content] == [-0.1, -0.2]
-        assert (choice.model_extra or {})["token_ids"] == [4, 5]
-        assert (payload.model_extra or {})["prompt_token_ids"] == [1, 2, 3]
-        assert payload.usage is not None
-        assert payload.usage.total_tokens == 5
-        plain = client.chat.completions.create(model="echo-1", messages=CHAT)  # type: ignore[arg-type]
-        assert "token_ids" not in (plain.choices[0].model_extra or {})
-        for bad in ({"stream": True}, {"max_tokens": 10**9}, {"n": 3}):
-            with pytest.raises((openai.BadRequestError, openai.UnprocessableEntityError)):
-                client.chat.completions.create(model="echo-1", messages=CHAT, **bad)  # type: ignore[call-overload]
-        with pytest.raises(openai.BadRequestError, match="expected a chat of fewer tokens"):
-            client.chat.completions.create(model="echo-1", messages=[{"role": "user", "content": "too long"}])
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +40,38 @@ def tiny() -> LocalModel:
         bos_token_id=0,
     )
     return LocalModel("tiny", LlamaForCausalLM(shape).eval(), tokenizer)
+
+
+def test_the_official_client_gets_text_token_ids_and_log_probabilities(tiny: LocalModel) -> None:
+    served = chat_app("tiny-1", tiny.model, tiny.tokenizer, ServeLimits(max_tokens=64))
+    alone = tiny.answer(CHAT, Sampling(max_tokens=7, temperature=0.5, seed=3))
+    with serving(served) as url, openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+        assert [item.id for item in client.models.list()] == ["tiny-1"]
+        payload = client.chat.completions.create(
+            model="tiny-1",
+            messages=CHAT,  # type: ignore[arg-type]
+            max_tokens=7,
+            temperature=0.5,
+            seed=3,
+            logprobs=True,
+            extra_body={"return_token_ids": True},
+        )
+        choice = payload.choices[0]
+        assert choice.message.content == alone.text
+        assert choice.logprobs is not None
+        assert choice.logprobs.content is not None
+        assert [item.logprob for item in choice.logprobs.content] == pytest.approx(alone.logprobs, abs=1e-4)
+        assert (choice.model_extra or {})["token_ids"] == list(alone.token_ids)
+        assert (payload.model_extra or {})["prompt_token_ids"] == list(alone.prompt_ids)
+        assert payload.usage is not None
+        assert payload.usage.total_tokens == len(alone.prompt_ids) + len(alone.token_ids)
+        plain = client.chat.completions.create(model="tiny-1", messages=CHAT, max_tokens=7)  # type: ignore[arg-type]
+        assert "token_ids" not in (plain.choices[0].model_extra or {})
+        for bad in ({"max_tokens": 10**9}, {"n": 99}, {"max_tokens": 7, "top_p": 2}):
+            with pytest.raises(openai.BadRequestError):
+                client.chat.completions.create(model="tiny-1", messages=CHAT, **bad)  # type: ignore[call-overload]
+        with pytest.raises(openai.BadRequestError, match="expected a chat of at most 512 tokens"):
+            client.chat.completions.create(model="tiny-1", messages=[{"role": "user", "content": "long " * 200}])
 
 
 def test_log_probabilities_are_those_of_one_pass_over_the_whole_text(tiny: LocalModel) -> None:

@@ -31,7 +31,7 @@ from playproof.train.run import Run, Tracking
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "cql.json").read_text(encoding="utf-8"))
 QUIET = Tracking(tensorboard=False)
-COIN = OfflineSetup.lay(coin.game())
+COIN = OfflineSetup.from_game(coin.game())
 CRASH = load_game("crash")
 STAKE = 5 * 10**8
 
@@ -201,7 +201,7 @@ class TestLearners:
             if method == "cql"
             else IqlConfig(beta=5, gamma=0.9, epochs=3, batch=256, reward_scale=30, learning_rate=2e-3)
         )
-        made = train(OfflineSetup.lay(CRASH), steps, config)
+        made = train(OfflineSetup.from_game(CRASH), steps, config)
         own, its = (
             rollout(CRASH, player, "drift", 128, 3, stake=STAKE).pnl for player in (BatchPlayer(made.policy), players)
         )

@@ -29,16 +29,8 @@ from playproof.reports.run import page
 from playproof.rewards import checks
 from playproof.testing import coin
 from playproof.train.ppo.callbacks import EvaluationSchedule, RolloutBoundary, TrainingProgress, diverged
-from playproof.train.ppo.loop import (
-    PPOConfig,
-    PPOResult,
-    TrainSetup,
-    build,
-    fine_tuned,
-    plan_preset,
-    train_ppo,
-    weights_of,
-)
+from playproof.train.ppo.config import PPOConfig, fine_tuned, plan_preset
+from playproof.train.ppo.loop import PPOResult, TrainSetup, build, train_ppo, weights_of
 from playproof.train.ppo.loss import divergence, leaning
 from playproof.train.run import Run, Tracking, find_checkpoint, read_config, read_log, read_result, restore
 
@@ -231,9 +223,9 @@ def test_a_resumed_curriculum_with_frames_gives_the_same_weights(tmp_path: Path)
 
 def test_a_recurrent_policy_is_exported_as_it_acts() -> None:
     config = replace(CONFIG, recurrent=8, steps=ROLLOUT, evaluate_every=2)
-    model, _ = build(TrainSetup.lay(GAME, config))
+    model, _ = build(TrainSetup.from_config(GAME, config))
     model.learn(ROLLOUT)
-    policy = TrainSetup.lay(GAME, config).policy(weights_of(model))
+    policy = TrainSetup.from_config(GAME, config).policy(weights_of(model))
     rng, state, memory = np.random.default_rng(0), None, np.zeros((2, 4, 8), np.float32)
     for number in range(5):
         rows = rng.normal(size=(4, 5)).astype(np.float32)
@@ -259,7 +251,7 @@ def test_where_money_says_little_it_ends_doing_nothing(tmp_path: Path) -> None:
     for lean in (0.0, 5.0):
         config = replace(CONFIG, entropy=1.0, entropy_least=1.0, lean=lean, lean_from=0.0, lean_by=0.3)
         result = train_ppo(GAME, config, tmp_path / f"lean-{lean}")
-        chances.append(TrainSetup.lay(GAME, config).policy(result.weights).probabilities(hints)[0])
+        chances.append(TrainSetup.from_config(GAME, config).policy(result.weights).probabilities(hints)[0])
     assert np.allclose(chances[0], 1 / 3, atol=0.15)  # entropy alone pulls to anything
     assert (chances[1][:, 0] > 0.8).all()
 
@@ -276,7 +268,7 @@ def test_a_leaning_policy_is_the_one_it_says() -> None:
 def test_the_lean_update_is_that_of_sb3_contrib() -> None:
     from sb3_contrib import MaskablePPO
 
-    table = TrainSetup.lay(CRASH, small_crash(steps=512, entropy_floor=0.0, lean=0.0))
+    table = TrainSetup.from_config(CRASH, small_crash(steps=512, entropy_floor=0.0, lean=0.0))
     lean, env = build(table)
     lean.entropy_weight = None
     lean.learn(512)  # fills the buffer
@@ -335,7 +327,7 @@ def test_it_finds_the_edge_of_a_small_crash_world(tmp_path: Path) -> None:
         evaluate_every=40,
     )
     result = train_ppo(CRASH, config, tmp_path / "hazard")
-    policy = TrainSetup.lay(CRASH, config).policy(result.weights)
+    policy = TrainSetup.from_config(CRASH, config).policy(result.weights)
     options = RolloutOptions(game=config.options)
     value = rollout(CRASH, BatchPlayer(policy), "hazard", 400, 7, stake=config.stake, options=options).summary()
     assert value["pnl"] > 2 * value["pnl_se"] > 0
@@ -345,10 +337,10 @@ def test_it_finds_the_edge_of_a_small_crash_world(tmp_path: Path) -> None:
 def test_the_plan_preset_is_the_plans_set_up(tmp_path: Path) -> None:
     config = plan_preset(small_crash())
     assert (config.lanes, config.batch, config.learning_rate, config.entropy) == (8, 64, 3e-4, 0.01)
-    model, env = build(TrainSetup.lay(CRASH, config))
+    model, env = build(TrainSetup.from_config(CRASH, config))
     assert type(model).__name__ == "PPO"
     assert [type(env).__name__, type(env.venv).__name__, type(env.venv.venv).__name__] == [
-        "Scaled",
+        "ScaledObservation",
         "VecMonitor",
         "DummyVecEnv",
     ]
@@ -372,7 +364,7 @@ def test_a_clone_is_warmed_up_and_kept_near(solved: PPOResult, tmp_path: Path) -
         free = replace(config, warmup=0, anchor=anchor, anchor_share=1.0, entropy=1.0)  # entropy pulls away
         result = train_ppo(GAME, free, tmp_path / f"anchor-{anchor}", source=solved.best)
         hints = np.array([[side, 0, 0, 5, 1] for side in (1, -1)], np.float32)
-        table = TrainSetup.lay(GAME, free)
+        table = TrainSetup.from_config(GAME, free)
         old, new = table.policy(dict(origin.weights)), table.policy(result.weights)
         moved.append(float(np.abs(old.probabilities(hints)[0] - new.probabilities(hints)[0]).max()))
     assert moved[1] < 0.5 * moved[0]
@@ -437,8 +429,8 @@ def test_a_reward_that_fails_its_checks_is_refused(tmp_path: Path, monkeypatch: 
     paid.write_text("global: {enabled_components: [financial, survival_bonus]}\nsurvival_bonus: {weight: 1.0}\n")
     config = small_crash(reward=str(paid))
     with pytest.raises(GateFailed, match="R4"):
-        TrainSetup.lay(CRASH, config)
-    table = TrainSetup.lay(CRASH, config, allow_failing_reward=True)
+        TrainSetup.from_config(CRASH, config)
+    table = TrainSetup.from_config(CRASH, config, allow_failing_reward=True)
     assert table.card({}).reward["failed_checks"] is True
 
 

@@ -46,7 +46,7 @@ def small() -> LanguageModel:
 @given(SEQUENCES)
 def test_a_row_holds_every_sequence_and_each_token_sees_its_own_past_alone(sequences: list[list[int]]) -> None:
     row = pack(sequences)
-    for sequence, indices in zip(sequences, row.places, strict=True):
+    for sequence, indices in zip(sequences, row.indices, strict=True):
         assert row.ids[indices].tolist() == sequence
         assert row.positions[indices].tolist() == list(range(len(sequence)))
         for at, index in enumerate(indices):
@@ -61,7 +61,7 @@ def test_rows_keep_to_their_budget(sequences: list[list[int]], budget: int) -> N
     assert sorted(number for numbers, _ in rows for number in numbers) == list(range(len(sequences)))
     for numbers, row in rows:
         assert len(row.ids) <= budget or len(numbers) == 1 or len({tuple(sequences[number]) for number in numbers}) == 1
-        assert [row.ids[index].tolist() for index in row.places] == [list(sequences[number]) for number in numbers]
+        assert [row.ids[index].tolist() for index in row.indices] == [list(sequences[number]) for number in numbers]
 
 
 def _plain(model: Any, tokens: TokenSequence) -> torch.Tensor:

@@ -34,7 +34,7 @@ from playproof.record.session import NOTE, RecordingSession, text_of
 
 Clock = Callable[[], datetime]
 Listener = Callable[[Event], None]
-Told = Mapping[str, Any]
+JsonFields = Mapping[str, Any]
 
 MAX_FRAME = 16 * 2**20
 """Characters or bytes of the largest frame that is recorded."""
@@ -203,7 +203,7 @@ class Recorder:
         """Give the number of events whose commit was not seen yet."""
         return self._waiting_events
 
-    def start(self, payload: Told) -> None:
+    def start(self, payload: JsonFields) -> None:
         """Note the beginning of the recording."""
         self._note(START, payload)
 
@@ -229,9 +229,13 @@ class Recorder:
         """Note that the feed was lost; a gap record follows with the first tick after it."""
         with self._lock:
             if self._interrupted is None:
-                self._interrupted = {"reason": reason, "lost_at": self._clock(), "before": _told(self.last_tick)}
+                self._interrupted = {
+                    "reason": reason,
+                    "lost_at": self._clock(),
+                    "before": _tick_to_dict(self.last_tick),
+                }
 
-    def mark(self, name: str, payload: Told | None = None) -> None:
+    def mark(self, name: str, payload: JsonFields | None = None) -> None:
         """Note what a person says of the current episode: MARK, REDO or DISCARD."""
         self._note(name, payload or {}, self.last_tick.window_id if self.last_tick else None)
 
@@ -241,7 +245,7 @@ class Recorder:
             while self._waiting:
                 self._await_oldest()
 
-    def close(self, payload: Told | None = None) -> None:
+    def close(self, payload: JsonFields | None = None) -> None:
         """End the recording: note the end, make all of it durable, let the listeners finish."""
         with self._lock:
             if self._closed:
@@ -277,10 +281,12 @@ class Recorder:
         return (self._note(REFUSED, fields | {"direction": frame.direction}),)
 
     def _note(
-        self, name: str, payload: Told, window_id: str | None = None, doc_type: DocType = "system_event"
+        self, name: str, payload: JsonFields, window_id: str | None = None, doc_type: DocType = "system_event"
     ) -> Event:
         with self._lock:
-            event = self._session.tell(Fact(name, doc_type, window_id=window_id), self._clock(), write_json(payload))
+            event = self._session.number_fact(
+                Fact(name, doc_type, window_id=window_id), self._clock(), write_json(payload)
+            )
             self._store([event])
             return event
 
@@ -289,10 +295,10 @@ class Recorder:
         first = next((fact for fact in facts if fact.doc_type == "game_tick"), None)
         if first is None and not last:
             return
-        payload = {**(self._interrupted or {}), "back_at": ts if first else None, "after": _told(first)}
+        payload = {**(self._interrupted or {}), "back_at": ts if first else None, "after": _tick_to_dict(first)}
         self._interrupted = None
         window = self.last_tick.window_id if self.last_tick else None
-        self._store([self._session.tell(Fact(GAP, "gap", window_id=window), ts, write_json(payload))])
+        self._store([self._session.number_fact(Fact(GAP, "gap", window_id=window), ts, write_json(payload))])
 
     def _finish_sequences(self, events: Sequence[Event], ts: datetime) -> None:
         """Append what these events made known of sequences of presses."""
@@ -303,7 +309,7 @@ class Recorder:
         for sequence in known:
             last = sequence.presses[-1]
             fact = Fact(SEQUENCE, "player_action", {"sequence_id": last.sequence_id}, last.game_id, sequence.player_id)
-            self._store([self._session.tell(fact, ts, write_json(sequence.to_json()))])
+            self._store([self._session.number_fact(fact, ts, write_json(sequence.to_json()))])
 
     def _store(self, events: Sequence[Event]) -> None:
         """Hand events to the log and to the listeners."""
@@ -316,12 +322,12 @@ class Recorder:
         for event in events:
             self.counts.add(event)
             if event.doc_type == "game_tick":
-                self._place(event)
+                self._note_tick(event)
             for listener in self._listeners:
                 if listener.wants(event):
                     listener.put(event)
 
-    def _place(self, tick: Event) -> None:
+    def _note_tick(self, tick: Event) -> None:
         """Note where the world stands; facts of ticks that others overtook have names at which nobody decides."""
         if self._decides(tick):
             self._deciding.add(tick.event_name)
@@ -353,6 +359,6 @@ def write_json(value: object) -> str:
     return orjson.dumps(value, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS).decode()
 
 
-def _told(tick: Event | Fact | None) -> dict[str, Any] | None:
+def _tick_to_dict(tick: Event | Fact | None) -> dict[str, Any] | None:
     """Say which tick it was."""
     return {"window_id": tick.window_id, "columns": dict(tick.columns)} if tick else None

@@ -6,7 +6,7 @@ stored decodes to exactly the events that were stored with it.
 Leaves out: chat texts and other prose, in which anybody can write anything.
 
 Secrets become "[redacted]": the values of secret keys, the whole body of a connect frame that the
-client sent, and whatever looks like a signed token or a private key. Names and ids of players
+client sent, and whatever looks like a signed token, an API key or a private key. Names and ids of players
 become keyed hashes, the same for the same player in every session of a home; the recorded player's
 own stay. An `id` is a player's where a name stands beside it and no other player id does.
 """
@@ -69,12 +69,27 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 """Everything up to the next key that matters, bracket or end."""
-_LOOKS_SECRET = (
-    ("eyJ", re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"), REDACTED),
-    ("earer ", re.compile(r"[Bb]earer +[A-Za-z0-9._~+/=-]{8,}"), REDACTED),
-    ('"', re.compile(r'"[1-9A-HJ-NP-Za-km-z]{87,88}"'), f'"{REDACTED}"'),
+BASE_58 = "[1-9A-HJ-NP-Za-km-z]{87,88}"
+"""A private key in base 58."""
+_API_KEYS = (
+    (("sk-",), re.compile(r"\bsk-[A-Za-z0-9_-]{16,}")),
+    (("hf_",), re.compile(r"\bhf_[A-Za-z0-9]{24,}")),
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), re.compile(r"\bgh[pousr]_[A-Za-z0-9]{30,}")),
+    (("xox",), re.compile(r"\bxox[abprs]-[A-Za-z0-9-]{10,}")),
+    (("AKIA",), re.compile(r"\bAKIA[A-Z0-9]{16}\b")),
+    (("AIza",), re.compile(r"\bAIza[A-Za-z0-9_-]{30,}")),
+    (("PRIVATE KEY",), re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*")),
 )
-"""Signed tokens, what follows Bearer, private keys in base 58: what they hold, how they look, what stands instead."""
+"""What API keys and private keys hold, and how they look."""
+_TOKENS = (
+    (("eyJ",), re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}")),
+    (("earer ",), re.compile(r"[Bb]earer +[A-Za-z0-9._~+/=-]{8,}")),
+)
+"""Signed tokens, and what follows Bearer."""
+SECRET_SIGNS = tuple(sign for signs, _ in (*_API_KEYS, *_TOKENS) for sign in signs)
+"""What every text with such a secret holds."""
+_QUOTED_BASE_58 = re.compile(rf'"{BASE_58}"')
+_BARE_BASE_58 = re.compile(rf"(?<![0-9A-Za-z]){BASE_58}(?![0-9A-Za-z])")
 _INTERESTING = re.compile(rf'"{_WANTED}"\s*+:|\\u00')
 _HASHED = re.compile(r"anon-[0-9a-f]{16}")
 _CONNECT = re.compile(r"40(?:/[^,\[{]{0,200},)?(?=[\[{\"])")
@@ -136,8 +151,10 @@ class _Level:
 class Redaction:
     """Redact the texts of one recording."""
 
-    def __init__(self, key: bytes, *, keep_names: bool = False, own: Iterable[str] = ()) -> None:
+    def __init__(self, key: bytes, *, keep_names: bool = False, own: Iterable[str] = (), prose: bool = False) -> None:
         self.keep_names = keep_names
+        self.prose = prose
+        """Private keys may stand anywhere, not only between quotes: for prompts and answers."""
         self.own: Set[str] = frozenset(own)
         """Names and ids of the recorded player, which stay."""
         self.pseudonym: Callable[[str], str] = lru_cache(maxsize=8192)(lambda name: _pseudonym(key, name))
@@ -151,12 +168,13 @@ class Redaction:
         connect = _CONNECT.match(text) if direction == "sent" else None
         if connect:
             return f'{connect[0]}{{"auth":"{REDACTED}"}}'
+        text = _without(text, _API_KEYS)
+        if self.prose:
+            text = _BARE_BASE_58.sub(REDACTED, text)
         if _INTERESTING.search(text):
             text = _replace(text, self._spots(text))
-        for sign, pattern, instead in _LOOKS_SECRET:
-            if sign in text:
-                text = pattern.sub(instead, text)
-        return text
+        text = _without(text, _TOKENS)
+        return _QUOTED_BASE_58.sub(f'"{REDACTED}"', text)
 
     def _spots(self, text: str) -> Iterator[Spot]:
         """Find what has to be replaced, in no order."""
@@ -199,6 +217,14 @@ class Redaction:
             return
         for start, stop, name in names:
             yield start, stop, f'"{self.pseudonym(name)}"'
+
+
+def _without(text: str, shapes: Iterable[tuple[tuple[str, ...], re.Pattern[str]]]) -> str:
+    """Take secrets of some shapes out; a pattern is tried only where a text holds its sign."""
+    for signs, pattern in shapes:
+        if any(sign in text for sign in signs):
+            text = pattern.sub(REDACTED, text)
+    return text
 
 
 def _pseudonym(key: bytes, name: str) -> str:

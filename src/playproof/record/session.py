@@ -68,7 +68,7 @@ class RecordingSession:
             yield self._numbered(fact, frame.ts, frame, raw)
             raw = None
 
-    def tell(self, fact: Fact, ts: datetime, raw: str | None = None) -> Event:
+    def number_fact(self, fact: Fact, ts: datetime, raw: str | None = None) -> Event:
         """Number a fact that no frame lies behind; nothing is committed."""
         return self._numbered(fact, ts, None, raw)
 

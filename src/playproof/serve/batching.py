@@ -47,7 +47,7 @@ class Ticket:
     loop: asyncio.AbstractEventLoop
     queue: asyncio.Queue[TokenPiece | str] = field(default_factory=asyncio.Queue)
     cancelled: bool = False
-    told: int = 0
+    delivered: int = 0
     """Pieces that have been handed over."""
 
     async def pieces(self) -> AsyncIterator[TokenPiece]:
@@ -60,10 +60,10 @@ class Ticket:
             if piece.finish is not None:
                 return
 
-    def tell(self, said: TokenPiece | str) -> None:
+    def deliver(self, piece: TokenPiece | str) -> None:
         """Hand something over from the computing thread; a loop that has closed no longer listens."""
         try:
-            self.loop.call_soon_threadsafe(self.queue.put_nowait, said)
+            self.loop.call_soon_threadsafe(self.queue.put_nowait, piece)
         except RuntimeError:
             self.cancelled = True
 
@@ -120,7 +120,7 @@ class Worker:
             self._news.notify()
         self._thread.join()
         for ticket in (*self._running, *self._waiting):
-            ticket.tell("the server is closing")
+            ticket.deliver("the server is closing")
 
     def _work(self) -> None:
         while self._next():
@@ -161,9 +161,9 @@ class Worker:
 
     def _hand_over(self) -> None:
         for ticket in self._running:
-            for piece in ticket.chat.pieces[ticket.told :]:
-                ticket.tell(piece)
-            ticket.told = len(ticket.chat.pieces)
+            for piece in ticket.chat.pieces[ticket.delivered :]:
+                ticket.deliver(piece)
+            ticket.delivered = len(ticket.chat.pieces)
         ended = [item for item in self._running if item.chat.over]
         self.served += len(ended)
         for ticket in ended:
@@ -173,5 +173,5 @@ class Worker:
         """Tell every chat in the batch that it is lost, and begin with an empty batch."""
         for ticket in self._running:
             self.model.leave(ticket.chat)
-            ticket.tell(message)
+            ticket.deliver(message)
         self._running.clear()

@@ -1,9 +1,9 @@
 """Chat completions as OpenAI has them, in front of a model that answers many chats at once.
 
 `POST /v1/chat/completions` with streams, log-probabilities and, as vLLM has it, `return_token_ids`; `GET /v1/models`,
-`GET /healthz`. Errors have OpenAI's form: 400 what is wrong with a request, 401 without the key, 404 another model, 429
-too many waiting chats. What the interface knows and this server does not do (tools, images, formats) is refused rather
-than read over. Leaves out: computing (batching).
+`GET /healthz` and `/health`. Errors have OpenAI's form: 400 what is wrong with a request, 401 without the key, 404
+another model, 429 too many waiting chats. What the interface knows and this server does not do (tools, images,
+formats) is refused rather than read over. Leaves out: computing (batching).
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ def create_app(worker: Worker) -> FastAPI:
     def one_model(name: str) -> dict[str, Any] | JSONResponse:
         return _model(model) if name == model.name else _unknown(model, name)
 
+    @app.get("/health")
     @app.get("/healthz")
     def health() -> dict[str, Any]:
         return {"status": "ok", "model": model.name, "load": worker.load}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from starlette.types import ASGIApp
 
@@ -22,6 +23,8 @@ from playproof.policies.checkpoint import CARD
 from playproof.serve.batching import ServeLimits, Worker
 
 READY_SECONDS = 20.0
+LONGEST_ANSWER = 2_048
+"""Tokens, of the packaged model."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,34 @@ def _kind(card: Path) -> str:
 
 
 def _chats(checkpoint: str, limits: ServeLimits, name: str) -> ServedApp:
-    from playproof.policies.language.batched import BatchedModel
-    from playproof.serve.chat import create_app
     from playproof.train.language.model import load_language_model
 
-    language_model = load_language_model(checkpoint)
-    named = name or (language_model.version if language_model.card is not None else Path(language_model.name).name)
-    worker = Worker(BatchedModel(named, language_model.model, language_model.tokenizer, language_model.ends), limits)
-    return ServedApp(named, "chat", create_app(worker), worker.close)
+    model = load_language_model(checkpoint)
+    named = name or (model.version if model.card is not None else Path(model.name).name)
+    return chat_app(named, model.model, model.tokenizer, limits)
+
+
+def chat_app(name: str, model: Any, tokenizer: Any, limits: ServeLimits, context: int | None = None) -> ServedApp:
+    """Make the application of a model of transformers; `context` is the most tokens of a chat."""
+    from playproof.policies.language.batched import BatchedModel
+    from playproof.serve.chat import create_app
+    from playproof.train.language.model import LanguageModel
+
+    ends = LanguageModel(name, model, tokenizer).ends
+    worker = Worker(BatchedModel(name, model, tokenizer, ends, context), limits)
+    return ServedApp(name, "chat", create_app(worker), worker.close)
+
+
+@contextmanager
+def packaged() -> Iterator[tuple[str, str]]:
+    """Serve the packaged model on this machine; give its base URL and name."""
+    from playproof.policies.language.local import MAX_CONTEXT, PACKAGED, load_model
+
+    model = load_model(PACKAGED)
+    limits = ServeLimits(max_tokens=LONGEST_ANSWER)
+    served = chat_app(model.name, model.model, model.tokenizer, limits, MAX_CONTEXT + LONGEST_ANSWER)
+    with serving(served) as url:
+        yield f"{url}/v1", model.name
 
 
 def behind_door(app: ASGIApp, host: str, key: str | None) -> ASGIApp:

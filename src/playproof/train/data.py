@@ -44,7 +44,7 @@ class OfflineSetup:
     heads: tuple[int, ...]
 
     @classmethod
-    def lay(cls, game: Game, observation: str | None = None, actions: str | None = None) -> OfflineSetup:
+    def from_game(cls, game: Game, observation: str | None = None, actions: str | None = None) -> OfflineSetup:
         """Look names up; None is the game's default."""
         observation, actions = observation or first(game.observations), actions or first(game.actions)
         features = describe(game, observation)["features"]

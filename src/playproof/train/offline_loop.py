@@ -140,13 +140,13 @@ def _resumed(learner: OfflineMethod, run: Run | None, curve: list[Losses]) -> in
     state = learner.module.state_dict()
     learner.module.load_state_dict({name: _tensor(saved, f"module.{name}", like) for name, like in state.items()})
     for number, optimizer in enumerate(learner.optimizers):
-        _bring_back(optimizer, saved, f"optimizer.{number}")
-    torch.set_rng_state(torch.frombuffer(bytearray(_found(saved, "generator")), dtype=torch.uint8))
+        _restore_optimizer(optimizer, saved, f"optimizer.{number}")
+    torch.set_rng_state(torch.frombuffer(bytearray(_saved_bytes(saved, "generator")), dtype=torch.uint8))
     curve.extend(facts["curve"])
     return step
 
 
-def _bring_back(optimizer: Optimizer, saved: Mapping[str, bytes], prefix: str) -> None:
+def _restore_optimizer(optimizer: Optimizer, saved: Mapping[str, bytes], prefix: str) -> None:
     """Put Adam's moments back, in the order of its parameters."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for index, parameter in enumerate(parameters):
@@ -158,14 +158,14 @@ def _bring_back(optimizer: Optimizer, saved: Mapping[str, bytes], prefix: str) -
             }
 
 
-def _found(saved: Mapping[str, bytes], name: str) -> bytes:
+def _saved_bytes(saved: Mapping[str, bytes], name: str) -> bytes:
     if name not in saved:
         raise DecodeError(f"expected {name!r} in the resume point, found none; it was saved by another version")
     return saved[name]
 
 
 def _tensor(saved: Mapping[str, bytes], name: str, like: Tensor) -> Tensor:
-    data = bytearray(_found(saved, name))
+    data = bytearray(_saved_bytes(saved, name))
     if len(data) != like.numel() * like.element_size():
         raise DecodeError(
             f"expected {name!r} of shape {tuple(like.shape)} in the resume point, found {len(data)} bytes"

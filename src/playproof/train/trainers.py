@@ -81,7 +81,7 @@ def _offline(
 ) -> TrialResult:
     game = load_game(options["game"])
     config = kind(**{**options.get("config", {}), **settings, "seed": seed})
-    made = train(OfflineSetup.lay(game), lessons(game, options, seed), config)
+    made = train(OfflineSetup.from_game(game), lessons(game, options, seed), config)
     return judge(game, BatchPlayer(made.policy), made.weights, seed, options, report)
 
 
@@ -116,7 +116,7 @@ def ppo(settings: Settings, seed: int, report: Report, options: Mapping[str, Any
 
     with tempfile.TemporaryDirectory() as folder:
         trained = train_ppo(game, config, Path(folder) / "run", show=show)
-        policy = TrainSetup.lay(game, config).policy(trained.weights)
+        policy = TrainSetup.from_config(game, config).policy(trained.weights)
     return judge(game, BatchPlayer(policy), trained.weights, seed, options, report)
 
 

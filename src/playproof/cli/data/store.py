@@ -66,7 +66,7 @@ def show(
     """
     store = _store()
     result = store.events(doc_type=doc_type, window_id=window, session_id=session)
-    events = [_told(event) for event in (islice(result, limit) if limit else result)]
+    events = [_event_to_dict(event) for event in (islice(result, limit) if limit else result)]
     _tell_problems(store)
     emit({"events": events}, as_json, lambda: _event_table(events))
 
@@ -184,7 +184,7 @@ def _listing(store: EventStore) -> dict[str, Any]:
     return {"events": sum(sessions.values()), "logs": logs, "sessions": payload}
 
 
-def _told(event: Event) -> dict[str, Any]:
+def _event_to_dict(event: Event) -> dict[str, Any]:
     payload = (
         asdict(event) if not event.columns else {name: getattr(event, name) for name in event.__dataclass_fields__}
     )
@@ -221,7 +221,7 @@ def _write_jsonl(path: Path, events: Iterable[Event]) -> int:
     count = 0
     with path.open("xb") as file:
         for event in events:
-            file.write(orjson.dumps(_told(event), option=orjson.OPT_APPEND_NEWLINE))
+            file.write(orjson.dumps(_event_to_dict(event), option=orjson.OPT_APPEND_NEWLINE))
             count += 1
     return count
 

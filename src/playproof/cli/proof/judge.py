@@ -196,7 +196,7 @@ def _address(model: str, base_url: str) -> Iterator[tuple[str | None, str, str |
         key = os.environ.get("OPENAI_API_KEY") or ("none" if base_url else None)
         yield base_url or os.environ.get("OPENAI_BASE_URL") or None, model, key
         return
-    from playproof.serve.local_model import packaged
+    from playproof.serve.serving import packaged
 
     with packaged() as (url, named):
         yield url, named, "none"

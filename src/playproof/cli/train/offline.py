@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -26,18 +27,10 @@ if TYPE_CHECKING:
 cql = typer.Typer()
 iql = typer.Typer()
 
-HELP = """Learn by {what}.
-
-Writes runs/NAME; every epoch is a resume point. In a world the policy is then played beside the players it
-learned from, on the same fresh windows.
-
-Example: playproof train {method} --game crash --world drift --player best:0.2 --player hold-40 --name offline
-"""
-
 
 def _add_command(app: typer.Typer, method: str, kind: type[OfflineConfig], what: str) -> None:
-    @app.command(help=HELP.format(what=what, method=method))
-    @configured(kind)
+    """Add one of the two commands; they differ in nothing but the method and its settings."""
+
     def command(
         *,
         name: Name,
@@ -52,6 +45,13 @@ def _add_command(app: typer.Typer, method: str, kind: type[OfflineConfig], what:
         settings: Settings,
         as_json: AsJson = False,
     ) -> None:
+        """Learn by {what}.
+
+        Writes runs/NAME; every epoch is a resume point. In a world the policy is then played beside the players it
+        learned from, on the same fresh windows.
+
+        Example: playproof train {method} --game crash --world drift --player best:0.2 --player hold-40 --name offline
+        """
         path = run_folder(name)
         if resume:
             kept, data_config = data.kept_run(path, method)
@@ -66,6 +66,9 @@ def _add_command(app: typer.Typer, method: str, kind: type[OfflineConfig], what:
             result = _learn(run, method, split, data_config, config)
             run.finish(result)
         emit(result, as_json, lambda: figures(result, method, ".4f"))
+
+    help_text = cleandoc(command.__doc__ or "").format(what=what, method=method)
+    app.command(help=help_text)(configured(kind)(command))
 
 
 _add_command(cql, "cql", CqlConfig, "conservative Q-learning: mistrusts actions that were not played")
@@ -83,7 +86,7 @@ def _learn(
     from playproof.train.data import OfflineSetup, card_of
     from playproof.train.iql import train_iql
 
-    setup = OfflineSetup.lay(split.game, split.observation, split.actions)
+    setup = OfflineSetup.from_game(split.game, split.observation, split.actions)
     train = train_cql if method == "cql" else train_iql
     bar, moved = epochs_bar(config.epochs)
     with bar:

@@ -115,7 +115,9 @@ class Import:
 
     def run(self, advance: Advance = _silent) -> ImportReport:
         """Read everything, commit the events group by group, and report."""
-        self._problems += self._archive.visit(self._each(lambda key, stream: self._look(key, stream, advance)))
+        self._problems += self._archive.visit(
+            self._numbered_visit(lambda key, stream: self._look(key, stream, advance))
+        )
         scans = list(self._scans.values())
         gathered = _PendingGroup(dict(zip(self._scans, _groups(scans), strict=True)))
         gathered.forget(key for key, scan in self._scans.items() if not scan.recordings)
@@ -128,7 +130,7 @@ class Import:
             done += 1
             advance("importing", done, len(scans))
 
-        self._archive.visit(self._each(read))
+        self._archive.visit(self._numbered_visit(read))
         for name, _ in sorted(gathered.waiting):
             self._problems.append(ImportProblem(name, 0, "the file could not be read a second time; import it again"))
         for parts in gathered.rest():
@@ -138,7 +140,7 @@ class Import:
         return self._report(scans)
 
     @staticmethod
-    def _each(take: Callable[[Key, BinaryIO], None]) -> Visit:
+    def _numbered_visit(take: Callable[[Key, BinaryIO], None]) -> Visit:
         """Tell files apart that have the same name."""
         times = Counter[str]()
 

@@ -141,7 +141,7 @@ Scope = Annotated[str, Depends(_scope)]
 
 def _add_records(app: FastAPI, recorder: TrajectoryRecorder) -> None:
     async def take(kind: Kind, identity: str | None, fact: Any, key: str | None, scope: str) -> Response:
-        body = _told(fact)
+        body = _fact_to_dict(fact)
         sent = SentRecord(key or recorder.new_key(), kind, body, identity)
         answer, again = await asyncio.wrap_future(submit(recorder, sent, scope))
         return _answer(answer, again)
@@ -171,7 +171,7 @@ def _add_records(app: FastAPI, recorder: TrajectoryRecorder) -> None:
         return await take("end", trajectory_id, body, key, scope)
 
 
-def _told(fact: Any) -> Json:
+def _fact_to_dict(fact: Any) -> Json:
     """Give a record's body as JSON, what was left open left out, so that equal requests have equal bodies."""
     payload: Json = jsonable_encoder(asdict(fact))
     return {name: value for name, value in payload.items() if value is not None}

@@ -1,7 +1,7 @@
 """Keep keys and other secrets out of trajectories: prompts, states, answers and whatever else an agent records.
 
-What redaction finds in frames it finds here too: the values of secret keys, signed tokens, private keys. Beside that,
-the shapes of API keys, and the very values that this process holds in environment variables named like secrets.
+What redaction finds in frames it finds here too: the values of secret keys, signed tokens, API keys, private keys.
+Beside that, the very values that this process holds in environment variables named like secrets.
 Agents' own names stay: they are what is compared. Prompts are long and come in thousands, so texts are first sifted by
 one fast search for what every secret has about it, and only those that hold some of it are read closely.
 Leaves out: people's names inside prompts, which are prose.
@@ -15,42 +15,18 @@ from typing import Any
 
 import polars as pl
 
-from playproof.record.redaction import REDACTED, SECRET_KEYS, Redaction
+from playproof.record.redaction import BASE_58, REDACTED, SECRET_KEYS, SECRET_SIGNS, Redaction
 from playproof.store.db.columns import JsonText, plain, write_json
 
 SHORTEST = 8
 """Characters below which a value of the environment is too common to be searched for."""
-ENDINGS: tuple[str, ...] = (
-    "token",
-    "jwt",
-    "auth",
-    "ization",
-    "cookie",
-    "cookies",
-    "csrf",
-    "phrase",
-    "passwd",
-    "password",
-)
-ENDINGS += ("secret", "key", "mnemonic", "sid", "sessionid", "session_id")
+ENDINGS: tuple[str, ...] = ("token", "jwt", "auth", "ization", "cookie", "cookies", "csrf", "phrase", "passwd")
+ENDINGS += ("password", "secret", "key", "mnemonic", "sid", "sessionid", "session_id")
 """How every secret key ends, in lower case."""
 _NAMED_SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|MNEMONIC|CREDENTIALS)$")
-_SHAPES = (
-    r"\bsk-[A-Za-z0-9_-]{16,}",
-    r"\bhf_[A-Za-z0-9]{24,}",
-    r"\bgh[pousr]_[A-Za-z0-9]{30,}",
-    r"\bxox[abprs]-[A-Za-z0-9-]{10,}",
-    r"\bAKIA[A-Z0-9]{16}\b",
-    r"\bAIza[A-Za-z0-9_-]{30,}",
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*",
-    r"(?<![0-9A-Za-z])[1-9A-HJ-NP-Za-km-z]{87,88}(?![0-9A-Za-z])",
-)
-"""What API keys and private keys look like."""
-_SHAPED = re.compile("|".join(_SHAPES))
-_SIGNS: tuple[str, ...] = ("sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "xox", "AKIA", "AIza", "PRIVATE KEY")
-_SIGNS += ("eyJ", "earer ", "\\u00")
+_SIGNS = (*SECRET_SIGNS, "\\u00")
 _SECRET_KEY = rf'(?i)(?:{"|".join(ENDINGS)})\\?"\s*:'
-_QUOTED_BASE_58 = r'"[1-9A-HJ-NP-Za-km-z]{87,88}\\?"'
+_QUOTED_BASE_58 = rf'"{BASE_58}\\?"'
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -66,7 +42,7 @@ class SecretScrubber:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = tuple(values)
-        self._redaction = Redaction(b"", keep_names=True)
+        self._redaction = Redaction(b"", keep_names=True, prose=True)
         written = [write_json(value)[1:-1] for value in self._values]
         self._signs = tuple(sorted({*_SIGNS, *self._values, *written}))
 
@@ -108,7 +84,7 @@ class SecretScrubber:
         """Give a text without secrets, whether or not it is suspect."""
         for value in self._values:
             text = text.replace(value, REDACTED)
-        return self._redaction.clean(_SHAPED.sub(REDACTED, text))
+        return self._redaction.clean(text)
 
     def _without(self, value: Any) -> Any:
         if isinstance(value, str):

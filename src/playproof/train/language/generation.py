@@ -54,7 +54,7 @@ class _PartialAnswers:
 
     def __init__(self, model: Any, row: PackedPrefixes, limit: int) -> None:
         self.model, self.limit = model, limit
-        self.count, self.length = len(row.places), len(row.ids)
+        self.count, self.length = len(row.indices), len(row.ids)
         indices, which = np.unique(row.ends, return_inverse=True)
         self.branch = torch.from_numpy(which)  # (answers,): which branch each is on
         self.depths = torch.from_numpy(row.positions[indices])  # (branches,)

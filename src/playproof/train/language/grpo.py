@@ -80,11 +80,11 @@ class Training:
         loaded = load_language_model(config.base)
         self.parent = loaded.card
         fresh = config.rank is not None and not is_adapted(loaded.model) and not _is_whole(loaded)
-        self.found = add_adapter(loaded, config.rank or 1, config.seed) if fresh else loaded
+        self.language_model = add_adapter(loaded, config.rank or 1, config.seed) if fresh else loaded
         self.base = loaded.card.base if is_adapted(loaded.model) and loaded.card is not None else config.base
-        self.base_hash = weights_hash(self.found.model) if is_adapted(self.found.model) else ""
+        self.base_hash = weights_hash(self.language_model.model) if is_adapted(self.language_model.model) else ""
         clipping = Clipping(config.clip, config.clip, config.beta, config.averaging)
-        self.learner = GRPOLearner(self.found, config.learning_rate, clipping, config.max_kl, config.warm_up)
+        self.learner = GRPOLearner(self.language_model, config.learning_rate, clipping, config.max_kl, config.warm_up)
         first = loaded.card.next_window if loaded.card is not None else 0
         self.plan = ForkPlan(config.terms, first, config.iterations, config.windows, config.holdout, config.embargo)
         self.ledger = UsedWindows(engine, run.path.name)
@@ -105,7 +105,7 @@ class Training:
         done = self._go_on()
         if done == 0:
             self._measure(0)
-            self.run.save_state(0, state_arrays(self.found.model, self.learner.optimiser), {})
+            self.run.save_state(0, state_arrays(self.language_model.model, self.learner.optimiser), {})
         for iteration in range(done + 1, self.config.iterations + 1):
             try:
                 iterate = self._iterate(iteration)
@@ -124,7 +124,7 @@ class Training:
         done = 0
         if saved is not None:
             done = saved[0]
-            restore_state(self.found.model, self.learner.optimiser, saved[1])
+            restore_state(self.language_model.model, self.learner.optimiser, saved[1])
             if done:
                 self.ledger.settle(done, self.version(done))
         self.ledger.release(done)
@@ -133,12 +133,12 @@ class Training:
     def _iterate(self, iteration: int) -> dict[str, Any] | None:
         """Take groups, learn, save, measure; None when there is nothing left to learn from."""
         config = self.config
-        taken = self.source.take(iteration, self.found, self.version(iteration - 1))
+        taken = self.source.take(iteration, self.language_model, self.version(iteration - 1))
         if not taken.scored:
             if iteration == 1:
                 raise InputError("expected windows to learn from, found none; see `playproof train grpo --help`")
             return None
-        chosen = choose(taken.scored, self.found, self.ledger.lineage, iteration - 1)
+        chosen = choose(taken.scored, self.language_model, self.ledger.lineage, iteration - 1)
         if not chosen.lessons and not chosen.standings.get("own"):
             raise InputError(
                 f"expected episodes that {self.version(iteration - 1)} or the version before sampled itself, found "
@@ -148,12 +148,12 @@ class Training:
         learned = self.learner.learn(
             chosen, config.groups_a_step, config.epochs, np.random.default_rng([config.seed, iteration, 5])
         )
-        payload = iteration_told(taken, chosen, learned) | {"checkpoint": f"{CHECKPOINTS}/{iteration:04d}"}
+        payload = iteration_metrics(taken, chosen, learned) | {"checkpoint": f"{CHECKPOINTS}/{iteration:04d}"}
         self.run.note("grpo", iteration, payload)
         if iteration % config.evaluate_every == 0 or iteration == config.iterations:
             payload |= self._measure(iteration)
         self._save(iteration, payload)
-        self.run.save_state(iteration, state_arrays(self.found.model, self.learner.optimiser), {})
+        self.run.save_state(iteration, state_arrays(self.language_model.model, self.learner.optimiser), {})
         used = [episode.episode_id for item in taken.scored for episode in item.group.episodes]
         self.ledger.settle(iteration, self.version(iteration), used)
         return payload
@@ -163,7 +163,7 @@ class Training:
         config = self.config
         if not config.holdout:
             return {}
-        player = model_player(self.found, config.max_tokens, (config.seed, 9))
+        player = model_player(self.language_model, config.max_tokens, (config.seed, 9))
         result = measure(self.game, config.terms, self.plan.held, config.holdout_forks, player)
         payload: dict[str, Any] = {f"holdout_{name}": value for name, value in result.to_json(self.rng).items()}
         if iteration:
@@ -200,7 +200,7 @@ class Training:
             config=asdict(self.config),
             metrics={name: value for name, value in payload.items() if isinstance(value, (int, float))},
         )
-        save_language_model(self.run.path / CHECKPOINTS / f"{iteration:04d}", self.found, card)
+        save_language_model(self.run.path / CHECKPOINTS / f"{iteration:04d}", self.language_model, card)
 
     def _stopped(self, iteration: int, error: Diverged) -> Diverged:
         """Write that the run has stopped; give the error with what is kept."""
@@ -228,7 +228,7 @@ def _is_whole(model: LanguageModel) -> bool:
     return model.card is not None and not model.card.base_hash
 
 
-def iteration_told(taken: IterationData, chosen: SelectedSamples, learned: UpdateStats) -> dict[str, Any]:
+def iteration_metrics(taken: IterationData, chosen: SelectedSamples, learned: UpdateStats) -> dict[str, Any]:
     """Give what is noted and shown of an iteration."""
     rewards = [value for item in taken.scored for value in item.rewards]
     best = max(taken.scored, key=lambda item: max(item.rewards))

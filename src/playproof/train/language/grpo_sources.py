@@ -87,20 +87,20 @@ class ForkPlan:
     terms: ForkTerms
     first: int
     iterations: int
-    each: int
+    per_iteration: int
     """Windows of an iteration."""
     holdout: int
     embargo: int
 
     def numbers(self, iteration: int) -> range:
         """Give the windows of an iteration, from 1 on."""
-        start = self.first + (iteration - 1) * self.each
-        return range(start, start + self.each)
+        start = self.first + (iteration - 1) * self.per_iteration
+        return range(start, start + self.per_iteration)
 
     @property
     def held(self) -> range:
         """Give the windows to measure on."""
-        start = self.first + self.iterations * self.each + self.embargo
+        start = self.first + self.iterations * self.per_iteration + self.embargo
         return range(start, start + self.holdout)
 
     def split(self) -> HoldoutSplit:
@@ -138,7 +138,7 @@ class RecordedSource:
     engine: Engine
     game: Game
     split: HoldoutSplit
-    each: int
+    per_iteration: int
     min_agents: int
     min_actions: int
     seed: int
@@ -153,7 +153,7 @@ class RecordedSource:
         """Read the next windows that were not used; large sets lose whole windows."""
         mine = self.ledger.reserved(iteration)
         used = self.ledger.used() - mine
-        windows = sorted(mine) or [name for name in self.split.train if name not in used][: self.each]
+        windows = sorted(mine) or [name for name in self.split.train if name not in used][: self.per_iteration]
         if not windows:
             return IterationData(())
         self.ledger.reserve(windows, iteration)

@@ -98,7 +98,7 @@ class GRPOLearner:
     def __init__(
         self, result: LanguageModel, learning_rate: float, clipping: Clipping, max_kl: float, warm_up: int = 0
     ) -> None:
-        self.found, self.clipping, self.max_kl = result, clipping, max_kl
+        self.language_model, self.clipping, self.max_kl = result, clipping, max_kl
         self.learning_rate, self.warm_up = learning_rate, warm_up
         self.optimiser = make_optimiser(result.model, learning_rate)
         self._parent = {name: item.detach().clone() for name, item in trained(result.model).items()}
@@ -127,12 +127,12 @@ class GRPOLearner:
     def step(self, batch: Sequence[TrainingSample], update_stats: UpdateStats) -> None:
         """Take one optimiser step."""
         reference = self._reference(batch) if self.clipping.beta else None
-        self.found.model.train()
+        self.language_model.model.train()
         self.optimiser.zero_grad()
         sequences = [item.tokens for item in batch]
         tokens = sum(len(sequence.answer) for sequence in sequences)
         total, value = len(batch) if self.clipping.averaging == "sequence" else tokens, 0.0
-        for scored in score_answers(self.found.model, sequences):
+        for scored in score_answers(self.language_model.model, sequences):
             old = torch.tensor([item for number in scored.numbers for item in sequences[number].logprobs or ()])
             loss = grpo_loss(
                 scored.logprobs,
@@ -149,7 +149,7 @@ class GRPOLearner:
             value += float(loss.value.detach())
             update_stats.clipped += loss.clipped
             update_stats.kl_reference += loss.kl_reference / tokens
-        norm = float(torch.nn.utils.clip_grad_norm_(list(trained(self.found.model).values()), 1.0))
+        norm = float(torch.nn.utils.clip_grad_norm_(list(trained(self.language_model.model).values()), 1.0))
         if not math.isfinite(value) or not math.isfinite(norm):
             raise Diverged(f"expected a finite loss, found {value} with gradient {norm}; lower --learning-rate")
         for param_group in self.optimiser.param_groups:
@@ -166,8 +166,8 @@ class GRPOLearner:
 
     def moved(self, batch: Sequence[TrainingSample]) -> float:
         """Give the mean distance of the policy that drew a token from this one."""
-        self.found.model.eval()
-        now = fixed_answers(self.found.model, [item.tokens for item in batch])
+        self.language_model.model.eval()
+        now = fixed_answers(self.language_model.model, [item.tokens for item in batch])
         gaps = np.concatenate(
             [np.subtract(values, item.tokens.logprobs or ()) for item, values in zip(batch, now, strict=True)]
         )
@@ -176,18 +176,18 @@ class GRPOLearner:
     def _reference(self, batch: Sequence[TrainingSample]) -> list[tuple[float, ...]]:
         """Give the answers' log-probabilities under the policy that training began with."""
         with self._as_parent():
-            self.found.model.eval()
-            return fixed_answers(self.found.model, [item.tokens for item in batch])
+            self.language_model.model.eval()
+            return fixed_answers(self.language_model.model, [item.tokens for item in batch])
 
     @contextmanager
     def _as_parent(self) -> Iterator[None]:
         """Put the weights that training began with in place for a while."""
-        own: dict[str, Any] = {name: item.detach().clone() for name, item in trained(self.found.model).items()}
-        _put(self.found.model, self._parent)
+        own: dict[str, Any] = {name: item.detach().clone() for name, item in trained(self.language_model.model).items()}
+        _put(self.language_model.model, self._parent)
         try:
             yield
         finally:
-            _put(self.found.model, own)
+            _put(self.language_model.model, own)
 
 
 def _put(model: Any, values: dict[str, Any]) -> None:

@@ -37,8 +37,8 @@ def score_answers(model: Any, sequences: Sequence[TokenSequence], budget: int = 
 
 def _logprobs(model: Any, row: PackedPrefixes, lengths: Sequence[int]) -> Tensor:
     """Give the log-probabilities of each sequence's last tokens, end to end."""
-    before = np.concatenate([index[-n - 1 : -1] for index, n in zip(row.places, lengths, strict=True)])
-    tokens = np.concatenate([row.ids[index[-n:]] for index, n in zip(row.places, lengths, strict=True)])
+    before = np.concatenate([index[-n - 1 : -1] for index, n in zip(row.indices, lengths, strict=True)])
+    tokens = np.concatenate([row.ids[index[-n:]] for index, n in zip(row.indices, lengths, strict=True)])
     indices, which = np.unique(before, return_inverse=True)
     logits = model(
         input_ids=torch.from_numpy(row.ids)[None],

@@ -27,13 +27,13 @@ class PackedPrefixes:
     ids: Ints  # (s,)
     positions: Ints  # (s,)
     visible: NDArray[np.bool_]  # (s, s): row i tells what token i sees
-    places: tuple[Ints, ...]
+    indices: tuple[Ints, ...]
     """For each sequence: where its tokens stand."""
 
     @property
     def ends(self) -> Ints:
         """Give where each sequence ends."""
-        return np.array([index[-1] for index in self.places], np.int64)
+        return np.array([index[-1] for index in self.indices], np.int64)
 
 
 def pack(sequences: Sequence[Sequence[int]]) -> PackedPrefixes:

@@ -63,7 +63,7 @@ class TrainSetup:
     """Was the reward taken in spite of its checks?"""
 
     @classmethod
-    def lay(
+    def from_config(
         cls, game: Game, config: PPOConfig, *, allow_failing_reward: bool = False, judged: bool | None = None
     ) -> TrainSetup:
         """Look everything up, and refuse a reward that fails its checks; `judged` says so if they were run already."""
@@ -195,10 +195,12 @@ def train_ppo(
     torch.set_num_threads(1)
     torch.distributions.Distribution.set_default_validate_args(False)
     if resume:
-        config, source = asked_of(read_config(path)["config"])
-    table = TrainSetup.lay(game, config, allow_failing_reward=allow_failing_reward, judged=judged)
+        config, source = run_from_dict(read_config(path)["config"])
+    table = TrainSetup.from_config(game, config, allow_failing_reward=allow_failing_reward, judged=judged)
     model, env = build(table, load_checkpoint(source, game) if source is not None else None)
-    run = Run.resume(path, "ppo", tracking) if resume else Run.create(path, "ppo", told_of(config, source), tracking)
+    run = (
+        Run.resume(path, "ppo", tracking) if resume else Run.create(path, "ppo", run_to_dict(config, source), tracking)
+    )
     try:
         boundary = _boundary(table, model, run, _brought_back(model, env, run), show, clock, halt)
         _learn(model, boundary, config)
@@ -227,12 +229,12 @@ INTERRUPTED = "interrupted"
 """Why a training stopped that Ctrl-C stopped."""
 
 
-def told_of(config: PPOConfig, source: Path | None) -> dict[str, Any]:
+def run_to_dict(config: PPOConfig, source: Path | None) -> dict[str, Any]:
     """Write down what a training is asked for."""
     return asdict(config) | {"source": None if source is None else str(source.absolute())}
 
 
-def asked_of(payload: Mapping[str, Any]) -> tuple[PPOConfig, Path | None]:
+def run_from_dict(payload: Mapping[str, Any]) -> tuple[PPOConfig, Path | None]:
     """Read back what a training was asked for: its configuration, and what it starts from."""
     config = PPOConfig.from_json({name: value for name, value in payload.items() if name != "source"})
     return config, Path(payload["source"]) if payload.get("source") else None

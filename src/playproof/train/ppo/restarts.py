@@ -31,7 +31,7 @@ from playproof.game import Game
 from playproof.policies.checkpoint import write_durably
 from playproof.train.ppo.callbacks import ALARMS
 from playproof.train.ppo.config import PPOConfig
-from playproof.train.ppo.loop import INTERRUPTED, Clock, PPOResult, Show, asked_of, told_of, train_ppo
+from playproof.train.ppo.loop import INTERRUPTED, Clock, PPOResult, Show, run_from_dict, run_to_dict, train_ppo
 from playproof.train.run import CONFIG, Tracking
 
 PLAN, FOLDER = "beginnings.json", "beginnings"
@@ -91,10 +91,10 @@ def train_best(
         return train(config, path, source=source, resume=resume, tracking=tracking, show=show)
     if plan is None:
         path.mkdir(parents=True, exist_ok=True)
-        plan = _write(path, {"asked": told_of(config, source)})
+        plan = _write(path, {"asked": run_to_dict(config, source)})
     elif not resume:
         raise ConfigError(f"expected a new run at {path}, found one that was begun; use --resume, or another name")
-    config, source = asked_of(plan["asked"])
+    config, source = run_from_dict(plan["asked"])
     halt = _halt(config)
     judged: bool | None = None
     if not (path / CONFIG).exists():

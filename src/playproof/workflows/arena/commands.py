@@ -104,7 +104,7 @@ def _address(llm: str, model: str) -> Iterator[tuple[str, str]]:
         yield llm, model
         return
     note("starting the packaged model; the first time it is unpacked, which takes a minute")
-    from playproof.serve.local_model import packaged
+    from playproof.serve.serving import packaged
 
     with packaged() as served:
         yield served

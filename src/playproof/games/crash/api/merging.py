@@ -27,7 +27,7 @@ Place = tuple[int, int]
 class _Ticks:
     """The ticks of one round: where they stand in the round and among the events."""
 
-    places: list[Place] = field(default_factory=list)
+    ticks_of: list[Place] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
 
 
@@ -41,7 +41,7 @@ def merged(events: Sequence[UserEvent], presses: Sequence[UserEvent]) -> list[Us
     ticks, times = _ticks(events), _times(events)
     after: dict[int, list[UserEvent]] = {}
     for press in _in_order(presses):
-        index = _place(press, ticks, len(events), times)
+        index = _index_after(press, ticks, len(events), times)
         if index is not None:
             after.setdefault(index, []).append(press)
     return [item for position, event in enumerate(events) for item in (event, *after.get(position, ()))]
@@ -55,7 +55,7 @@ def _ticks(events: Iterable[UserEvent]) -> dict[str, _Ticks]:
             tick, phase = made.columns.get("tick"), made.columns.get("game_phase")
             if made.event_name == c.TICK and made.window_id and isinstance(tick, int) and isinstance(phase, int):
                 ticks = result.setdefault(made.window_id, _Ticks())
-                ticks.places.append((phase, tick))
+                ticks.ticks_of.append((phase, tick))
                 ticks.events.append(number)
     return result
 
@@ -67,16 +67,16 @@ def _in_order(presses: Sequence[UserEvent]) -> list[UserEvent]:
     return [presses[index] for _, index in known] if len(known) == len(presses) else list(presses)
 
 
-def _place(press: UserEvent, ticks: dict[str, _Ticks], count: int, times: Sequence[datetime]) -> int | None:
+def _index_after(press: UserEvent, ticks: dict[str, _Ticks], count: int, times: Sequence[datetime]) -> int | None:
     """Give the event after which a press comes, None if there is none."""
     game_id, ts = round_of(press), time_of(press)
-    tick, phase = _told(press, "tick"), _told(press, "gamephase")
+    tick, phase = _int_field(press, "tick"), _int_field(press, "gamephase")
     if game_id is None and len(ticks) == 1:
         (game_id,) = ticks
     if tick is None or game_id is None:
         return _last(times, ts, 0, count)
     of = ticks.get(game_id, _Ticks())
-    at = bisect_right(of.places, (int(Phase.ACTIVE) if phase is None else phase, tick)) - 1
+    at = bisect_right(of.ticks_of, (int(Phase.ACTIVE) if phase is None else phase, tick)) - 1
     if at < 0:
         return None
     first = of.events[at]
@@ -99,7 +99,7 @@ def _times(events: Sequence[UserEvent]) -> list[datetime]:
     return list(accumulate(known, max)) if len(known) == len(events) else []
 
 
-def _told(press: UserEvent, name: str) -> int | None:
+def _int_field(press: UserEvent, name: str) -> int | None:
     """Give a whole number that a press tells."""
     payload: Any = press.columns if isinstance(press, Event) else named_payload(press)[1]
     result = next((value for key, value in payload.items() if folded(key) == folded(name)), None)

@@ -151,6 +151,6 @@ class ObservationBuilder:
         row, mask = self._view.look()
         assert isinstance(row, np.ndarray)
         assert mask is not None
-        payload = self._reader.told
+        payload = self._reader.fields_seen
         partly = [any(field not in payload for field in _FED_BY.get(name, ())) for name in FEATURE_NAMES]
         return row, mask | np.array(partly)

@@ -204,13 +204,13 @@ class EventReader:
         self._game_id = UNNAMED
         self._core: dict[str, Any] = {}
         self._carried: dict[str, Any] = {}
-        self.told: set[str] = set()
-        """Fields of GROUPS that were told so far."""
+        self.fields_seen: set[str] = set()
+        """Fields of GROUPS that were seen so far."""
 
     def take(self, event: UserEvent) -> tuple[Event, ...]:
         """Give the product's events for one of the user's; an Event is taken as it is."""
         if isinstance(event, Event):
-            self.told.update(field for group in GROUPS for field in group)
+            self.fields_seen.update(field for group in GROUPS for field in group)
             return (event,)
         self._ts = max(self._ts, time_of(event) or self._ts)
         return tuple(made for frame in self._frames(event) for made in self._decoded(frame))
@@ -285,11 +285,11 @@ class EventReader:
         return payload
 
     def _group(self, group: Sequence[str], payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a whole group if one of its fields is told: the last value, or 0, for those that are not."""
+        """Give a whole group if one of its fields is given: the last value, or 0, for those that are not."""
         new = {name: payload[name] for name in group if name in payload}
         if not new:
             return {}
-        self.told |= set(new)
+        self.fields_seen |= set(new)
         self._carried |= new
         return {name: self._carried.get(name, 0) for name in group}
 
