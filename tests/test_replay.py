@@ -645,6 +645,21 @@ def test_it_plays_on_a_phone_by_touch(browser: Any, page: Path, replay: Replay) 
 
 
 @pytest.mark.browser
+def test_a_long_replay_is_packed(browser: Any, replay: Replay, tmp_path: Path) -> None:
+    long = replace(replay, episodes=replay.episodes * 40)
+    text = replay_page(long)
+    assert len(json.dumps(page_data(long))) > 2_000_000
+    assert len(text) < 1_000_000
+    path = tmp_path / "long.html"
+    path.write_text(text, encoding="utf-8")
+    shown, failures = open_page(browser, path, 900)
+    shown.wait_for_selector("#strip button >> nth=159")
+    assert shown.locator("#step").inner_text() == f"step 1 of {len(replay.episodes[0])}"
+    assert not failures
+    shown.context.close()
+
+
+@pytest.mark.browser
 def test_what_others_wrote_is_text(browser: Any, replay: Replay, tmp_path: Path) -> None:
     hostile = "</script><script>document.title='run'</script><img src=x onerror=alert(1)>"
     said = tuple(() for _ in replay.episodes[0].actions)
