@@ -1,6 +1,6 @@
 // One chart on a canvas, without dependencies: lines, steps, areas, bands, bars, markers with intervals, levels, spans.
 //
-// A page describes each chart in a JSON block inside <figure data-chart>; a live page calls
+// A page describes each chart in a JSON block inside a figure with data-chart; a live page calls
 // new playproof.Chart(node, description) and then update(), append() or moveCursor().
 // A line is drawn through the first, lowest, highest and last point of every pixel column: 100,000 points cost one pass
 // over typed arrays. Crosshair and tooltip are elements above the canvas, so hovering draws nothing.
@@ -294,12 +294,12 @@
       this.axes = { x: { kind: "linear", ...described.x }, y: { kind: "linear", ...described.y }, right: { kind: "linear", ...described.right } };
       this.series = described.series.map((item, index) => new Series(item, index));
       this.stack();
-      const { height = 320, label = described.title ?? "chart", hover = "x", zoom = true } = described;
+      const { height = 320, label = described.title ?? "chart", hover = "x", zoom = true, keys = true } = described;
       this.hover = hover;
       this.zooms = zoom;
       if (height !== "fill") this.box.style.height = `${height}px`;
       this.canvas.setAttribute("aria-label", label);
-      if (hover) this.box.tabIndex = 0;
+      if (hover && keys) this.box.tabIndex = 0; // a page with keys of its own keeps them
       this.box.setAttribute("role", "group");
       this.box.setAttribute("aria-label", zoom ? `${label}: arrow keys read points, plus and minus zoom, 0 shows all` : label);
       this.showLegend();

@@ -87,7 +87,7 @@ function addPanel(title, described, entries) {
   const node = make("div", { class: "panel" }), name = make("div", { class: "panel-name num" });
   node.append(name);
   $("charts").append(node);
-  const chart = new playproof.Chart(node, { x: { range: [0, Math.max(1, episode.steps)] }, gutter: innerWidth < 520 ? 44 : 62, small: "bare", zoom: false, hover: false, legend: false, label: title, ...described });
+  const chart = new playproof.Chart(node, { x: { range: [0, Math.max(1, episode.steps)] }, gutter: innerWidth < 520 ? 44 : 62, small: "bare", zoom: false, keys: false, hover: false, legend: false, label: title, ...described });
   panels.push({ chart, move: (point) => {
     chart.moveCursor(point);
     name.replaceChildren(make("b", {}, title), ...entries(point).map(([text, colour]) => coloured(make("span", {}, text), colour)));
