@@ -29,10 +29,10 @@ Messages = tuple[tuple[str, str], ...]
 def run() -> dict[str, Any]:
     """Measure both sides and give the report."""
     from benchmarks.grpo_steps import Ours, made_model, prompt_of
-    from playproof.cli.train.language_options import choose_game
+    from playproof.cli.targets import language_game
 
     quick = os.environ.get(QUICK, "0") not in ("", "0")
-    messages = prompt_of(choose_game(None))
+    messages = prompt_of(language_game(None))
     ours = Ours(made_model(quick, messages), messages, GROUP, NEW_TOKENS)
     with tempfile.TemporaryDirectory() as folder:
         theirs = _their_step(made_model(quick, messages), messages, folder)

@@ -38,7 +38,8 @@ from playproof.policies.checkpoint import CARD, load_policy, save_checkpoint
 from playproof.policies.network import BatchPlayer
 from playproof.policies.scaling import scale_rows
 from playproof.provenance import commit
-from playproof.train.ppo.loop import VALIDATION, PPOConfig, TrainSetup, build, fine_tuned, plan_preset, weights_of
+from playproof.train.ppo.config import PPOConfig, fine_tuned, plan_preset
+from playproof.train.ppo.loop import VALIDATION, TrainSetup, build, weights_of
 from playproof.train.ppo.loop import PPOResult as Trained
 from playproof.train.ppo.restarts import PLAN, given_up, steps_of, train_best
 from playproof.train.run import CONFIG, RESULT, read_config, read_log
@@ -198,8 +199,9 @@ def clone(quick: bool) -> Found:
 
 def cloned(game: Game, rounds: int) -> Path:
     """Clone the best policy from few windows of its play, or give the clone that there is."""
-    from playproof.train.bc import BcConfig, card_of
+    from playproof.train.bc import card_of
     from playproof.train.bc import clone as imitate
+    from playproof.train.config import BcConfig
     from playproof.train.demonstrations import DemonstrationConfig, demonstrate
 
     path = folder("runs") / "bench-train" / f"clone-{rounds}"

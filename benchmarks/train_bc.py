@@ -24,7 +24,7 @@ from playproof.errors import ContractError
 if TYPE_CHECKING:
     from playproof.datasets import Transitions
     from playproof.game import Game
-    from playproof.train.bc_trees import TreesConfig
+    from playproof.train.config import TreesConfig
 
 GROUP = "playproof.scripted"
 SEED = 25
@@ -73,7 +73,7 @@ def recorded(person: Any, game: Game, home: Path, seed: int, rounds: int) -> Tra
 
 def settings(person: Any, seed: int) -> TreesConfig:
     """Give the clone that is measured: it remembers for some rows what a person sees move."""
-    from playproof.train.bc_trees import TreesConfig
+    from playproof.train.config import TreesConfig
 
     return TreesConfig(frames=8, watched=person.watched, seed=seed)
 

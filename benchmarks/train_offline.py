@@ -40,9 +40,10 @@ Found = tuple[list[Measurement], list[Goal]]
 
 def learned(method: str, game: Game, steps: Transitions, seed: int) -> Any:
     """Learn with the defaults."""
-    from playproof.train.cql import CqlConfig, train_cql
+    from playproof.train.config import CqlConfig, IqlConfig
+    from playproof.train.cql import train_cql
     from playproof.train.data import OfflineSetup
-    from playproof.train.iql import IqlConfig, train_iql
+    from playproof.train.iql import train_iql
 
     if method == "cql":
         return train_cql(OfflineSetup.lay(game), steps, CqlConfig(seed=seed))

@@ -168,7 +168,8 @@ def test_rivals_trade_as_much_as_the_policy() -> None:
 
 def test_training_and_validation_take_the_arena_as_any_game(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from playproof.train.ppo.loop import PPOConfig, train_ppo
+    from playproof.train.ppo.config import PPOConfig
+    from playproof.train.ppo.loop import train_ppo
 
     config = PPOConfig(
         game="arena",

@@ -29,8 +29,9 @@ from playproof.policies.network import BatchPlayer, NetworkPolicy, draw_one
 from playproof.policies.scaling import game_scaling, scale_rows
 from playproof.policies.trees import parse_trees
 from playproof.testing import coin
-from playproof.train.bc import BcConfig, CloningLearner, card_of, clone, lay_pieces, learning_curve, merge, telling
-from playproof.train.bc_trees import TreesConfig, by_head, clone_habits, find_seldom, save_habits, to_choices
+from playproof.train.bc import CloningLearner, card_of, clone, lay_pieces, learning_curve, merge, telling
+from playproof.train.bc_trees import by_head, clone_habits, find_seldom, save_habits, to_choices
+from playproof.train.config import BcConfig, TreesConfig
 from playproof.train.demonstrations import (
     DemonstrationConfig,
     Mixture,

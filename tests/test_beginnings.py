@@ -19,7 +19,8 @@ from playproof.evaluate.rollout import rollout
 from playproof.policies import BatchPlayer
 from playproof.reports.run import UNIT
 from playproof.testing import coin
-from playproof.train.ppo.loop import VALIDATION, PPOConfig, PPOResult, train_ppo
+from playproof.train.ppo.config import PPOConfig
+from playproof.train.ppo.loop import VALIDATION, PPOResult, train_ppo
 from playproof.train.ppo.restarts import FOLDER, PLAN, begun, given_up, seed_of, steps_of, train_best
 from playproof.train.run import CONFIG as CONFIG_FILE
 from playproof.train.run import read_result
@@ -76,7 +77,7 @@ import json, os, signal, sys
 from pathlib import Path
 from playproof.testing import coin
 from playproof.train.ppo.restarts import train_best
-from playproof.train.ppo.loop import PPOConfig
+from playproof.train.ppo.config import PPOConfig
 
 seen = 0
 

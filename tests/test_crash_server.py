@@ -26,12 +26,13 @@ from playproof.errors import ConfigError, UnknownName
 from playproof.games.crash.rules import prices
 from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.server import protocol
-from playproof.games.crash.server.access import MAX_INPUT, AccessRules, admits_origin, read_token, readable
+from playproof.games.crash.server.access import MAX_INPUT, read_token, readable
 from playproof.games.crash.server.app import Bucket, CrashServer, RunningServer, ServeConfig, clean_name, listen
 from playproof.games.crash.server.broadcast import Outbox, frame, frames, packet
 from playproof.games.crash.server.protocol import BET, BUY, PLAYER, SELL, SESSION, STATE, TRADE, FeedFrame
 from playproof.games.crash.server.table import TableMessage
 from playproof.money import UNIT, to_units
+from playproof.net.access import admits_host, admits_origin
 
 SEED = 14
 
@@ -370,9 +371,9 @@ def test_another_host_name_is_refused(lasting: RunningServer, host: str) -> None
 
 
 def test_rules_of_the_entrance() -> None:
-    assert AccessRules(loopback=False).admits_host("192.168.1.5:80")
-    assert not AccessRules(loopback=True).admits_host("192.168.1.5:80")
-    assert AccessRules(loopback=True).admits_host("[::1]:80")
+    assert admits_host("192.168.1.5:80", loopback=False)
+    assert not admits_host("192.168.1.5:80", loopback=True)
+    assert admits_host("[::1]:80", loopback=True)
     assert admits_origin("http://a:80", "A:80")
     assert not admits_origin("http://a", "a:80")
 
@@ -618,7 +619,7 @@ def test_the_page_is_served_alone_and_closed_in(lasting: RunningServer) -> None:
     assert headers["x-content-type-options"] == "nosniff"
     for path in ("/../server.py", "/%2e%2e/server.py", "/..%2fserver.py", "/api/rounds/..%2f..%2fx", "/nothing"):
         assert get(lasting, path)[0] == 404
-    page = Path(__file__).parents[1] / "src/playproof/games/crash/page"
+    page = Path(__file__).parents[1] / "src/playproof/games/crash/server/page"
     for file in page.iterdir():
         text = file.read_text()
         assert not re.search(r"https?://(?!www\.w3\.org/)", text), "everything comes from this server"

@@ -26,14 +26,15 @@ from playproof.datasets.conversations.groups import ChatExchange, Conversation, 
 from playproof.errors import ConfigError, Diverged, InputError, MissingExtra
 from playproof.judge.computed import computed
 from playproof.train.language import art
-from playproof.train.language.grpo import GRPOConfig, train_grpo
+from playproof.train.language.config import GRPOConfig, SFTConfig
+from playproof.train.language.grpo import train_grpo
 from playproof.train.language.grpo_loss import Clipping, advantages, grpo_loss
 from playproof.train.language.grpo_sources import ForkPlan, ScoredGroup, score
 from playproof.train.language.grpo_update import GRPOLearner, TrainingSample, UpdateStats, choose
 from playproof.train.language.logprobs import fixed_answers
 from playproof.train.language.model import LanguageModel, load_language_model, weights_hash
 from playproof.train.language.rollout import model_player, play
-from playproof.train.language.sft import SFTConfig, train_sft
+from playproof.train.language.sft import train_sft
 from playproof.train.run import Tracking, read_log
 from playproof.workflows.arena.presets import PRESETS
 
@@ -208,7 +209,7 @@ def test_held_out_forks_come_after_the_embargo() -> None:
 def _config(base: Path, **more: Any) -> GRPOConfig:
     payload = {"decisions": 1, "prompt": "brief", "options": OPTIONS, "iterations": 3, "windows": 2, "forks": 4}
     small = {"min_agents": 4, "learning_rate": 1e-3, "max_tokens": 4, "holdout": 2, "embargo": 1, "rank": None}
-    return GRPOConfig("arena", str(base), **{**payload, **small, "holdout_forks": 1, "max_kl": 5.0, **more})
+    return GRPOConfig(game="arena", base=str(base), **{**payload, **small, "holdout_forks": 1, "max_kl": 5.0, **more})
 
 
 def by_length(group: Any) -> Any:

@@ -221,7 +221,8 @@ class TestEnsemble:
     @pytest.fixture
     def parts(self, made: Any, tmp_path: Path) -> tuple[Path, Path]:
         from playproof.policies.checkpoint import save_checkpoint
-        from playproof.train.bc import BcConfig, card_of, clone
+        from playproof.train.bc import card_of, clone
+        from playproof.train.config import BcConfig
 
         steps = demonstrate(CRASH, Hold(k=200), "hazard", 60, 2)
         cloned = clone(CRASH, steps, BcConfig(hidden=(16,), epochs=2, exclusive=False))

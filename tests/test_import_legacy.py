@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from playproof.cli.app import main
-from playproof.cli.data.importing import find_game
+from playproof.cli.data.importing import importing_game
 from playproof.errors import InputError, StoreError
 from playproof.events import Event
 from playproof.game import load_game
@@ -740,11 +740,11 @@ def test_wrong_calls_are_errors(
 
 
 def test_a_game_is_found_by_what_it_imports() -> None:
-    assert find_game("legacy", None).name == find_game("legacy", "crash").name
+    assert importing_game("legacy", None).name == importing_game("legacy", "crash").name
     with pytest.raises(InputError, match="expected a known kind of recording"):
-        find_game("telegraph", "crash")
+        importing_game("telegraph", "crash")
     with pytest.raises(InputError, match="found none"):
-        find_game("telegraph", None)
+        importing_game("telegraph", None)
 
 
 # --- the real recordings, counted a second way

@@ -21,10 +21,11 @@ from playproof.policies import Uniform
 from playproof.policies.checkpoint import load_policy, save_checkpoint
 from playproof.policies.network import BatchPlayer
 from playproof.testing import coin
-from playproof.train.cql import Cql, CqlConfig, train_cql
+from playproof.train.config import CqlConfig, IqlConfig
+from playproof.train.cql import Cql, train_cql
 from playproof.train.data import Heads, OfflineSetup, Steps, best_of, card_of, to_steps, value_of
 from playproof.train.demonstrations import DemonstrationConfig, Mixture, Noisy, demonstrate
-from playproof.train.iql import Iql, IqlConfig, advantage_weight, expectile_loss, train_iql
+from playproof.train.iql import Iql, advantage_weight, expectile_loss, train_iql
 from playproof.train.offline_loop import Losses, seeded
 from playproof.train.run import Run, Tracking
 
@@ -235,7 +236,7 @@ class TestStitching:
         index, action, reward, after = (torch.tensor(of) for of in zip(*self.WAYS, strict=True))
         eye = torch.eye(4)
         steps = Steps(eye[index], action[:, None], reward, eye[after], (after < 3).float(), None)
-        config = IqlConfig(expectile, beta=5.0, gamma=0.9, hidden=(), learning_rate=0.02, follow=0.1)
+        config = IqlConfig(expectile=expectile, beta=5.0, gamma=0.9, hidden=(), learning_rate=0.02, follow=0.1)
         with seeded(0):
             learner = Iql(steps, (2,), config)
             for _ in range(900):

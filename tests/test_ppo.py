@@ -161,7 +161,8 @@ import sys
 from pathlib import Path
 from playproof.rewards import checks
 from playproof.testing import coin
-from playproof.train.ppo.loop import PPOConfig, train_ppo
+from playproof.train.ppo.config import PPOConfig
+from playproof.train.ppo.loop import train_ppo
 import json, time
 config = PPOConfig.from_json(json.loads(sys.argv[2]))
 train_ppo(coin.game(), config, Path(sys.argv[1]), show=lambda step, told: time.sleep(0.15))

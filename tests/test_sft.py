@@ -17,6 +17,7 @@ from playproof.datasets.conversations.groups import TokenSequence
 from playproof.errors import ConfigError, InputError
 from playproof.policies.checkpoint import CheckpointRefused
 from playproof.train.language import sft
+from playproof.train.language.config import SFTConfig
 from playproof.train.language.generation import generate
 from playproof.train.language.logprobs import fixed_answers, score_answers
 from playproof.train.language.model import (
@@ -29,7 +30,7 @@ from playproof.train.language.model import (
 )
 from playproof.train.language.prefix import pack, pack_rows
 from playproof.train.language.rollout import model_player, play, scripted_player
-from playproof.train.language.sft import SFTConfig, sft_step, train_sft
+from playproof.train.language.sft import sft_step, train_sft
 from playproof.train.language.tiny import make_tiny
 from playproof.train.run import Tracking
 
@@ -141,7 +142,7 @@ def test_the_loss_is_that_of_transformers_with_masked_labels() -> None:
 def _config(**more: Any) -> SFTConfig:
     payload = {"decisions": 1, "prompt": "brief", "options": OPTIONS, "player": "headline", "windows": 12, "batch": 4}
     small = {"holdout": 2, "embargo": 1, "epochs": 2, "learning_rate": 1e-3, "rank": None, "max_tokens": 16}
-    return SFTConfig("arena", **{**payload, **small, "save_every": 2, "baselines": False, **more})
+    return SFTConfig(game="arena", **{**payload, **small, "save_every": 2, "baselines": False, **more})
 
 
 @pytest.fixture

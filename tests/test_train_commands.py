@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from playproof.cli.app import main
-from playproof.cli.train.data_options import with_options
+from playproof.cli.app import LazyCommand, main
+from playproof.cli.configs import Settings, change
+from playproof.cli.train.group import GROUP
 from playproof.errors import ConfigError
 from playproof.reports.page import PageSection, PageTable
 from playproof.reports.run import likeness_tables
-from playproof.train.bc import BcConfig
-from playproof.train.bc_trees import TreesConfig
+from playproof.train.config import BcConfig, CqlConfig, IqlConfig, RugPredictorConfig, TreesConfig
+from playproof.train.language.config import GRPOConfig, SFTConfig
+from playproof.train.ppo.config import PPOConfig
 
 PLAY = ["--game", "crash", "--world", "published", "--player", "human", "--rounds", "10"]
 SMALL = ["--set", "epochs=2", "--set", "hidden=[4]"]
@@ -96,12 +100,13 @@ def test_a_clone_goes_on_after_ctrl_c_to_the_same_weights(
 
 
 def test_settings_keep_their_kind() -> None:
-    assert with_options(BcConfig(), ["hidden=[8, 4]", "dropout=0", "watched=[]"]).hidden == (8, 4)
-    assert isinstance(with_options(BcConfig(), ["dropout=0"]).dropout, float)
-    assert with_options(TreesConfig(), ['acts={"leaves": 4}']).acts.leaves == 4
+    assert change(BcConfig(), ["hidden=[8, 4]", "dropout=0", "watched=[]"]).hidden == (8, 4)
+    assert isinstance(change(BcConfig(), ["dropout=0"]).dropout, float)
+    assert change(TreesConfig(), ['acts={"leaves": 4}']).acts.leaves == 4
+    assert change(BcConfig(), ["epochs=3"]) == BcConfig(epochs=3)
     for text in ("epochs=1.5", "screen=1", "hidden=4", "activation=3", "acts=4"):
         with pytest.raises(ConfigError, match="--set"):
-            with_options(TreesConfig() if text.startswith("acts") else BcConfig(), [text])
+            change(TreesConfig() if text.startswith("acts") else BcConfig(), [text])
 
 
 def test_a_page_says_where_too_little_was_held_out() -> None:
@@ -127,3 +132,76 @@ def likeness(result: dict[str, Any]) -> tuple[str, PageTable]:
     table = head.parts[1]
     assert isinstance(table, PageTable)
     return text, table
+
+
+def test_options_overrule_set_and_both_overrule_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('epochs = 2\nbatch = 64\nactivation = "relu"\nhidden = [8]\n')
+    settings = Settings(file, ("batch=32", "activation=tanh"), {"activation": "relu"})
+    config = settings.make(BcConfig)
+    assert (config.epochs, config.batch, config.activation, config.hidden) == (2, 32, "relu", (8,))
+    assert settings.apply(BcConfig(knots=4, activation="relu"), batch=16) == BcConfig(
+        knots=4, activation="relu", epochs=2, batch=16, hidden=(8,)
+    )
+    file.write_text("[acts]\nleaves = 4\n")
+    trees = Settings(file).make(TreesConfig)
+    assert (trees.acts.leaves, trees.acts.least) == (4, TreesConfig().acts.least)
+
+
+@pytest.mark.parametrize(
+    ("written", "texts", "options", "message"),
+    [
+        (None, ("epoch=3",), {}, r"did you mean 'epochs'\?"),
+        (None, ("epochs",), {}, "name=value"),
+        (None, ("epochs=0",), {}, "epochs as int at least 1"),
+        (None, (), {"close_frames": 3}, "'close_frames' .--close-frames"),
+        ("epochs = ", (), {}, "TOML"),
+        ("epochs = 'four'", (), {}, r"epochs as int .*settings.toml"),
+        ("depth = 4", (), {}, "expected a setting among"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_type_and_source(
+    written: str | None, texts: tuple[str, ...], options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "settings.toml"
+    if written is not None:
+        file.write_text(written)
+    with pytest.raises(ConfigError, match=message):
+        Settings(None if written is None else file, texts, options).make(BcConfig)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nothing\.toml"):
+        Settings(tmp_path / "nothing.toml").make(BcConfig)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "without"),
+    [
+        ("bc", BcConfig, set()),
+        ("bc", TreesConfig, {"acts", "does", "seldom"}),
+        ("cql", CqlConfig, set()),
+        ("iql", IqlConfig, set()),
+        ("sidebet", RugPredictorConfig, set()),
+        ("ppo", PPOConfig, {"worlds", "options"}),
+        ("sft", SFTConfig, {"options"}),
+        ("grpo", GRPOConfig, {"options", "reward"}),
+    ],
+)
+def test_every_setting_is_an_option_with_help_and_every_command_takes_a_file(
+    method: str, kind: type, without: set[str]
+) -> None:
+    command = LazyCommand(method, {point.name: point.value for point in entry_points(group=GROUP)}[method]).load()
+    helps = {param.name: param.help for param in command.params}
+    names = {field.name for field in fields(kind)}
+    assert not names - set(helps) - without
+    assert all(helps[name] for name in names & set(helps))
+    assert {"--set", "--config"} <= {flag for param in command.params for flag in param.opts}
+
+
+def test_a_command_reads_its_file_and_its_options(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "small.toml").write_text("epochs = 2\nhidden = [4]\nbatch = 64\n")
+    words = ["--config", str(home / "small.toml"), "--batch", "32", "--set", "batch=16", "--no-exclusive"]
+    assert main(["train", "bc", *PLAY, *words, "--name", "run", "--json"]) == 0
+    kept = json.loads((home / "runs" / "run" / "config.json").read_text())["config"]["config"]
+    assert (kept["epochs"], kept["hidden"], kept["batch"], kept["exclusive"]) == (2, [4], 32, False)

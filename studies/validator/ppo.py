@@ -61,7 +61,8 @@ def _windows(seed: int, kind: int) -> int:
 
 def _train(game: Game, world: str, seed: int, steps: int, path: Path) -> list[Path]:
     """Train; give the checkpoints, the untrained first one left out."""
-    from playproof.train.ppo.loop import PPOConfig, train_ppo
+    from playproof.train.ppo.config import PPOConfig
+    from playproof.train.ppo.loop import train_ppo
 
     config = PPOConfig(
         game=game.name,

@@ -85,8 +85,11 @@ def _parameter(param: Any) -> str | None:
     if getattr(param, "hidden", False) or "--help" in param.opts:
         return None
     name = ", ".join(param.opts) if param.param_type_name == "option" else param.metavar or param.name
-    default = "" if param.default in (None, False, ()) or callable(param.default) else f" (default: {param.default})"
-    return f"- `{name}`: {(param.help or '').strip()}{default}"
+    default = param.default
+    if isinstance(param_text := getattr(param, "show_default", None), str):  # a setting: its dataclass has the default
+        default = param_text
+    shown = "" if default in (None, False, ()) or callable(default) else f" (default: {default})"
+    return f"- `{name}`: {(param.help or '').strip()}{shown}"
 
 
 def reference() -> str:

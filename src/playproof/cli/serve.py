@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from playproof.cli.output import note
+from playproof.cli.targets import find_model
 
 app = typer.Typer(help=__doc__.partition("\n")[0])
 
@@ -18,7 +19,11 @@ app = typer.Typer(help=__doc__.partition("\n")[0])
 @app.command()
 def serve(
     checkpoint: Annotated[
-        str, typer.Argument(metavar="CHECKPOINT", help="Folder of a checkpoint or of a model, or a model by name.")
+        str,
+        typer.Argument(
+            metavar="CHECKPOINT",
+            help="Folder of a checkpoint or of a model, a run's folder or name, or a model by name.",
+        ),
     ],
     *,
     host: Annotated[
@@ -44,7 +49,7 @@ def serve(
     from playproof.serve.batching import ServeLimits
     from playproof.serve.serving import behind_door, prepare
 
-    served = prepare(checkpoint, ServeLimits(batch=batch, waiting=waiting, max_tokens=max_tokens), name)
+    served = prepare(find_model(checkpoint), ServeLimits(batch=batch, waiting=waiting, max_tokens=max_tokens), name)
     try:
         door = behind_door(served.app, host, os.environ.get(key_variable) or None)
         taken = bind(host, port)

@@ -1,11 +1,13 @@
-"""Find what a command was given: a policy by folder, run, baseline or module:attribute, and the game it plays.
+"""Find what a command was given by name: a run, a policy, a model, a data set, and the game that fits.
 
-Leaves out: loading the policy (validate.subject).
+A name that stands for several things is refused with the choices; an unknown one is answered with the nearest names.
+Leaves out: loading what was found (validate.subject, datasets, serve).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,24 +17,115 @@ if TYPE_CHECKING:
     from playproof.game import Game
 
 POLICY = "A checkpoint's folder, a run's folder or name, a baseline's name, or module:attribute."
+SHOWN = 8
+"""Names that a message lists at most, the nearest first."""
+
+
+def nearest(text: str, names: Iterable[str]) -> list[str]:
+    """Give the names that are most like a text; all where there are few."""
+    known = sorted(set(names))
+    close = difflib.get_close_matches(text, known, SHOWN, 0.0)
+    return known if len(known) <= SHOWN else close
+
+
+def run_folder(name: str) -> Path:
+    """Give the folder of a run, there or not yet: a path as it is, a plain name under the home's runs."""
+    from playproof.home import folder
+
+    return Path(name) if "/" in name else folder("runs") / name
+
+
+def run_names() -> list[str]:
+    """Give the names of the home's runs."""
+    from playproof.home import folder
+    from playproof.train.run import CONFIG
+
+    return sorted(path.parent.name for path in folder("runs").glob(f"*/{CONFIG}"))
+
+
+def find_run(name: str) -> Path:
+    """Give the folder of a run that is there, by its folder or its name."""
+    runs = _run_folders(name)
+    if not runs:
+        raise UnknownName("run (a folder, or a name under runs/ of the home)", name, nearest(name, run_names()))
+    if len(runs) > 1:
+        raise _ambiguous(name, [str(path.absolute()) for path in runs])
+    return runs[0]
 
 
 def find_policy(what: str) -> str:
-    """Give a checkpoint's folder for a run's folder or name; everything else, baselines before runs, as it is."""
-    from playproof.home import folder
+    """Give a checkpoint's folder for a run; a checkpoint, a baseline or module:attribute as it is.
+
+    "baseline:NAME" tells a baseline from a run of its name. A name that nothing has is given back as it is: whoever
+    looks for its game refuses it, with the names that the game knows.
+    """
     from playproof.policies.checkpoint import CARD
+    from playproof.train.run import find_checkpoint
 
-    path = Path(what)
-    if (path / CARD).exists() or ":" in what or _playing(what):
-        return what
-    from playproof.train.run import CONFIG, find_checkpoint
+    if what.startswith("baseline:"):
+        return what.partition(":")[2]
+    checkpoint, runs = (Path(what) / CARD).exists(), _run_folders(what)
+    baseline = "/" not in what and bool(_playing(what))
+    if checkpoint + len(runs) + baseline > 1:
+        choices = [f"./{what}"] * checkpoint + [str(path.absolute()) for path in runs] + [f"baseline:{what}"] * baseline
+        raise _ambiguous(what, choices)
+    return str(find_checkpoint(runs[0])) if runs else what
 
-    runs = [path] if "/" in what else [path, folder("runs") / what]
-    run = next((item for item in runs if (item / CONFIG).is_file()), None)
-    return what if run is None else str(find_checkpoint(run))
+
+def find_model(what: str) -> str:
+    """Give what can be served: of a run, by its folder or name, the checkpoint; anything else as it is."""
+    from playproof.train.run import find_checkpoint
+
+    return str(find_checkpoint(find_run(what))) if _run_folders(what) else what
 
 
-def choose_game(policies: Sequence[str], game: str | None, data: str | None, world: str | None) -> Game:
+def find_data(name: str) -> Path:
+    """Give the folder of a data set; of several with one name the newest, and say so."""
+    from playproof.cli.output import note
+    from playproof.datasets.registry import find_dataset, list_datasets
+    from playproof.home import home
+
+    path = find_dataset(name, home())
+    if not Path(name).exists():
+        wanted, _, start = name.partition("@")
+        others = [
+            item.label
+            for item in list_datasets(home())
+            if item.manifest.get("name") == wanted and item.manifest["hash"].startswith(start) and item.path != path
+        ]
+        if others:
+            count = len(others) + 1
+            note(f"{count} data sets are called {name}: taking the newest, {path.name}, not {', '.join(others)}")
+    return path
+
+
+def choose_game(name: str | None, able: Callable[[Game], bool], ability: str) -> Game:
+    """Give the game of a name, or the only one that is able to do what is asked; `ability` completes "a game that"."""
+    from playproof.game import game_names, load_game
+
+    if name is not None:
+        game = load_game(name)
+        if not able(game):
+            raise ConfigError(f"expected a game that {ability}, found {name!r}, which cannot")
+        return game
+    games = [game for game in map(load_game, game_names()) if able(game)]
+    if len(games) != 1:
+        names = ", ".join(game.name for game in games) or "none"
+        raise ConfigError(f"expected one game that {ability}, found {names}; choose with --game")
+    return games[0]
+
+
+def simulated_game(name: str | None) -> Game:
+    """Give the game of a name, or the only one that can be simulated."""
+    return choose_game(name, lambda game: game.simulation is not None, "can be simulated")
+
+
+def language_game(name: str | None) -> Game:
+    """Give the game of a name, or the only one whose windows can be forked for players of words."""
+    return choose_game(name, lambda game: game.language is not None, "is played in words")
+
+
+def policy_game(policies: Sequence[str], game: str | None, data: str | None, world: str | None) -> Game:
     """Give the game that was asked for, that of a data set, or the one that all policies play."""
     from playproof.game import load_game
 
@@ -41,9 +134,8 @@ def choose_game(policies: Sequence[str], game: str | None, data: str | None, wor
     if data is None:
         return game_of(policies, world)
     from playproof.datasets import open_dataset
-    from playproof.datasets.registry import find_dataset
 
-    return load_game(open_dataset(find_dataset(data)).manifest["game"]["name"])
+    return load_game(open_dataset(find_data(data)).manifest["game"]["name"])
 
 
 def game_of(policies: Sequence[str], world: str | None = None) -> Game:
@@ -62,8 +154,12 @@ def game_of(policies: Sequence[str], world: str | None = None) -> Game:
             raise ConfigError(
                 f"expected policies of one game, found none that all of these play: {', '.join(policies)}"
             )
-        names = sorted({name for item in _playable() for name in item.baselines})
-        raise UnknownName("policy (a checkpoint's folder, run, module:attribute, or baseline)", unknown, names)
+        names = {name for item in _playable() for name in item.baselines}
+        raise UnknownName(
+            "policy (a checkpoint's folder, run, module:attribute, or baseline)",
+            unknown,
+            nearest(unknown, [*names, *run_names()]),
+        )
     there = [item for item in fitting if world is None or world in item.worlds]
     if len(there) == 1:
         return there[0]
@@ -72,6 +168,21 @@ def game_of(policies: Sequence[str], world: str | None = None) -> Game:
         f"expected one game in which {', '.join(policies)} can play{f' in world {world}' if world else ''}, found"
         f" {names_of if there else 'none'}; say which with --game ({names_of}), or name one of its worlds with --world"
     )
+
+
+def _run_folders(name: str) -> list[Path]:
+    """Give the runs that a name can mean: a folder here, and one of the home."""
+    from playproof.train.run import CHECKPOINTS, CONFIG, LOG
+
+    def is_run(path: Path) -> bool:
+        # The folder of a model of transformers has a config.json too.
+        return (path / CONFIG).is_file() and ((path / LOG).exists() or (path / CHECKPOINTS).is_dir())
+
+    return list({path.resolve(): path for path in (Path(name), run_folder(name)) if is_run(path)}.values())
+
+
+def _ambiguous(name: str, choices: Sequence[str]) -> ConfigError:
+    return ConfigError(f"expected a name that stands for one thing, found {name!r}, which may be: {', '.join(choices)}")
 
 
 def _playable() -> list[Game]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from playproof.datasets.manifest import METADATA, digest_json, digest_table, read_manifest
 from playproof.errors import DecodeError, UnknownName
 from playproof.game import NumericObservation, load_game
+from playproof.notebook import facts_table
 
 
 class SessionTables(Mapping[str, pl.DataFrame]):
@@ -96,6 +97,13 @@ class Dataset:
     path: Path
     manifest: Mapping[str, Any]
     sessions: Sessions
+
+    def _repr_html_(self) -> str:
+        splits = list(self.manifest["split"].values())
+        counts = ", ".join(f"{name} {splits.count(name)}" for name in dict.fromkeys(splits))
+        facts = {"game": self.manifest["game"]["name"], "windows": counts, "observation": self.manifest["observation"]}
+        facts |= {"actions": self.manifest["actions"], "reward": self.manifest["reward"]["name"]}
+        return facts_table(f"Data set {self.path.name}", facts | {"hash": self.manifest["hash"], "folder": self.path})
 
     def windows(self, split: str) -> tuple[str, ...]:
         """Give the windows of a split, in time order."""

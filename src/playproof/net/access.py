@@ -1,7 +1,9 @@
-"""Who may speak to the trajectory server and the proxy: addresses, hosts, origins, tokens, sizes and rates.
+"""Who may speak to a server of ours: addresses, hosts, origins, tokens, sizes and rates.
 
-An ASGI wrapper that refuses before the application sees anything. Roles are deny by default: a route that no role
-names is nobody's.
+`AsgiGuard` wraps an application and refuses before the application sees anything; `AccessGuard` is the guard of the
+trajectory server, the proxy and served models, and the crash server has one of its own for sockets. Roles are deny by
+default: a route that no role names is nobody's. Starlette's TrustedHostMiddleware is not used: it answers 400 in other
+words and cannot read [::1].
 Leaves out: TLS, which a reverse proxy brings.
 """
 
@@ -13,6 +15,7 @@ import ipaddress
 import os
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -67,19 +70,24 @@ class RoleTokens:
         return frozenset()
 
 
-def read_tokens(path: Path) -> RoleTokens:
-    """Read the tokens from a file that only its owner may read; make both if there is no file."""
+def private_file(path: Path, made: bytes) -> bytes:
+    """Read a file that only its owner may read; write `made` into a new one if there is none."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = {"record": secrets.token_urlsafe(32), "read": secrets.token_urlsafe(32)}
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(orjson.dumps(made))
-        return RoleTokens(**made)
-    if path.stat().st_mode & 0o077:
-        raise ConfigError(f"expected token file {path} with mode 600, found another; run: chmod 600 {path}")
+            file.write(made)
+    mode = path.stat().st_mode & 0o777
+    if mode & 0o077:
+        raise ConfigError(f"expected token file {path} with mode 600, found {mode:o}; run: chmod 600 {path}")
+    return path.read_bytes()
+
+
+def read_tokens(path: Path) -> RoleTokens:
+    """Read the tokens from a file that only its owner may read; make both if there is no file."""
+    made = orjson.dumps({"record": secrets.token_urlsafe(32), "read": secrets.token_urlsafe(32)})
     try:
-        payload = orjson.loads(path.read_bytes())
+        payload = orjson.loads(private_file(path, made))
         tokens = RoleTokens(str(payload["record"]), str(payload["read"]))
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise ConfigError(f"expected an object with record and read in {path}; delete it to get new tokens") from error
@@ -143,11 +151,9 @@ class AccessPolicy:
     def _foreign(self, method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
         """Refuse other hosts' names, and pages of other servers."""
         host = headers.get("host", "")
-        name = _host_name(host)
-        if not name or (self.loopback and name not in LOOPBACK_NAMES):
+        if not admits_host(host, self.loopback):
             return 421, "expected a host name of this server"
-        origin = headers.get("origin")
-        if method not in ("GET", "HEAD") and origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if method not in ("GET", "HEAD") and not admits_origin(headers.get("origin"), host):
             return 403, "expected no page, or one of this server"
         return None
 
@@ -177,34 +183,74 @@ def scope_of(headers: Mapping[str, str]) -> str:
     return hashlib.sha256((bearer(headers) or "").encode()).hexdigest()[:16]
 
 
-def _host_name(host: str) -> str | None:
+def admits_host(host: str, loopback: bool) -> bool:
+    """Tell whether a Host header names this server; on a loopback address only loopback names do.
+
+    So no foreign name can point a browser here.
+    """
     try:
-        return urlsplit(f"//{host}").hostname
+        name = urlsplit(f"//{host}").hostname
     except ValueError:
-        return None
+        return False
+    return bool(name) and (not loopback or name in LOOPBACK_NAMES)
 
 
-class AccessGuard:
-    """Wrap an ASGI application with a door."""
+def admits_origin(origin: str | None, host: str) -> bool:
+    """Tell whether a request comes from this server's own page, or from no page at all."""
+    return origin is None or urlsplit(origin).netloc.lower() == host.lower()
 
-    def __init__(self, app: ASGIApp, door: AccessPolicy) -> None:
-        self._app, self.door = app, door
+
+class AsgiGuard(ABC):
+    """Wrap an ASGI application: a request or a socket is refused before the application sees it, or let in."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    @abstractmethod
+    def refusal(self, scope: Scope) -> Response | None:
+        """Give the answer to who may not come in; None for who may."""
+
+    async def admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand over who was let in."""
+        await self._app(scope, receive, send)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in or refuse it."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
+        """Let a connection in or refuse it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
             return
+        refusal = self.refusal(scope)
+        if refusal is None:
+            await self.admit(scope, receive, send)
+        elif scope["type"] == "http":
+            await refusal(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.http.response.start", "status": refusal.status_code, "headers": []})
+            await send({"type": "websocket.http.response.body", "body": bytes(refusal.body)})
+
+
+class AccessGuard(AsgiGuard):
+    """Guard an application by a policy of tokens, sizes and rates."""
+
+    def __init__(self, app: ASGIApp, door: AccessPolicy) -> None:
+        super().__init__(app)
+        self.door = door
+
+    def refusal(self, scope: Scope) -> Response | None:
+        """Give the answer to who may not come in."""
+        if scope["type"] != "http":
+            return problem(404, "expected a request, found a socket")
         headers = Headers(scope=scope)
         client = (scope.get("client") or ("",))[0]
         refused = self.door.refusal(scope["method"], scope["path"], headers, client)
         length = headers.get("content-length", "0")
         if refused is None and (not length.isdigit() or int(length) > self.door.limits.bytes):
             refused = (413, f"expected a body of at most {self.door.limits.bytes} bytes")
-        if refused is not None:
-            await problem(*refused)(scope, receive, send)
-            return
+        return None if refused is None else problem(*refused)
+
+    async def admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request over, its body counted."""
         await self._app(scope, _bounded(receive, self.door.limits.bytes), send)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import torch
@@ -23,17 +23,20 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from playproof.datasets import Transitions
-from playproof.errors import ConfigError, UnknownName
+from playproof.errors import UnknownName
 from playproof.game import Game, lookup
 from playproof.policies.checkpoint import Card, describe
 from playproof.policies.network import NetworkPolicy, Possible
 from playproof.policies.scaling import Scaling, game_scaling, scale_rows
+from playproof.train.cards import CardFacts, trained_card
+from playproof.train.config import BcConfig, TreesConfig
 from playproof.train.demonstrations import first_windows, stacked, starts, take
 from playproof.train.imitation_metrics import HeadMetrics, likeness, prior_of
 from playproof.train.network import ACTIVATIONS
-from playproof.train.offline_loop import Losses, TrainingPace, learn, one_cycle
+from playproof.train.offline_loop import Losses, learn, one_cycle
 
 if TYPE_CHECKING:
+    from playproof.train.bc_trees import CloneTrees
     from playproof.train.run import Run
 
 Floats = NDArray[np.float32]
@@ -45,48 +48,6 @@ NARROWEST = 2e-3
 """Least distance of two knots, in scaled units: below it float32 rounds the pieces away."""
 SCREENS = 20
 NEVER = -1e9
-
-
-@dataclass(frozen=True)
-class BcConfig:
-    """How to clone a player."""
-
-    hidden: tuple[int, ...] = (64, 64)
-    activation: str = "tanh"
-    frames: int = 1
-    """Rows that the network sees at once."""
-    knots: int = 0
-    """Pieces that a feature is cut into; 0: none, rows go into the trunk as they are scaled."""
-    watched: tuple[str, ...] = ()
-    """Features whose changes from row to row are cut into pieces too; needs frames."""
-    screen: bool = False
-    """Leave out features that stand still all through a window and tell nothing: they would only name the window."""
-    members: int = 1
-    dropout: float = 0.0
-    learning_rate: float = 1e-3
-    weight_decay: float = 1e-2
-    class_weights: bool = False
-    """Weigh choices by their rarity while learning; acting takes it back, so that the mix stays the player's."""
-    masked: bool = False
-    """Choose only among what can have an effect. People do press buttons without effect: off to clone them."""
-    exclusive: bool = True
-    """Never act with two heads in one step, as on the clock of presses."""
-    epochs: int = 30
-    batch: int = 512
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            raise ConfigError(f"expected activation {' or '.join(ACTIVATIONS)}, found {self.activation!r}")
-        if self.knots and self.activation != "relu":
-            raise ConfigError(f"expected activation relu with knots, found {self.activation!r}")
-        if self.watched and (self.frames < 2 or not self.knots):
-            raise ConfigError("expected frames of at least 2 and knots to watch changes, found fewer")
-
-    @property
-    def pace(self) -> TrainingPace:
-        """Give how long to learn."""
-        return TrainingPace(self.epochs, self.batch, self.seed)
 
 
 @dataclass(frozen=True)
@@ -397,45 +358,18 @@ def offsets(steps: Transitions, sizes: Sequence[int], config: BcConfig) -> tuple
     return tuple((-np.log(weights)).tolist())
 
 
-def card_of(
-    game: Game,
-    made: Clone,
-    *,
-    observation: str,
-    actions: str,
-    clock: str,
-    stake: int,
-    data_hash: str | None,
-    world: str | None,
-    commit: str,
-    metrics: Mapping[str, Any],
-) -> Card:
+def card_of(game: Game, made: Clone, **facts: Unpack[CardFacts]) -> Card:
     """Describe a clone's checkpoint."""
-    hidden = [len(made.weights[f"trunk.{k}.bias"]) for k in range(_depth(made.weights))]
     shape = {
-        "hidden": hidden,
+        "hidden": [len(made.weights[f"trunk.{k}.bias"]) for k in range(_depth(made.weights))],
         "activation": made.config.activation,
         "frames": made.config.frames,
         "masked": made.config.masked,
         "exclusive": made.config.exclusive,
         **({"offsets": list(made.policy.offsets)} if made.policy.offsets else {}),
     }
-    return Card(
-        kind="network",
-        method="bc",
-        actions=actions,
-        heads=made.policy.heads,
-        clock=clock,
-        stake=stake,
-        reward={"name": None, "version": None, "hash": None, "failed_checks": False},
-        data_hash=data_hash,
-        world=world,
-        commit=commit,
-        seed=made.config.seed,
-        config={**asdict(made.config), "used": list(made.used), **shape},
-        metrics=metrics,
-        **describe(game, observation),
-    )
+    config = {**asdict(made.config), "used": list(made.used), **shape}
+    return trained_card(game, "network", "bc", made.policy.heads, config, made.config.seed, **facts)
 
 
 def _depth(weights: Mapping[str, Floats]) -> int:
@@ -446,7 +380,7 @@ def learning_curve(
     game: Game,
     steps: Transitions,
     unseen: Transitions,
-    config: BcConfig,
+    config: BcConfig | TreesConfig,
     *,
     observation: str = "policy",
     actions: str | None = None,
@@ -454,16 +388,22 @@ def learning_curve(
     notify: Callable[[int, Likenesses], None] | None = None,
 ) -> dict[int, Likenesses]:
     """Clone from the first 25, 50, ... windows and score each clone on the same unseen ones."""
+    from playproof.train.bc_trees import clone_habits
+
     names = lookup(game.actions, actions or next(iter(game.actions)), "action set").heads
-    likenesseses: dict[int, Likenesses] = {}
+    scores: dict[int, Likenesses] = {}
     total = len(starts(steps))
     for count in sorted({min(count, total) for count in counts}):
         part = first_windows(steps, count)
-        made = clone(game, part, config, observation=observation, actions=actions)
-        likenesseses[count] = made.likeness(unseen, steps, names)
+        made: Clone | CloneTrees
+        if isinstance(config, BcConfig):
+            made = clone(game, part, config, observation=observation, actions=actions)
+        else:
+            made = clone_habits(game, part, config, observation=observation, actions=actions)
+        scores[count] = made.likeness(unseen, steps, names)
         if notify is not None:
-            notify(count, likenesseses[count])
-    return likenesseses
+            notify(count, scores[count])
+    return scores
 
 
 __all__ = [

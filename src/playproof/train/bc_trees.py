@@ -14,19 +14,21 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playproof.datasets import Transitions
-from playproof.errors import ConfigError, InputError, UnknownName
+from playproof.errors import InputError, UnknownName
 from playproof.game import Game, lookup
 from playproof.policies.checkpoint import TREES, Card, describe, save_checkpoint
 from playproof.policies.clone_trees import CloneTreePolicy, TreeInputs, to_text
 from playproof.policies.scaling import Scaling, game_scaling
 from playproof.policies.trees import parse_trees
 from playproof.train.bc import telling
+from playproof.train.cards import CardFacts, trained_card
+from playproof.train.config import ForestConfig, TreesConfig
 from playproof.train.demonstrations import stacked, starts, take
 from playproof.train.imitation_metrics import HeadMetrics, PriorCorrection, find_tilts, likeness
 
@@ -36,58 +38,6 @@ STREAM = int.from_bytes(b"habits")
 MOST_RATE = 3.0
 """What is corrected at most: choices seen once or twice are not to be believed."""
 FOLDS = 5
-
-
-@dataclass(frozen=True)
-class ForestConfig:
-    """How one of the two models is grown."""
-
-    leaves: int = 16
-    learning_rate: float = 0.05
-    trees: int = 400
-    """At most."""
-    least: int = 30
-    """Rows in a leaf."""
-    inputs: float = 0.7
-    """Share of the inputs that a tree may look at."""
-    rows: float = 0.8
-    """Share of the rows that a tree is grown on."""
-    calm: float = 5.0
-    """By how much leaves of few rows are drawn to 0 (L2)."""
-    eager: float | None = 1.1
-    """How many trees are grown on all windows, of those that were best on the held-out ones. More rows bear more
-    trees; rare choices bear fewer. None: as many as there may be, since a fifth of the windows could not tell."""
-
-
-@dataclass(frozen=True)
-class TreesConfig:
-    """How to clone a player with trees."""
-
-    frames: int = 5
-    """Rows that are seen to tell whether he acts."""
-    close_frames: int = 2
-    """Rows that are seen to tell what he does."""
-    watched: tuple[str, ...] = ()
-    """Features whose changes from row to row are looked at; none: all that move within windows."""
-    acts: ForestConfig = ForestConfig(leaves=16, least=50, inputs=0.5, rows=0.7)
-    does: ForestConfig = ForestConfig(leaves=8, least=10, inputs=0.7, rows=0.7, eager=0.7)
-    seldom: ForestConfig = ForestConfig(
-        leaves=4, learning_rate=0.1, trees=40, least=10, inputs=0.7, rows=0.7, eager=None
-    )
-    rare: float = 0.05
-    """A choice that is less than this share of all that he does by its head has a model of its own."""
-    enough: int = 20
-    """If it was shown at least so often."""
-    members: int = 4
-    """Forests that are averaged, each grown on other rows and inputs."""
-    screen: bool = True
-    """Leave out features that stand still all through a window and tell nothing."""
-    patience: int = 20
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.frames < 1 or self.members < 1:
-            raise ConfigError(f"expected at least 1 frame and 1 member, found {self.frames} and {self.members}")
 
 
 @dataclass(frozen=True)
@@ -301,20 +251,7 @@ def _settings(forest: ForestConfig, classes: int, seed: int) -> dict[str, Any]:
     }
 
 
-def save_habits(
-    path: Path,
-    game: Game,
-    made: CloneTrees,
-    *,
-    observation: str,
-    actions: str,
-    clock: str,
-    stake: int,
-    commit: str,
-    data_hash: str | None,
-    world: str | None,
-    metrics: dict[str, Any],
-) -> Card:
+def save_habits(path: Path, game: Game, made: CloneTrees, **facts: Unpack[CardFacts]) -> Card:
     """Write a clone's checkpoint."""
     view = made.policy.view
     payload = {
@@ -327,20 +264,6 @@ def save_habits(
         "tilts": [asdict(tilt) for tilt in made.tilts],
         "rates": list(made.policy.rates),
     }
-    card = Card(
-        kind="trees",
-        method="bc",
-        actions=actions,
-        heads=made.policy.heads,
-        clock=clock,
-        stake=stake,
-        reward={"name": None, "version": None, "hash": None, "failed_checks": False},
-        data_hash=data_hash,
-        world=world,
-        commit=commit,
-        seed=made.config.seed,
-        config={**asdict(made.config), "habits": payload},
-        metrics=metrics,
-        **describe(game, observation),
-    )
+    config = {**asdict(made.config), "habits": payload}
+    card = trained_card(game, "trees", "bc", made.policy.heads, config, made.config.seed, **facts)
     return save_checkpoint(path, card, files={TREES: made.text.encode()})

@@ -11,59 +11,26 @@ Leaves out: several critics, distributional values.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import huber_loss, mse_loss
 
-from playproof.datasets import Transitions
-from playproof.train.data import Heads, OfflinePolicy, OfflineSetup, Steps, best_of, learned, to_steps, value_of
-from playproof.train.offline_loop import Losses, TrainingPace, falling, learn
-
-if TYPE_CHECKING:
-    from playproof.train.run import Run
-
-
-@dataclass(frozen=True)
-class CqlConfig:
-    """How to learn conservatively."""
-
-    alpha: float = 5.0
-    """Weight of the conservative term. Where a step's gain is far below its noise, values alone choose at random:
-    large enough, what was mostly played is played unless money clearly speaks against it."""
-    huber: float = 0.0
-    """Errors from which on the loss grows linearly; 0: never."""
-    gamma: float = 0.98
-    reward_scale: float = 100.0
-    hidden: tuple[int, ...] = (64, 64)
-    activation: str = "relu"
-    learning_rate: float = 2e-3
-    """Falls linearly to nothing, which takes the noise out of the values."""
-    target_interval: int = 200
-    """Updates after which the target takes the network's parameters over."""
-    masked: bool = True
-    """Choose, and value what comes, only among what can have an effect."""
-    epochs: int = 3
-    batch: int = 1024
-    seed: int = 0
-
-    @property
-    def pace(self) -> TrainingPace:
-        """Give how long to learn."""
-        return TrainingPace(self.epochs, self.batch, self.seed)
+from playproof.train.config import CqlConfig
+from playproof.train.data import Heads, Steps, best_of, train_offline, value_of
+from playproof.train.offline_loop import Losses, falling
 
 
 class Cql:
-    """Values in training."""
+    """Values in training; the policy acts by them."""
 
     def __init__(self, steps: Steps, heads: tuple[int, ...], config: CqlConfig) -> None:
         self.steps, self.config = steps, config
         self.q = Heads(steps.rows.shape[1], heads, config.hidden, config.activation)
         self.target = copy.deepcopy(self.q)
         self.updates = torch.zeros((), dtype=torch.int64)
+        self.policy = self.q
         self.module = nn.ModuleDict({"q": self.q, "target": self.target})
         self.module.register_buffer("updates", self.updates)
         self.optimizers = [torch.optim.Adam(self.q.parameters(), lr=config.learning_rate)]
@@ -97,20 +64,5 @@ class Cql:
         return {"loss": float(loss.detach()), "td": float(difference.detach()), "cql": float(conservative.detach())}
 
 
-def train_cql(
-    table: OfflineSetup,
-    steps: Transitions,
-    config: CqlConfig,
-    run: Run | None = None,
-    notify: Callable[[int, Losses], None] | None = None,
-    look: Callable[[int, OfflinePolicy], None] | None = None,
-) -> OfflinePolicy:
-    """Learn a policy from recorded steps; `look` sees what was learned after each epoch."""
-    laid = to_steps(table, steps, config.reward_scale, config.masked)
-
-    def seen(epoch: int, learner: Cql) -> None:
-        if look is not None:
-            look(epoch, learned(table, learner.q, (), config.activation, config.masked))
-
-    made, curve = learn(lambda: Cql(laid, table.heads, config), len(laid), config.pace, run, notify, seen)
-    return learned(table, made.q, curve, config.activation, config.masked)
+train_cql = partial(train_offline, Cql)
+"""Learn a policy from recorded steps by conservative Q-learning."""

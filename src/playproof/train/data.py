@@ -7,10 +7,10 @@ a network of values has the very shape by which policies act. Leaves out: the lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -22,8 +22,13 @@ from playproof.game import Game, first, lookup
 from playproof.policies.checkpoint import Card, describe
 from playproof.policies.network import NetworkPolicy
 from playproof.policies.scaling import Scaling, game_scaling, scale_rows
+from playproof.train.cards import trained_card
+from playproof.train.config import OfflineConfig
 from playproof.train.network import ACTIVATIONS, Weights, linear_weights
-from playproof.train.offline_loop import Losses
+from playproof.train.offline_loop import Losses, OfflineMethod, learn
+
+if TYPE_CHECKING:
+    from playproof.train.run import Run
 
 NEVER = -1e9
 
@@ -138,34 +143,38 @@ def learned(table: OfflineSetup, net: Heads, curve: Sequence[Losses], activation
     return OfflinePolicy(policy, weights, tuple(curve))
 
 
+class OfflineLearner(OfflineMethod, Protocol):
+    """A method that learns a policy from steps."""
+
+    policy: Heads
+
+
+C = TypeVar("C", bound=OfflineConfig)
+
+
+def train_offline(
+    make: Callable[[Steps, tuple[int, ...], C], OfflineLearner],
+    setup: OfflineSetup,
+    steps: Transitions,
+    config: C,
+    run: Run | None = None,
+    notify: Callable[[int, Losses], None] | None = None,
+    look: Callable[[int, OfflinePolicy], None] | None = None,
+) -> OfflinePolicy:
+    """Learn a policy from recorded steps by a method; `look` sees what was learned after each epoch."""
+    tensors = to_steps(setup, steps, config.reward_scale, config.masks_targets)
+
+    def show(epoch: int, learner: OfflineLearner) -> None:
+        if look is not None:
+            look(epoch, learned(setup, learner.policy, (), config.activation, config.masked))
+
+    learner, curve = learn(lambda: make(tensors, setup.heads, config), len(tensors), config.pace, run, notify, show)
+    return learned(setup, learner.policy, curve, config.activation, config.masked)
+
+
 def card_of(
-    table: OfflineSetup,
-    method: str,
-    config: Mapping[str, Any],
-    *,
-    clock: str,
-    stake: int,
-    reward: Mapping[str, Any],
-    commit: str,
-    seed: int,
-    data_hash: str | None,
-    world: str | None,
-    metrics: Mapping[str, Any],
+    setup: OfflineSetup, method: str, config: Mapping[str, Any], *, seed: int, reward: Mapping[str, Any], **facts: Any
 ) -> Card:
-    """Describe an offline policy's checkpoint."""
-    return Card(
-        kind="network",
-        method=method,
-        actions=table.actions,
-        heads=table.heads,
-        clock=clock,
-        stake=stake,
-        reward=reward,
-        data_hash=data_hash,
-        world=world,
-        commit=commit,
-        seed=seed,
-        config={**config, "frames": 1},
-        metrics=metrics,
-        **describe(table.game, table.observation),
-    )
+    """Describe an offline policy's checkpoint; `facts` as CardFacts, but for what the set-up says."""
+    facts |= {"observation": setup.observation, "actions": setup.actions}
+    return trained_card(setup.game, "network", method, setup.heads, {**config, "frames": 1}, seed, reward, **facts)

@@ -10,49 +10,16 @@ Q' is the lower of two slowly following copies. Leaves out: online fine-tuning.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from playproof.datasets import Transitions
-from playproof.train.data import Heads, OfflinePolicy, OfflineSetup, Steps, learned, to_steps, value_of
-from playproof.train.offline_loop import Losses, TrainingPace, falling, learn
-
-if TYPE_CHECKING:
-    from playproof.train.run import Run
+from playproof.train.config import IqlConfig
+from playproof.train.data import Heads, Steps, train_offline, value_of
+from playproof.train.offline_loop import Losses, falling
 
 LARGEST_WEIGHT = 100.0
-
-
-@dataclass(frozen=True)
-class IqlConfig:
-    """How to learn implicitly."""
-
-    expectile: float = 0.8
-    """tau: 0.5 is the mean of what was played, towards 1 the best of it."""
-    beta: float = 1.0
-    """How much better actions count more in the policy: 1 over what advantages can be told to, their noise."""
-    gamma: float = 0.98
-    reward_scale: float = 100.0
-    hidden: tuple[int, ...] = (64, 64)
-    activation: str = "relu"
-    learning_rate: float = 2e-3
-    """Falls linearly to nothing."""
-    follow: float = 0.005
-    """Share by which the copies move to the critics at every update."""
-    masked: bool = True
-    """Act only among what can have an effect."""
-    epochs: int = 3
-    batch: int = 1024
-    seed: int = 0
-
-    @property
-    def pace(self) -> TrainingPace:
-        """Give how long to learn."""
-        return TrainingPace(self.epochs, self.batch, self.seed)
 
 
 def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
@@ -115,20 +82,5 @@ class Iql:
         return {"loss": critic + value + policy, "critic": critic, "value": value, "policy": policy}
 
 
-def train_iql(
-    table: OfflineSetup,
-    steps: Transitions,
-    config: IqlConfig,
-    run: Run | None = None,
-    notify: Callable[[int, Losses], None] | None = None,
-    look: Callable[[int, OfflinePolicy], None] | None = None,
-) -> OfflinePolicy:
-    """Learn a policy from recorded steps; `look` sees what was learned after each epoch."""
-    laid = to_steps(table, steps, config.reward_scale, masked=False)
-
-    def seen(epoch: int, learner: Iql) -> None:
-        if look is not None:
-            look(epoch, learned(table, learner.policy, (), config.activation, config.masked))
-
-    made, curve = learn(lambda: Iql(laid, table.heads, config), len(laid), config.pace, run, notify, seen)
-    return learned(table, made.policy, curve, config.activation, config.masked)
+train_iql = partial(train_offline, Iql)
+"""Learn a policy from recorded steps by implicit Q-learning."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -18,26 +17,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from playproof.errors import ConfigError, DecodeError
+from playproof.errors import DecodeError
+from playproof.train.config import TrainingPace
 
 if TYPE_CHECKING:
     from playproof.train.run import Run
 
 Losses = Mapping[str, float]
 Arrays = dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class TrainingPace:
-    """How long and in which portions to learn."""
-
-    epochs: int = 20
-    batch: int = 512
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch < 1:
-            raise ConfigError(f"expected at least 1 epoch and 1 row a batch, found {self.epochs} and {self.batch}")
 
 
 class OfflineMethod(Protocol):

@@ -20,13 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.datasets import Transitions
-from playproof.errors import ConfigError, ContractError, InputError
+from playproof.errors import ContractError, InputError
 from playproof.game import Game, lookup
 from playproof.game.prediction import PredictionTask
-from playproof.policies.checkpoint import TREES, Card, describe, save_checkpoint
+from playproof.policies.checkpoint import TREES, Card, save_checkpoint
 from playproof.policies.trees import BetOnLabelPolicy, Predictor, PredictorPolicy, parse_trees
 from playproof.stats.calibration import Bin, Calibration, calibrate, reliability
 from playproof.stats.survival import constant_hazard, lives
+from playproof.train.cards import trained_card
+from playproof.train.config import RugPredictorConfig
 from playproof.train.demonstrations import starts
 
 Floats = NDArray[np.float64]
@@ -35,36 +37,6 @@ SHARES = (0.6, 0.2, 0.2)
 """Of the windows: to grow on, to judge by, to test on."""
 GAP = 1
 """Windows left out between two parts."""
-
-
-@dataclass(frozen=True)
-class RugPredictorConfig:
-    """How to grow the trees: few leaves, large ones, since rows of a window say the same over and over."""
-
-    leaves: int = 4
-    trees: int = 400
-    """At most; the judging windows say when to stop."""
-    learning_rate: float = 0.3
-    """Not small: what is left to learn after some trees must not fall below the least gain."""
-    leaf_share: float = 0.03
-    """Least share of the rows in a leaf."""
-    patience: int = 30
-    """Trees without a better log loss after which to stop."""
-    stride: int = 40
-    """Every so many rows of a window are learned from: rows closer to each other than the label's horizon say the
-    same, and would let a long window pass for many."""
-    least_gain: float = 15.0
-    """Of a split, in log likelihood; a smaller one is chance, rows of a window being alike."""
-    margin: float = 0.05
-    """Least expected profit of a bet that the policy places, per unit staked."""
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.leaves < 2 or self.trees < 1 or self.stride < 1 or not 0 < self.leaf_share < 0.5:
-            raise ConfigError(
-                "expected at least 2 leaves, 1 tree, a stride of 1 and leaves of less than half of the rows, "
-                f"found {self.leaves}, {self.trees}, {self.stride} and {self.leaf_share}"
-            )
 
 
 @dataclass(frozen=True)
@@ -308,21 +280,21 @@ def save_predictor(
         "mean_life": predictor.mean_life,
         "skilled": predictor.skilled,
     }
-    card = Card(
-        kind="trees",
-        method="sidebet",
+    card = trained_card(
+        game,
+        "trees",
+        "sidebet",
+        tuple(map(len, game.actions[predicting.actions].heads)),
+        {**asdict(made.config), "predictor": payload},
+        made.config.seed,
+        observation=observation,
         actions=predicting.actions,
-        heads=tuple(map(len, game.actions[predicting.actions].heads)),
         clock="tick",
         stake=stake,
-        reward={"name": None, "version": None, "hash": None, "failed_checks": False},
         data_hash=data_hash,
         world=world,
         commit=commit,
-        seed=made.config.seed,
-        config={**asdict(made.config), "predictor": payload},
         metrics=to_metrics(made),
-        **describe(game, observation),
     )
     return save_checkpoint(path, card, files={TREES: made.model.encode()})
 

@@ -194,8 +194,9 @@ def find_checkpoint(path: Path) -> Path:
     """Give a checkpoint's folder as it is, and of a run's folder the best checkpoint, or the last where none is."""
     if (path / CARD).exists():
         return path
-    if best := read_result(path).get("best"):
-        return path / str(best)
+    best = read_result(path).get("best")
+    if isinstance(best, str):  # a search keeps its best trial there, which is no checkpoint
+        return path / best
     kept = sorted((path / CHECKPOINTS).glob(f"*/{CARD}"))
     if not kept:
         raise InputError(f"expected a checkpoint's folder, or a run's folder with one, found none at {path}")

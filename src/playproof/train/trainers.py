@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +20,9 @@ from playproof.evaluate.rollout import RolloutOptions, rollout
 from playproof.game import Game, load_game
 from playproof.game.vector_env import BatchPolicy
 from playproof.policies.network import BatchPlayer
-from playproof.train.data import OfflineSetup
+from playproof.train.config import CqlConfig, IqlConfig, OfflineConfig, RugPredictorConfig
+from playproof.train.data import OfflinePolicy, OfflineSetup
+from playproof.train.ppo.config import PPOConfig
 from playproof.train.tuning import Axis, Report, Settings, TrialResult
 
 VALIDATION = 700_001
@@ -50,32 +52,42 @@ SPACES: Mapping[str, Mapping[str, Axis]] = {
     },
 }
 """What is searched unless something else is asked for."""
+CONFIGS = {"ppo": PPOConfig, "cql": CqlConfig, "iql": IqlConfig, "sidebet": RugPredictorConfig}
+"""The settings that each method knows."""
 TRAINERS = {name: f"playproof.train.trainers:{name}" for name in SPACES}
 
 
 def cql(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> TrialResult:
     """Try settings of conservative Q-learning."""
-    from playproof.train.cql import CqlConfig, train_cql
+    from playproof.train.cql import train_cql
 
-    game = load_game(options["game"])
-    config = CqlConfig(**{**options.get("config", {}), **settings}, seed=seed)
-    made = train_cql(OfflineSetup.lay(game), lessons(game, options, seed), config)
-    return judge(game, BatchPlayer(made.policy), made.weights, seed, options, report)
+    return _offline(train_cql, CqlConfig, settings, seed, report, options)
 
 
 def iql(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> TrialResult:
     """Try settings of implicit Q-learning."""
-    from playproof.train.iql import IqlConfig, train_iql
+    from playproof.train.iql import train_iql
 
+    return _offline(train_iql, IqlConfig, settings, seed, report, options)
+
+
+def _offline(
+    train: Callable[..., OfflinePolicy],
+    kind: type[OfflineConfig],
+    settings: Settings,
+    seed: int,
+    report: Report,
+    options: Mapping[str, Any],
+) -> TrialResult:
     game = load_game(options["game"])
-    config = IqlConfig(**{**options.get("config", {}), **settings}, seed=seed)
-    made = train_iql(OfflineSetup.lay(game), lessons(game, options, seed), config)
+    config = kind(**{**options.get("config", {}), **settings, "seed": seed})
+    made = train(OfflineSetup.lay(game), lessons(game, options, seed), config)
     return judge(game, BatchPlayer(made.policy), made.weights, seed, options, report)
 
 
 def sidebet(settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> TrialResult:
     """Try settings of the predictor; its policy bets by it."""
-    from playproof.train.rug_predictor import RugPredictorConfig, grow, sidebet_policy
+    from playproof.train.rug_predictor import grow, sidebet_policy
 
     game = load_game(options["game"])
     steps = lessons(game, {**options, "players": ["wait"]}, seed)
@@ -92,7 +104,7 @@ def ppo(settings: Settings, seed: int, report: Report, options: Mapping[str, Any
     from dataclasses import replace
     from pathlib import Path
 
-    from playproof.train.ppo.loop import PPOConfig, TrainSetup, train_ppo
+    from playproof.train.ppo.loop import TrainSetup, train_ppo
 
     game = load_game(options["game"])
     config = PPOConfig(game=game.name, worlds=((options["world"], 1.0),), seed=seed, stake=options["stake"])

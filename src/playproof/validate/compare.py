@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError
-from playproof.evaluate.rollout import Rollout, rollout
-from playproof.evaluate.trials import overlapping, record_trial, trial_of, trials
+from playproof.evaluate.rollout import Rollout
+from playproof.evaluate.trials import Trial, overlapping, record_trial, trials
 from playproof.game import Game
 from playproof.stats.evidence import JointTest, joint_test, ratio_errors, ratio_intervals
 from playproof.stats.metrics import Metrics, measure
 from playproof.stats.selection import SuperiorityTest, superior_ability
-from playproof.validate.examine import EvalPlan
+from playproof.validate.examine import EvalPlan, ledger_trial, play_plan
 from playproof.validate.gates import METHOD
 from playproof.validate.subject import Subject
 
@@ -138,17 +138,20 @@ def compare(
     plan: EvalPlan,
     engine: Engine,
     now: datetime,
-    payload: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Play every policy over the same windows, write each look down, and weigh the differences to the first."""
     if len(subjects) < LEAST:
         raise ConfigError(f"expected at least two policies to compare, found {len(subjects)}")
     named = _named(subjects)
-    played, new = [], []
+    played: list[Rollout] = []
+    looks: list[Trial] = []
+    new: list[bool] = []
     for subject in named:
-        payload(f"playing {subject.name}")
-        played.append(_play(game, subject, plan))
-        new.append(_look(engine, subject, plan, played[-1], now))
+        notify(f"playing {subject.name}")
+        played.append(play_plan(game, subject, plan))
+        looks.append(ledger_trial(subject, plan, played[-1], now, "playproof compare"))
+        new.append(record_trial(engine, looks[-1]))
     returns = np.column_stack([item.score().returns for item in played])  # (windows, policies)
     differences = returns[:, 1:] - returns[:, :1]
     joint = joint_test(differences, np.ones_like(differences), np.zeros(len(named) - 1), _draws(plan, 1))
@@ -163,7 +166,7 @@ def compare(
         ),
         joint=joint,
         superior=superior_ability(returns[:, 1:], plan.seed, benchmark=returns[:, 0]),
-        looks=_looks(engine, named[0], plan, played[0], now),
+        looks=len(overlapping(looks[0], trials(engine))),
     )
 
 
@@ -209,39 +212,3 @@ def _named(subjects: Sequence[Subject]) -> list[Subject]:
         same = sum(1 for item in results if item.name == subject.name or item.name.startswith(f"{subject.name} ("))
         results.append(replace(subject, name=f"{subject.name} ({same + 1})") if same else subject)
     return results
-
-
-def _play(game: Game, subject: Subject, plan: EvalPlan) -> Rollout:
-    return rollout(
-        game,
-        subject.player,
-        plan.source,
-        plan.rounds,
-        plan.seed,
-        stake=subject.stake,
-        balance=plan.balance,
-        name=subject.name,
-        options=subject.options,
-    )
-
-
-def _look(engine: Engine, subject: Subject, plan: EvalPlan, played: Rollout, now: datetime) -> bool:
-    """Write a look into the ledger; tell whether it is new."""
-    return record_trial(engine, _trial(subject, plan, played, now))
-
-
-def _trial(subject: Subject, plan: EvalPlan, played: Rollout, now: datetime) -> Any:
-    return trial_of(
-        played.score(),
-        family=subject.family,
-        policy_hash=subject.policy_hash,
-        data_hash=plan.data_hash,
-        split=plan.split,
-        kind="test",
-        now=now,
-        origin="playproof compare",
-    )
-
-
-def _looks(engine: Engine, subject: Subject, plan: EvalPlan, played: Rollout, now: datetime) -> int:
-    return len(overlapping(_trial(subject, plan, played, now), trials(engine)))

@@ -20,6 +20,7 @@ from playproof.evaluate.score import Score
 from playproof.evaluate.trials import Selection, Trial, record_trial, trial_of, trials, weigh_selection
 from playproof.game import Game
 from playproof.game.vector_env import ActivityProfile, BatchPolicy, ControlPolicy, ReplayTape, Target
+from playproof.notebook import facts_table
 from playproof.stats.evidence import Claim, RequiredWindows, e_process, sample_needed
 from playproof.stats.metrics import Metrics, measure_all
 from playproof.validate import gates
@@ -80,6 +81,11 @@ class Examination:
     """What older plans wanted, each with the score of a dummy."""
     e_logs: Floats = field(default_factory=lambda: np.zeros(0))
 
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {"verdict": self.verdict.sentence, "windows": len(self.played), "on": self.plan.name}
+        facts |= {f"gate {gate.gate}": f"{gate.status}: {gate.finding}" for gate in self.verdict.gates}
+        return facts_table(f"{self.subject.name}: {self.verdict.name}", facts)
+
     @property
     def returns(self) -> Floats:
         """Give the policy's profit per unit reserved, window by window."""
@@ -101,7 +107,7 @@ def examine(
 ) -> Examination:
     """Play and judge; the look at the windows is written into the trial ledger before anything is said of it."""
     notify(subject.name)
-    played = _play(game, subject, plan, subject.options)
+    played = play_plan(game, subject, plan)
     if subject.stake <= 0 or not len(played):
         raise ConfigError(f"expected windows and a stake above 0, found {len(played)} and {subject.stake}")
     hindsight, idle = _watch(game, subject, plan)
@@ -109,7 +115,7 @@ def examine(
     stressed = {
         name: _stressed(game, subject, plan, name, delay, notify) for name, delay in game.defaults.worse.items()
     }
-    trial = _look(subject, plan, played, now)
+    trial = ledger_trial(subject, plan, played, now, "playproof validate")
     record_trial(engine, trial)
     looks = EvaluationSet(
         played.score(),
@@ -189,7 +195,8 @@ def _draws(seed: int) -> np.random.Generator:
     return np.random.default_rng([STREAM, seed])
 
 
-def _play(game: Game, subject: Subject, plan: EvalPlan, options: RolloutOptions) -> Rollout:
+def play_plan(game: Game, subject: Subject, plan: EvalPlan, options: RolloutOptions | None = None) -> Rollout:
+    """Play a policy over a plan's windows, by its own options unless others are given."""
     return rollout(
         game,
         subject.player,
@@ -199,13 +206,27 @@ def _play(game: Game, subject: Subject, plan: EvalPlan, options: RolloutOptions)
         stake=subject.stake,
         balance=plan.balance,
         name=subject.name,
-        options=options,
+        options=subject.options if options is None else options,
+    )
+
+
+def ledger_trial(subject: Subject, plan: EvalPlan, played: Rollout, now: datetime, origin: str) -> Trial:
+    """Give the look of a policy at a plan's windows as the trial ledger keeps it."""
+    return trial_of(
+        played.score(),
+        family=subject.family,
+        policy_hash=subject.policy_hash,
+        data_hash=plan.data_hash,
+        split=plan.split,
+        kind="test",
+        now=now,
+        origin=origin,
     )
 
 
 def _stressed(game: Game, subject: Subject, plan: EvalPlan, name: str, delay: int, notify: Notify) -> Rollout:
     notify(f"{subject.name}, {name}")
-    return _play(game, subject, plan, replace(subject.options, delay=delay))
+    return play_plan(game, subject, plan, replace(subject.options, delay=delay))
 
 
 def habits(played: Rollout) -> ActivityProfile:
@@ -235,7 +256,7 @@ def _play_rivals(
             again = idle
         if again is None:
             notify(name)
-            again = _play(game, replace(subject, player=rival.player), plan, RolloutOptions())
+            again = play_plan(game, replace(subject, player=rival.player), plan, RolloutOptions())
         known.append((rival.player, again))
         result[name] = (rival.doc, replace(again, name=name))
     return result
@@ -247,7 +268,7 @@ def _watch(game: Game, subject: Subject, plan: EvalPlan) -> tuple[NDArray[np.int
     if oracle is None:
         return None, None
     watching = oracle()
-    idle = _play(game, replace(subject, player=watching), plan, RolloutOptions())
+    idle = play_plan(game, replace(subject, player=watching), plan, RolloutOptions())
     return watching.best(plan.rounds, subject.stake), idle
 
 
@@ -260,22 +281,9 @@ def _targets(game: Game, subject: Subject, plan: EvalPlan) -> tuple[Target, ...]
 
     def play(player: BatchPolicy, options: RolloutOptions, windows: int = TARGET_WINDOWS) -> Rollout:
         fewer = replace(some, rounds=min(windows, some.rounds))
-        return _play(game, replace(subject, player=player), fewer, options)
+        return play_plan(game, replace(subject, player=player), fewer, options)
 
     return targets(subject.player, subject.options, play)
-
-
-def _look(subject: Subject, plan: EvalPlan, played: Rollout, now: datetime) -> Trial:
-    return trial_of(
-        played.score(),
-        family=subject.family,
-        policy_hash=subject.policy_hash,
-        data_hash=plan.data_hash,
-        split=plan.split,
-        kind="test",
-        now=now,
-        origin="playproof validate",
-    )
 
 
 def _decisions(played: Rollout) -> dict[str, int]:
@@ -316,14 +324,14 @@ def reward_gates(game: Game, subject: Subject, *, search: bool = True) -> tuple[
 
     if subject.card is None:
         return ()
-    notify = subject.card.reward
-    if notify.get("failed_checks"):
+    stamp = subject.card.reward
+    if stamp.get("failed_checks"):
         return (
-            Gate("R1-R5, R8", False, f"trained on {notify.get('name')}, which failed its checks", RULES["R1-R5, R8"]),
+            Gate("R1-R5, R8", False, f"trained on {stamp.get('name')}, which failed its checks", RULES["R1-R5, R8"]),
         )
-    if notify.get("name") not in game.rewards().presets:
-        return (skipped("R1-R5, R8", RULES["R1-R5, R8"], f"passed before training: {notify.get('name')}"),)
-    reward = load_reward(game, notify["name"])
+    if stamp.get("name") not in game.rewards().presets:
+        return (skipped("R1-R5, R8", RULES["R1-R5, R8"], f"passed before training: {stamp.get('name')}"),)
+    reward = load_reward(game, stamp["name"])
     report = check_reward(game, reward, 0)
     result = (
         "; ".join(f"{finding.check}: {finding.detail}" for finding in report.findings if finding.status == "failed")

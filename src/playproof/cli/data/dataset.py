@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playproof.cli.output import AsJson, emit, note, progress
+from playproof.cli.targets import choose_game, find_data
 from playproof.errors import ConfigError
 from playproof.home import home
 
@@ -89,7 +90,7 @@ def build(
     from playproof.store import EventStore
 
     store = EventStore(home())
-    chosen = find_game(home(), game)
+    chosen = stored_game(home(), game)
     config = DatasetConfig(
         name=name,
         observation=observation or first(chosen.observations),
@@ -215,19 +216,21 @@ def export(
     emit(payload, as_json, lambda: _table([{"file": file} for file in payload["files"]], "nothing was written"))
 
 
-def find_game(root: Path, name: str | None) -> Game:
+def stored_game(root: Path, name: str | None) -> Game:
     """Give the game that is asked for, or the only one whose columns the store has."""
     from playproof.game import game_names, load_game
 
     if name is not None:
         return load_game(name)
     stored = _stored_columns(root)
-    games = [load_game(game_name) for game_name in game_names()]
-    known = {game.name: len({column.name for column in game.columns} & stored) / len(game.columns) for game in games}
-    best = [game for game in games if known[game.name] == max(known.values()) and known[game.name] > 0]
-    if len(best) != 1:
-        raise ConfigError(f"expected the events of one game in {root}, found {len(best)}; choose with --game")
-    return best[0]
+    shares = {
+        item: len({column.name for column in load_game(item).columns} & stored) / len(load_game(item).columns)
+        for item in game_names()
+    }
+    best = max(shares.values())
+    return choose_game(
+        None, lambda game: best > 0 and shares[game.name] == best, f"has the columns of the events in {root}"
+    )
 
 
 def _stored_columns(root: Path) -> set[str]:
@@ -279,9 +282,8 @@ def _windows(store: EventStore, sessions: Sequence[str] | None, windows: Sequenc
 
 def _open(name: str) -> Dataset:
     from playproof.datasets import open_dataset
-    from playproof.datasets.registry import find_dataset
 
-    return open_dataset(find_dataset(name, home()))
+    return open_dataset(find_data(name))
 
 
 def summary(dataset: Dataset) -> dict[str, Any]:

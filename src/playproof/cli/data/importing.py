@@ -13,8 +13,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import typer
 
 from playproof.cli.output import AsJson, emit, note, progress
+from playproof.cli.targets import choose_game
 from playproof.errors import ConfigError, InputError
-from playproof.game import Game, game_names, load_game, lookup
+from playproof.game import Game, load_game, lookup
 from playproof.home import home
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def _run(kind: str, path: Path, name: str | None, zone: str | None, keep_names: 
     from playproof.record.redaction import Redaction, load_key
     from playproof.store import EventLog
 
-    game = find_game(kind, name)
-    importer, root = (game.recording().importers[kind]), home()
+    game = importing_game(kind, name)
+    importer, root = game.recording().importers[kind], home()
     if not path.exists():
         raise InputError(f"expected a file or a folder to import, found nothing at {path}")
     key = load_key(root)
@@ -95,17 +96,11 @@ def _run(kind: str, path: Path, name: str | None, zone: str | None, keep_names: 
         raise InputError(f"expected recordings at {path}, found none that can be read")
 
 
-def find_game(kind: str, name: str | None) -> Game:
+def importing_game(kind: str, name: str | None) -> Game:
     """Give the game that is asked for, or the only one that can import this kind."""
     if name is not None:
-        game = load_game(name)
-        lookup(game.recording().importers, kind, f"kind of recording of {name}")
-        return game
-    able = [game for game in map(load_game, game_names()) if kind in game.recording().importers]
-    if len(able) != 1:
-        names = ", ".join(game.name for game in able) or "none"
-        raise ConfigError(f"expected one game that imports {kind!r} recordings, found {names}; choose with --game")
-    return able[0]
+        lookup(load_game(name).recording().importers, kind, f"kind of recording of {name}")
+    return choose_game(name, lambda game: kind in game.recording().importers, f"imports {kind!r} recordings")
 
 
 def find_zone(name: str) -> ZoneInfo:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playproof.cli.output import AsJson, emit, note
+from playproof.cli.targets import choose_game
 from playproof.errors import ConfigError
 from playproof.home import home
 
@@ -102,15 +103,7 @@ def proxy(
 
 def clock_game(name: str | None) -> Game:
     """Give a game by name, or the one whose windows are named by the clock."""
-    from playproof.game import game_names, load_game
-
-    if name is not None:
-        return load_game(name)
-    games = [game for game in map(load_game, game_names()) if game.windows.at is not None]
-    if len(games) != 1:
-        names = ", ".join(game.name for game in games) or "none"
-        raise ConfigError(f"expected one game with windows by the clock, found {names}; use --game")
-    return games[0]
+    return choose_game(name, lambda game: name is not None or game.windows.at is not None, "has windows by the clock")
 
 
 def _door(host: str, tokens: Path | None) -> AccessPolicy:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from playproof.cli.output import AsJson, emit, note, progress
+from playproof.cli.targets import choose_game
 from playproof.errors import ConfigError, InputError
 from playproof.events import Event
-from playproof.game import Column, Game, game_names, load_game
+from playproof.game import Column, Game
 from playproof.home import folder
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def audit(
     from playproof.reports.audit import page, to_json
     from playproof.validate.audit import audit as weigh
 
-    result = find_game(game)
+    result = choose_game(game, lambda item: item.display().audit is not None, "can be audited")
     auditing = result.display().audit
     assert auditing is not None
     report = weigh(result.name, auditing, gather(recordings, result, auditing), np.random.default_rng(seed))
@@ -62,20 +63,6 @@ def audit(
     path.write_text(page(report, auditing, recordings.name), encoding="utf-8")
     emit(to_json(report) | {"page": str(path)}, as_json, lambda: shown(report))
     note(f"page: {path}")
-
-
-def find_game(name: str | None) -> Game:
-    """Give the game that is asked for, or the only one that can be audited."""
-    if name is not None:
-        game = load_game(name)
-        if game.display().audit is None:
-            raise ConfigError(f"expected a game whose recordings can be audited, found {name!r}, which has no audit")
-        return game
-    able = [game for game in map(load_game, game_names()) if game.display().audit is not None]
-    if len(able) != 1:
-        names = ", ".join(game.name for game in able) or "none"
-        raise ConfigError(f"expected one game that can be audited, found {names}; choose with --game")
-    return able[0]
 
 
 def gather(path: Path, game: Game, auditing: AuditRules) -> Material:

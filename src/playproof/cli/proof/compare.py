@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.targets import choose_game, find_policy
+from playproof.cli.targets import find_data, find_policy, policy_game
 from playproof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def compare(
 
     if data and world:
         raise ConfigError("expected either --data or --world, found both")
-    policies = [find_policy(name) for name in policies]
-    result = choose_game(policies, game, data, world)
+    policies, data = [find_policy(name) for name in policies], str(find_data(data)) if data else None
+    result = policy_game(policies, game, data, world)
     subjects = [load_subject(result, name, stake=stake, sample=sample) for name in policies]
     plan = data_plan(result, data, split, rounds, seed) if data else world_plan(result, world, rounds, seed)
     with opened(home()) as engine:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playproof.cli.output import AsJson, console, emit, note
-from playproof.cli.targets import find_policy, game_of
+from playproof.cli.targets import find_data, find_policy, game_of
 from playproof.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -106,13 +106,12 @@ def _from_data(what: str | None, data: str, split: str | None, asked: Any, stake
     from dataclasses import replace
 
     from playproof.datasets import open_dataset
-    from playproof.datasets.registry import find_dataset
     from playproof.game import load_game
     from playproof.validate.recorded_windows import recorded_tape
     from playproof.validate.replay import replay_dataset, replay_policy
     from playproof.validate.subject import load_subject
 
-    dataset = open_dataset(find_dataset(data))
+    dataset = open_dataset(find_data(data))
     game = load_game(dataset.manifest["game"]["name"])
     windows: dict[str, str] = dataset.manifest["split"]
     if what is None or what in windows:

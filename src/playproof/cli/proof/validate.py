@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.targets import POLICY, choose_game, find_policy
+from playproof.cli.targets import POLICY, find_data, find_policy, policy_game
 from playproof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def validate(
 
     if data and world:
         raise ConfigError("expected either --data or --world, found both")
-    policy = find_policy(policy)
-    result = choose_game([policy], game, data, world)
+    policy, data = find_policy(policy), str(find_data(data)) if data else None
+    result = policy_game([policy], game, data, world)
     subject = load_subject(result, policy, stake=stake, sample=sample)
     plan = data_plan(result, data, split, rounds, seed) if data else world_plan(result, world, rounds, seed)
     if withhold_ceiling:

@@ -10,34 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from playproof.cli.configs import Settings, configured, from_dict
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.train.data_options import (
-    DataConfig,
-    DatasetName,
-    Players,
-    Resume,
-    Rounds,
-    Settings,
-    Stake,
-    TrainValSplit,
-    World,
-    asked,
-    check_new,
-    epochs_bar,
-    find_lessons,
-    kept_run,
-    opened_run,
-    read_config,
-    with_options,
-)
+from playproof.cli.targets import run_folder
+from playproof.cli.train import data_options as data
+from playproof.cli.train.options import Name, Resume, check_new, epochs_bar, opened_run
 from playproof.errors import ConfigError
+from playproof.train.config import BcConfig, TreesConfig
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import RenderableType
 
-    from playproof.train.imitation_metrics import HeadMetrics
     from playproof.train.run import Run
 
 app = typer.Typer()
@@ -47,173 +30,119 @@ MIX_SEED = 800_003
 
 
 @app.command()
+@configured(BcConfig, TreesConfig)
 def bc(
     *,
-    name: Annotated[str, typer.Option(help="Name of the run, a folder under runs/ in the home; or a path.")],
-    dataset: DatasetName = None,
-    game: Annotated[str | None, typer.Option(help="The game of --world.")] = None,
-    world: World = None,
-    player: Players = None,
-    rounds: Rounds = 300,
-    clock: Annotated[str, typer.Option(help="tick, or press: as people play.")] = "press",
+    name: Name,
+    dataset: data.DatasetName = None,
+    game: data.WorldGame = None,
+    world: data.World = None,
+    player: data.Players = None,
+    rounds: data.Rounds = 300,
+    clock: data.Clock = "press",
     model: Annotated[str, typer.Option(help="network, which PPO can go on from, or trees, which need less data.")] = (
         "network"
     ),
     curve: Annotated[bool, typer.Option("--curve", help="Also clone from 25, 50, 100, 200 and 300 rounds.")] = False,
-    stake: Stake = 0.1,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
+    stake: data.Stake = 0.1,
     resume: Resume = False,
-    option: Settings = None,
+    settings: Settings,
     as_json: AsJson = False,
 ) -> None:
     """Clone a player and score the clone on later windows, beside what always waiting scores.
 
     Writes runs/NAME with a checkpoint, log and report.html. A network is saved after every epoch: --resume goes on,
-    to the same weights as an unbroken run.
+    to the same weights as an unbroken run. Settings of both models are options: BcConfig is the network's,
+    TreesConfig the trees'.
 
     Example: playproof train bc --game crash --world published --player human --model trees --name clone
     """
-    from playproof.cli.train.ppo import run_folder
-
-    path, payload = run_folder(name), None
-    if not resume:
-        payload = asked(dataset, game, world, player, rounds, seed, clock, stake)
+    path = run_folder(name)
     if model not in ("network", "trees"):
         raise ConfigError(f"expected --model network or trees, found {model!r}")
-    result = (_network if model == "network" else _trees)(path, payload, seed, option, curve)
+    config: BcConfig | TreesConfig
+    if resume and model == "trees":
+        raise ConfigError("expected to resume a network, found trees: they are grown in seconds, run them again")
+    if resume:
+        kept, data_config = data.kept_run(path, "bc")
+        config = from_dict(BcConfig, kept)
+    else:
+        config = settings.make(BcConfig) if model == "network" else settings.make(TreesConfig)
+        data_config = data.DataConfig.from_options(dataset, game, world, player, rounds, config.seed, clock, stake)
+        check_new(path)
+    split = data.load_split(data_config)
+    with opened_run(path, "bc", {"config": asdict(config), "lessons": vars(data_config)}, resume) as run:
+        result = _clone(run, split, config, curve)
+        run.finish(result)
     emit(result, as_json, lambda: tables(result))
 
 
-def _network(
-    path: Path, data_config: DataConfig | None, seed: int, option: list[str] | None, curve: bool
-) -> dict[str, Any]:
+def _clone(run: Run, split: data.TrainValSplit, config: BcConfig | TreesConfig, curve: bool) -> dict[str, Any]:
+    """Clone, score, keep the checkpoint, and give what is shown."""
     from playproof.provenance import commit
-    from playproof.train.bc import BcConfig, card_of, clone, learning_curve
-
-    resume = data_config is None
-    if data_config is None:
-        kept, data_config = kept_run(path, "bc")
-        config = read_config(BcConfig, kept)
-    else:
-        check_new(path)
-        config = with_options(BcConfig(seed=seed), option)
-    lessons = find_lessons(data_config)
-    sets: dict[str, Any] = {"observation": lessons.observation, "actions": lessons.actions}
-    bar, moved = epochs_bar(config.epochs)
-    with opened_run(path, "bc", asdict(config), data_config, resume) as run:
-        with bar:
-            made = clone(lessons.game, lessons.train, config, **sets, run=run, notify=moved)
-        scores = made.likeness(lessons.unseen, lessons.train, lessons.heads)
-        card = card_of(
-            lessons.game,
-            made,
-            **sets,
-            clock=lessons.clock,
-            stake=lessons.stake,
-            data_hash=lessons.data_hash,
-            world=lessons.world,
-            commit=commit(),
-            metrics={"heads": [score.to_json() for score in scores]},
-        )
-        checkpoint = run.save_checkpoint(config.epochs, card, made.weights)
-        curves = {}
-        if curve:
-            result = learning_curve(
-                lessons.game,
-                lessons.train,
-                lessons.unseen,
-                config,
-                **sets,
-                notify=lambda count, _: note(f"cloned from {count} rounds"),
-            )
-            curves = {count: [score.balanced for score in of] for count, of in result.items()}
-        return _finish(run, path, lessons, made.policy, scores, checkpoint, curves)
-
-
-def _trees(
-    path: Path, data_config: DataConfig | None, seed: int, option: list[str] | None, curve: bool
-) -> dict[str, Any]:
-    from playproof.provenance import commit
-    from playproof.train.bc import CURVE
-    from playproof.train.bc_trees import TreesConfig, clone_habits, save_habits
-    from playproof.train.demonstrations import first_windows, starts
+    from playproof.train.bc import Clone, card_of, clone, learning_curve
+    from playproof.train.bc_trees import CloneTrees, clone_habits, save_habits
     from playproof.train.run import CHECKPOINTS
 
-    if data_config is None:
-        raise ConfigError("expected to resume a network, found trees: they are grown in seconds, run them again")
-    check_new(path)
-    config = with_options(TreesConfig(seed=seed), option)
-    lessons = find_lessons(data_config)
-    sets = {"observation": lessons.observation, "actions": lessons.actions}
-
-    def cloned(rounds: int) -> Any:
-        return clone_habits(lessons.game, first_windows(lessons.train, rounds), config, **sets)
-
-    with opened_run(path, "bc", asdict(config), data_config, False) as run:
-        made = cloned(10**9)
-        scores = made.likeness(lessons.unseen, lessons.train, lessons.heads)
-        checkpoint = f"{CHECKPOINTS}/trees"
-        save_habits(
-            path / checkpoint,
-            lessons.game,
-            made,
-            **sets,
-            clock=lessons.clock,
-            stake=lessons.stake,
-            commit=commit(),
-            data_hash=lessons.data_hash,
-            world=lessons.world,
-            metrics={"heads": [score.to_json() for score in scores]},
-        )
-        curves: dict[int, list[float]] = {}
-        if curve:
-            for count in sorted({min(item, len(starts(lessons.train))) for item in CURVE}):
-                result = cloned(count).likeness(lessons.unseen, lessons.train, lessons.heads)
-                curves[count] = [score.balanced for score in result]
-                note(f"cloned from {count} rounds")
-        return _finish(run, path, lessons, made.policy, scores, checkpoint, curves)
-
-
-def _finish(
-    run: Run,
-    path: Path,
-    lessons: TrainValSplit,
-    policy: Any,
-    scores: tuple[HeadMetrics, ...],
-    checkpoint: str,
-    curve: dict[int, list[float]],
-) -> dict[str, Any]:
-    """Write the result and give what is shown."""
-    result = {
-        "run": str(path),
-        "checkpoint": str(path / checkpoint),
-        "report": str(path / "report.html"),
-        "steps": len(lessons.train.rewards),
-        "scored_steps": len(lessons.unseen.rewards),
-        "heads": [score.to_json() for score in scores],
-        "learning_curve": curve,
-        "mix": _mix(lessons, policy),
+    sets: dict[str, Any] = {"observation": split.observation, "actions": split.actions}
+    made: Clone | CloneTrees
+    if isinstance(config, BcConfig):
+        bar, moved = epochs_bar(config.epochs)
+        with bar:
+            made = clone(split.game, split.train, config, **sets, run=run, notify=moved)
+    else:
+        made = clone_habits(split.game, split.train, config, **sets)
+    scores = [score.to_json() for score in made.likeness(split.unseen, split.train, split.heads)]
+    facts: dict[str, Any] = {
+        **sets,
+        "clock": split.clock,
+        "stake": split.stake,
+        "data_hash": split.data_hash,
+        "world": split.world,
+        "commit": commit(),
+        "metrics": {"heads": scores},
     }
-    for count, values in curve.items():
+    if isinstance(made, Clone):
+        checkpoint = run.save_checkpoint(made.config.epochs, card_of(split.game, made, **facts), made.weights)
+    else:
+        checkpoint = f"{CHECKPOINTS}/trees"
+        save_habits(run.path / checkpoint, split.game, made, **facts)
+    curves: dict[int, list[float]] = {}
+    if curve:
+
+        def say(count: int, _: Any) -> None:
+            note(f"cloned from {count} rounds")
+
+        parts = learning_curve(split.game, split.train, split.unseen, config, **sets, notify=say)
+        curves = {count: [score.balanced for score in of] for count, of in parts.items()}
+    for count, values in curves.items():
         run.note("rounds", count, {f"head_{index}": value for index, value in enumerate(values)})
-    run.finish(result)
-    return result
+    return {
+        "run": str(run.path),
+        "checkpoint": str(run.path / checkpoint),
+        "report": str(run.path / "report.html"),
+        "steps": len(split.train.rewards),
+        "scored_steps": len(split.unseen.rewards),
+        "heads": scores,
+        "learning_curve": curves,
+        "mix": _mix(split, made.policy),
+    }
 
 
-def _mix(lessons: TrainValSplit, policy: Any) -> dict[str, list[float | None]]:
+def _mix(split: data.TrainValSplit, policy: Any) -> dict[str, list[float | None]]:
     """Let the clone play by chance, on its clock; give each choice's share of the player's steps and of its own."""
     from playproof.policies.network import BatchPlayer
     from playproof.train.demonstrations import DemonstrationConfig as Terms
     from playproof.train.demonstrations import demonstrate, starts
     from playproof.train.imitation_metrics import action_mix
 
-    his = action_mix(lessons.train.actions, lessons.heads)
-    if lessons.world is None:
+    his = action_mix(split.train.actions, split.heads)
+    if split.world is None:
         return {name: [share, None] for name, share in his.items()}
-    terms, windows = Terms(clock=lessons.clock, stake=lessons.stake), len(starts(lessons.unseen))
+    terms, windows = Terms(clock=split.clock, stake=split.stake), len(starts(split.unseen))
     player = BatchPlayer(policy, sample=True)
-    played = demonstrate(lessons.game, player, lessons.world, windows, MIX_SEED, terms)
-    own = action_mix(played.actions, lessons.heads)
+    played = demonstrate(split.game, player, split.world, windows, MIX_SEED, terms)
+    own = action_mix(played.actions, split.heads)
     return {name: [share, own[name]] for name, share in his.items()}
 
 

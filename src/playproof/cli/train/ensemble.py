@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playproof.cli.output import AsJson, emit, progress
-from playproof.cli.train.data_options import check_new, figures
+from playproof.cli.targets import find_model, run_folder
+from playproof.cli.train.options import Name, check_new, figures
 from playproof.game import lookup
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ app = typer.Typer()
 @app.command()
 def ensemble(
     *,
-    name: Annotated[str, typer.Option(help="Name of the run, a folder under runs/ in the home; or a path.")],
-    policy: Annotated[Path, typer.Option(help="Checkpoint of the policy.")],
-    predictor: Annotated[Path, typer.Option(help="Checkpoint of the predictor, as train sidebet writes it.")],
+    name: Name,
+    policy: Annotated[Path, typer.Option(help="Checkpoint of the policy, or its run.")],
+    predictor: Annotated[
+        Path, typer.Option(help="Checkpoint of the predictor, or its run, as train sidebet writes it.")
+    ],
     world: Annotated[str | None, typer.Option(help="World to play in; default: the policy's own.")] = None,
     margin: Annotated[float, typer.Option(help="Least expected profit of a bet, per unit staked.")] = 0.05,
     windows: Annotated[int, typer.Option(min=100, help="Fresh windows to play.")] = 4096,
@@ -46,13 +49,13 @@ def ensemble(
     Example: playproof train ensemble --policy runs/first/checkpoints/000004000000 --predictor
     runs/rugs/checkpoints/trees --name both
     """
-    from playproof.cli.train.ppo import run_folder
     from playproof.policies.ensemble import batch_player, combine, save_ensemble
     from playproof.provenance import commit
     from playproof.train.run import CHECKPOINTS, Run
 
     path = run_folder(name)
     check_new(path)
+    policy, predictor = Path(find_model(str(policy))), Path(find_model(str(predictor)))
     rule = combine(policy, predictor, margin)
     players = {"rule": rule, "policy": batch_player(policy), "predictor": batch_player(predictor)}
     returns, source = play(players, policy, world, windows, seed)
@@ -67,7 +70,7 @@ def ensemble(
     result = {"run": str(path), "checkpoint": str(checkpoint), "report": str(path / "report.html"), **metrics}
     run.finish(result)
     run.close()
-    emit(result, as_json, lambda: figures("ensemble", result))
+    emit(result, as_json, lambda: figures(result, "ensemble", ".4f"))
 
 
 def play(

@@ -7,79 +7,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.train.language_options import (
-    Decisions,
-    GameName,
-    Holdout,
-    LookbackHours,
-    Name,
-    Resume,
-    Seed,
-    Setting,
-    Track,
-    World,
-    choose_game,
-    read_settings,
-    shown,
-    tracking,
-)
-from playproof.cli.train.ppo import run_folder
+from playproof.cli.targets import find_model, language_game, run_folder
+from playproof.cli.train.options import LanguageGame, Name, Resume, Track, figures, tracking
 from playproof.errors import ConfigError
 from playproof.game import Game
 from playproof.money import UNIT
-
-if TYPE_CHECKING:
-    from playproof.train.language.grpo import GRPOConfig
+from playproof.train.language.config import GRPOConfig
 
 app = typer.Typer()
 
 
 @app.command()
+@configured(
+    GRPOConfig,
+    without=("reward",),
+    labels={"windows": "--windows-per-iteration", "target": "--target-trajectories"},
+)
 def grpo(
     *,
     name: Name,
-    base: Annotated[
-        str,
-        typer.Option(help="Model to train: a checkpoint such as SFT's, smollm2, a folder or a name of transformers."),
-    ],
-    game: GameName = None,
-    world: World = "news",
+    game: LanguageGame = None,
     source: Annotated[
         str, typer.Option(help="Groups to learn from: forks (fresh play of forked windows) or recorded (windows).")
     ] = "forks",
-    min_agents: Annotated[
-        int, typer.Option(min=2, help="Least episodes of a group: agents of a window, or its forks.")
-    ] = 5,
-    forks: Annotated[int, typer.Option(min=2, help="Copies of each forked window.")] = 8,
-    iterations: Annotated[int, typer.Option(min=1, help="Times to take windows, learn and save.")] = 10,
-    windows_per_iteration: Annotated[int, typer.Option(min=1, help="Windows of an iteration.")] = 20,
-    lookback_hours: LookbackHours = 168,
-    min_actions: Annotated[
-        int | None, typer.Option(min=1, help="Usable steps of an episode. Default: 5, or all decisions if fewer.")
-    ] = None,
-    decisions: Decisions = 4,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Of an answer.")] = 24,
-    learning_rate: Annotated[float, typer.Option(help="For whole models; adapters bear about ten times more.")] = 5e-6,
-    target_trajectories: Annotated[
-        int, typer.Option(min=1, help="Sets of more trajectories lose whole windows.")
-    ] = 1_000,
-    max_dropout: Annotated[float, typer.Option(min=0, max=1, help="The most that they may lose.")] = 0.3,
     judge: Annotated[
         str | None,
         typer.Option(help="Reward: computed, or judge as $JUDGE_MODEL names it. Default: the judge if there is one."),
     ] = None,
-    holdout: Holdout = 32,
     backend: Annotated[str, typer.Option(help="local (this machine), or art (OpenPipe ART's service).")] = "local",
-    seed: Seed = 1,
     resume: Resume = False,
-    setting: Setting = None,
     track: Track = None,
+    settings: Settings,
     as_json: AsJson = False,
 ) -> None:
     """Let a language model learn from how its own answers compare within a window.
@@ -90,44 +56,23 @@ def grpo(
 
     Example: playproof train grpo --name better --base runs/taught/checkpoints/sft --iterations 8
     """
-    from playproof.train.language.grpo import GRPOConfig
-
-    played = choose_game(game)
-    config: GRPOConfig = read_settings(
-        GRPOConfig(
-            game=played.name,
-            base=base,
-            world=world,
-            seed=seed,
-            decisions=decisions,
-            min_agents=min_agents,
-            forks=forks,
-            iterations=iterations,
-            windows=windows_per_iteration,
-            lookback_hours=lookback_hours,
-            min_actions=min_actions,
-            learning_rate=learning_rate,
-            target=target_trajectories,
-            max_dropout=max_dropout,
-            max_tokens=max_tokens,
-            holdout=holdout,
-        ),
-        setting,
-    )
+    played = language_game(game)
+    config = settings.make(GRPOConfig, game=played.name)
+    config = replace(config, base=find_model(config.base))
     if backend == "art":
-        _train_by_art(played, config, name)
+        from playproof.train.language.art import train_by_art
+
+        train_by_art(played, config, name)
         return
     if backend != "local":
         raise ConfigError(f"expected --backend local or art, found {backend!r}")
     result = _train_here(played, config, name, source, judge, resume, track)
-    emit(result, as_json, lambda: shown(result))
+    emit(result, as_json, lambda: figures(result))
 
 
 def _train_here(
     game: Game, config: GRPOConfig, name: str, source: str, judge: str | None, resume: bool, track: list[str] | None
 ) -> dict[str, Any]:
-    from dataclasses import replace
-
     from playproof.store.db import opened, ready
     from playproof.train.language.grpo import train_grpo
 
@@ -212,10 +157,3 @@ def _show(iteration: int, payload: Mapping[str, Any]) -> None:
             f"[{payload['gain_low'] / UNIT:+.3f}, {payload['gain_high'] / UNIT:+.3f}]"
         )
     note(line)
-
-
-def _train_by_art(game: Game, config: GRPOConfig, name: str) -> None:
-    """Play with the service's model and let the service learn."""
-    from playproof.train.language.art import train_by_art
-
-    train_by_art(game, config, name)

@@ -7,31 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from playproof.cli.configs import Settings, configured, from_dict
 from playproof.cli.output import AsJson, emit
-from playproof.cli.train.data_options import (
-    DataConfig,
-    DatasetName,
-    Players,
-    Resume,
-    Rounds,
-    Settings,
-    Stake,
-    TrainValSplit,
-    World,
-    asked,
-    check_new,
-    epochs_bar,
-    figures,
-    find_lessons,
-    kept_run,
-    opened_run,
-    read_config,
-    with_options,
-)
+from playproof.cli.targets import run_folder
+from playproof.cli.train import data_options as data
+from playproof.cli.train.options import Name, Resume, check_new, epochs_bar, figures, opened_run
+from playproof.train.config import CqlConfig, IqlConfig, OfflineConfig
 
 if TYPE_CHECKING:
     from playproof.evaluate.rollout import Rollout
@@ -41,122 +26,94 @@ if TYPE_CHECKING:
 cql = typer.Typer()
 iql = typer.Typer()
 
-Name = Annotated[str, typer.Option(help="Name of the run, a folder under runs/ in the home; or a path.")]
-GameName = Annotated[str | None, typer.Option(help="The game of --world.")]
-Clock = Annotated[str, typer.Option(help="tick, or press: as people play.")]
-Seed = Annotated[int, typer.Option(min=0, help="Same seed, same result.")]
+HELP = """Learn by {what}.
+
+Writes runs/NAME; every epoch is a resume point. In a world the policy is then played beside the players it
+learned from, on the same fresh windows.
+
+Example: playproof train {method} --game crash --world drift --player best:0.2 --player hold-40 --name offline
+"""
 
 
-@cql.command()
-def train_cql(
-    *,
-    name: Name,
-    dataset: DatasetName = None,
-    game: GameName = None,
-    world: World = None,
-    player: Players = None,
-    rounds: Rounds = 1500,
-    clock: Clock = "tick",
-    stake: Stake = 0.1,
-    seed: Seed = 0,
-    resume: Resume = False,
-    option: Settings = None,
-    as_json: AsJson = False,
-) -> None:
-    """Learn by conservative Q-learning: mistrusts actions that were not played.
-
-    Writes runs/NAME; every epoch is a resume point. In a world the policy is then played beside the players it
-    learned from, on the same fresh windows.
-
-    Example: playproof train cql --game crash --world drift --player best:0.2 --player hold-40 --name offline
-    """
-    payload = None if resume else asked(dataset, game, world, player, rounds, seed, clock, stake)
-    result = learn("cql", name, payload, seed, option)
-    emit(result, as_json, lambda: figures("cql", result))
-
-
-@iql.command()
-def train_iql(
-    *,
-    name: Name,
-    dataset: DatasetName = None,
-    game: GameName = None,
-    world: World = None,
-    player: Players = None,
-    rounds: Rounds = 1500,
-    clock: Clock = "tick",
-    stake: Stake = 0.1,
-    seed: Seed = 0,
-    resume: Resume = False,
-    option: Settings = None,
-    as_json: AsJson = False,
-) -> None:
-    """Learn by implicit Q-learning: values only what was played, and imitates the better part of it.
-
-    Writes runs/NAME; every epoch is a resume point. In a world the policy is then played beside the players it
-    learned from, on the same fresh windows.
-
-    Example: playproof train iql --game crash --world drift --player best:0.2 --player hold-40 --name offline
-    """
-    payload = None if resume else asked(dataset, game, world, player, rounds, seed, clock, stake)
-    result = learn("iql", name, payload, seed, option)
-    emit(result, as_json, lambda: figures("iql", result))
+def _add_command(app: typer.Typer, method: str, kind: type[OfflineConfig], what: str) -> None:
+    @app.command(help=HELP.format(what=what, method=method))
+    @configured(kind)
+    def command(
+        *,
+        name: Name,
+        dataset: data.DatasetName = None,
+        game: data.WorldGame = None,
+        world: data.World = None,
+        player: data.Players = None,
+        rounds: data.Rounds = 1500,
+        clock: data.Clock = "tick",
+        stake: data.Stake = 0.1,
+        resume: Resume = False,
+        settings: Settings,
+        as_json: AsJson = False,
+    ) -> None:
+        path = run_folder(name)
+        if resume:
+            kept, data_config = data.kept_run(path, method)
+            config = from_dict(kind, kept)
+        else:
+            config = settings.make(kind)
+            data_config = data.DataConfig.from_options(dataset, game, world, player, rounds, config.seed, clock, stake)
+            check_new(path)
+        split = data.load_split(data_config)
+        payload = {"config": asdict(config), "lessons": vars(data_config)}
+        with opened_run(path, method, payload, resume) as run:
+            result = _learn(run, method, split, data_config, config)
+            run.finish(result)
+        emit(result, as_json, lambda: figures(result, method, ".4f"))
 
 
-def learn(
-    method: str, name: str, data_config: DataConfig | None, seed: int, option: list[str] | None
+_add_command(cql, "cql", CqlConfig, "conservative Q-learning: mistrusts actions that were not played")
+_add_command(
+    iql, "iql", IqlConfig, "implicit Q-learning: values only what was played, and imitates the better part of it"
+)
+
+
+def _learn(
+    run: Run, method: str, split: data.TrainValSplit, data_config: data.DataConfig, config: Any
 ) -> dict[str, Any]:
     """Train in a run's folder and play the policy beside its teachers."""
-    from playproof.cli.train.ppo import run_folder
     from playproof.provenance import commit
-    from playproof.train.cql import CqlConfig, train_cql
+    from playproof.train.cql import train_cql
     from playproof.train.data import OfflineSetup, card_of
-    from playproof.train.iql import IqlConfig, train_iql
+    from playproof.train.iql import train_iql
 
-    kind: Any = CqlConfig if method == "cql" else IqlConfig
-    train: Any = train_cql if method == "cql" else train_iql
-    path, resume = run_folder(name), data_config is None
-    if data_config is None:
-        kept, data_config = kept_run(path, method)
-        config = read_config(kind, kept)
-    else:
-        check_new(path)
-        config = with_options(kind(seed=seed), option)
-    lessons = find_lessons(data_config)
-    table = OfflineSetup.lay(lessons.game, lessons.observation, lessons.actions)
+    setup = OfflineSetup.lay(split.game, split.observation, split.actions)
+    train = train_cql if method == "cql" else train_iql
     bar, moved = epochs_bar(config.epochs)
-    with opened_run(path, method, asdict(config), data_config, resume) as run:
-        with bar:
-            look = watching(run, lessons, data_config, config.epochs) if lessons.world is not None else None
-            made = train(table, lessons.train, config, run, moved, look)
-        metrics = compare(run, lessons, made.policy, data_config) if lessons.world is not None else {}
-        card = card_of(
-            table,
-            method,
-            asdict(config),
-            clock=lessons.clock,
-            stake=lessons.stake,
-            reward=lessons.reward,
-            commit=commit(),
-            seed=config.seed,
-            data_hash=lessons.data_hash,
-            world=lessons.world,
-            metrics=metrics,
-        )
-        checkpoint = run.save_checkpoint(config.epochs, card, made.weights)
-        result = {
-            "run": str(path),
-            "checkpoint": str(path / checkpoint),
-            "report": str(path / "report.html"),
-            "steps": len(lessons.train.rewards),
-            **metrics,
-        }
-        run.finish(result)
-    return result
+    with bar:
+        look = watching(run, split, data_config, config.epochs) if split.world is not None else None
+        made = train(setup, split.train, config, run, moved, look)
+    metrics = compare(run, split, made.policy, data_config) if split.world is not None else {}
+    card = card_of(
+        setup,
+        method,
+        asdict(config),
+        clock=split.clock,
+        stake=split.stake,
+        reward=split.reward,
+        commit=commit(),
+        seed=config.seed,
+        data_hash=split.data_hash,
+        world=split.world,
+        metrics=metrics,
+    )
+    return {
+        "run": str(run.path),
+        "checkpoint": str(run.path / run.save_checkpoint(config.epochs, card, made.weights)),
+        "report": str(run.path / "report.html"),
+        "steps": len(split.train.rewards),
+        **metrics,
+    }
 
 
 def watching(
-    run: Run, lessons: TrainValSplit, data_config: DataConfig, epochs: int, windows: int = 256
+    run: Run, split: data.TrainValSplit, data_config: data.DataConfig, epochs: int, windows: int = 256
 ) -> Callable[[int, Any], None]:
     """Give what plays the policy over the same validation windows, about ten times in all, and notes its money."""
     from playproof.policies.network import BatchPlayer
@@ -166,8 +123,8 @@ def watching(
     def look(epoch: int, learned: Any) -> None:
         if epoch % every:
             return
-        result = played(lessons, BatchPlayer(learned.policy), data_config, windows, data_config.seed + 700_001)
-        run.note("evaluation", epoch, to_note(result, lessons.heads[0]))
+        result = played(split, BatchPlayer(learned.policy), data_config, windows, data_config.seed + 700_001)
+        run.note("evaluation", epoch, to_note(result, split.heads[0]))
 
     return look
 
@@ -183,26 +140,28 @@ def to_note(rollout: Rollout, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def played(lessons: TrainValSplit, player: BatchPolicy, data_config: DataConfig, windows: int, seed: int) -> Rollout:
+def played(
+    split: data.TrainValSplit, player: BatchPolicy, data_config: data.DataConfig, windows: int, seed: int
+) -> Rollout:
     """Play windows of the lessons' world."""
     from playproof.evaluate.rollout import RolloutOptions, rollout
 
-    options = RolloutOptions(lessons.observation, lessons.actions, lessons.clock)
-    return rollout(lessons.game, player, lessons.world or "", windows, seed, stake=data_config.stake, options=options)
+    options = RolloutOptions(split.observation, split.actions, split.clock)
+    return rollout(split.game, player, split.world or "", windows, seed, stake=data_config.stake, options=options)
 
 
 def compare(
-    run: Run, lessons: TrainValSplit, policy: Any, data_config: DataConfig, windows: int = 2048
+    run: Run, split: data.TrainValSplit, policy: Any, data_config: data.DataConfig, windows: int = 2048
 ) -> dict[str, Any]:
     """Play the policy and its teachers over the same fresh windows; returns are per unit reserved."""
     from playproof.policies.network import BatchPlayer
     from playproof.train.demonstrations import Mixture
     from playproof.train.players import find_player
 
-    sizes = tuple(map(len, lessons.heads))
-    teachers = Mixture([find_player(lessons.game, text, lessons.world or "", sizes) for text in data_config.players])
+    sizes = tuple(map(len, split.heads))
+    teachers = Mixture([find_player(split.game, text, split.world or "", sizes) for text in data_config.players])
     own, theirs = (
-        played(lessons, player, data_config, windows, data_config.seed + 900_001).pnl / data_config.stake
+        played(split, player, data_config, windows, data_config.seed + 900_001).pnl / data_config.stake
         for player in (BatchPlayer(policy), teachers)
     )
     for number, (name, of) in enumerate({"learned": own, "teachers": theirs}.items()):

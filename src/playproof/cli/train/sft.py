@@ -6,64 +6,35 @@ Leaves out: the training (playproof.train.language.sft).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.train.language_options import (
-    Decisions,
-    GameName,
-    Holdout,
-    LookbackHours,
-    Name,
-    Resume,
-    Seed,
-    Setting,
-    Track,
-    World,
-    choose_game,
-    read_settings,
-    shown,
-    tracking,
-)
-from playproof.cli.train.ppo import run_folder
-
-if TYPE_CHECKING:
-    from playproof.train.language.sft import SFTConfig
+from playproof.cli.targets import language_game, run_folder
+from playproof.cli.train.options import LanguageGame, Name, Resume, Track, figures, tracking
+from playproof.train.language.config import SFTConfig
 
 app = typer.Typer()
 
 
 @app.command()
+@configured(SFTConfig, defaults={"base": "smollm2"})
 def sft(
     *,
     name: Name,
-    game: GameName = None,
-    base: Annotated[
-        str, typer.Option(help="Model to teach: tiny, smollm2, a folder or a name of transformers.")
-    ] = "smollm2",
-    world: World = "news",
-    player: Annotated[
-        str, typer.Option(help="Scripted player to imitate; informed:0.65 does the contrary of 35 % of its trades.")
-    ] = "informed",
+    game: LanguageGame = None,
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Imitate recorded windows instead of a scripted player.")
     ] = False,
     agent: Annotated[
         list[str] | None, typer.Option(help="Recorded agents to imitate; may be given again. Default: all.")
     ] = None,
-    lookback_hours: LookbackHours = 168,
-    windows: Annotated[int, typer.Option(min=1, help="Forked windows to play for lessons.")] = 200,
-    decisions: Decisions = 4,
-    holdout: Holdout = 32,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the answers.")] = 2,
-    learning_rate: Annotated[float, typer.Option(help="Largest learning rate; adapters bear more.")] = 1e-4,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Of an answer; longer ones are left out, and counted.")] = 48,
-    seed: Seed = 1,
+    lookback_hours: Annotated[float, typer.Option(min=0, help="How far back recorded windows may have begun.")] = 168,
     resume: Resume = False,
-    setting: Setting = None,
     track: Track = None,
+    settings: Settings,
     as_json: AsJson = False,
 ) -> None:
     """Teach a language model to answer as scripted or recorded players did, then measure it on later windows.
@@ -73,30 +44,15 @@ def sft(
 
     Example: playproof train sft --name taught --base smollm2 --player informed --windows 100
     """
-    from playproof.train.language.sft import SFTConfig, train_sft
+    from playproof.train.language.sft import train_sft
 
-    played = choose_game(game)
-    config: SFTConfig = read_settings(
-        SFTConfig(
-            game=played.name,
-            base=base,
-            world=world,
-            seed=seed,
-            decisions=decisions,
-            player=player,
-            windows=windows,
-            holdout=holdout,
-            epochs=epochs,
-            learning_rate=learning_rate,
-            max_tokens=max_tokens,
-        ),
-        setting,
-    )
-    groups = _recorded(played, agent, lookback_hours, decisions) if recorded else ()
+    played = language_game(game)
+    config = settings.make(SFTConfig, game=played.name)
+    groups = _recorded(played, agent, lookback_hours, config.decisions) if recorded else ()
     result = train_sft(
         played, config, run_folder(name), groups=groups, resume=resume, tracking=tracking(track, name), show=_show
     )
-    emit(result, as_json, lambda: shown(result))
+    emit(result, as_json, lambda: figures(result))
 
 
 def _show(step: int, payload: Mapping[str, Any]) -> None:

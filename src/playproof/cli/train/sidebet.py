@@ -6,39 +6,31 @@ Leaves out: the growing (playproof.train.rug_predictor).
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.train.data_options import (
-    DatasetName,
-    Rounds,
-    Settings,
-    Stake,
-    World,
-    asked,
-    check_new,
-    figures,
-    find_lessons,
-    opened_run,
-    with_options,
-)
+from playproof.cli.targets import run_folder
+from playproof.cli.train import data_options as data
+from playproof.cli.train.options import Name, check_new, figures, opened_run
+from playproof.train.config import RugPredictorConfig
 
 app = typer.Typer()
 
 
 @app.command()
+@configured(RugPredictorConfig)
 def sidebet(
     *,
-    name: Annotated[str, typer.Option(help="Name of the run, a folder under runs/ in the home; or a path.")],
-    dataset: DatasetName = None,
-    game: Annotated[str | None, typer.Option(help="The game of --world.")] = None,
-    world: World = None,
-    rounds: Rounds = 12_000,
-    stake: Stake = 0.1,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
-    option: Settings = None,
+    name: Name,
+    dataset: data.DatasetName = None,
+    game: data.WorldGame = None,
+    world: data.World = None,
+    rounds: data.Rounds = 12_000,
+    stake: data.Stake = 0.1,
+    settings: Settings,
     as_json: AsJson = False,
 ) -> None:
     """Grow a predictor on the first windows, judge it on the next, test it on the last.
@@ -48,31 +40,32 @@ def sidebet(
 
     Example: playproof train sidebet --game crash --world hazard --name rugs
     """
-    from playproof.cli.train.ppo import run_folder
     from playproof.datasets.dataset import join
     from playproof.provenance import commit
-    from playproof.train.rug_predictor import RugPredictorConfig, grow, save_predictor, to_metrics
+    from playproof.train.rug_predictor import grow, save_predictor, to_metrics
     from playproof.train.run import CHECKPOINTS
 
-    config, path = with_options(RugPredictorConfig(seed=seed), option), run_folder(name)
+    config, path = settings.make(RugPredictorConfig), run_folder(name)
     check_new(path)
-    payload = asked(dataset, game, world, ["wait"] if world else None, rounds, seed, "tick", stake)
-    lessons = find_lessons(payload)
-    names = tuple(lessons.game.observations[lessons.observation].features)  # type: ignore[union-attr]
-    steps = lessons.train if dataset is None else join([lessons.train, lessons.unseen])
-    with opened_run(path, "sidebet", asdict(config), payload, False) as run:
+    players = ["wait"] if world else None
+    data_config = data.DataConfig.from_options(dataset, game, world, players, rounds, config.seed, "tick", stake)
+    split = data.load_split(data_config)
+    names = tuple(split.game.observations[split.observation].features)  # type: ignore[union-attr]
+    steps = split.train if dataset is None else join([split.train, split.unseen])
+    payload = {"config": asdict(config), "lessons": vars(data_config)}
+    with opened_run(path, "sidebet", payload, False) as run:
         note("growing trees; this takes seconds, and is done again if it is stopped")
-        made = grow(lessons.game, steps, config, names=names, world=lessons.world)
+        made = grow(split.game, steps, config, names=names, world=split.world)
         checkpoint = path / CHECKPOINTS / "trees"
         save_predictor(
             checkpoint,
-            lessons.game,
+            split.game,
             made,
-            observation=lessons.observation,
-            stake=lessons.stake,
+            observation=split.observation,
+            stake=split.stake,
             commit=commit(),
-            data_hash=lessons.data_hash,
-            world=lessons.world,
+            data_hash=split.data_hash,
+            world=split.world,
         )
         result: dict[str, Any] = {
             "run": str(path),
@@ -84,7 +77,7 @@ def sidebet(
             low, high = one.interval
             run.note("bin", number, {"predicted": one.predicted, "observed": one.observed, "low": low, "high": high})
         run.finish(result)
-    emit(result, as_json, lambda: figures("sidebet predictor", _shown(result)))
+    emit(result, as_json, lambda: figures(_shown(result), "sidebet predictor", ".4f"))
 
 
 def _shown(result: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
+from playproof.cli.targets import run_folder, simulated_game
 from playproof.cli.train.data_options import Players, Stake
+from playproof.cli.train.options import SimulatedGame
 from playproof.errors import ConfigError
 from playproof.game import lookup
 from playproof.money import to_units
@@ -29,12 +32,13 @@ app = typer.Typer()
 
 
 @app.command()
+@configured()
 def tune(
     method: Annotated[str, typer.Argument(help="ppo, cql, iql, sidebet, or module:function of a trainer.")],
     *,
     name: Annotated[str, typer.Option(help="Name of the study; the same name goes on with it.")],
     world: Annotated[str, typer.Option(help="World to train and validate in.")],
-    game: Annotated[str | None, typer.Option(help="The game; needed where several can be simulated.")] = None,
+    game: SimulatedGame = None,
     trials: Annotated[int, typer.Option(min=1, help="Finished trials wanted, those of earlier runs included.")] = 20,
     axis: Annotated[
         list[str] | None,
@@ -47,7 +51,7 @@ def tune(
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
     stake: Stake = 0.5,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
-    option: Annotated[list[str] | None, typer.Option("--set", help="A fixed setting as name=value.")] = None,
+    settings: Settings,
     as_json: AsJson = False,
 ) -> None:
     """Search for the settings that earn most on validation windows; poor trials end early.
@@ -57,9 +61,8 @@ def tune(
 
     Example: playproof train tune sidebet --game crash --world hazard --trials 10 --name leaves
     """
-    from playproof.cli.train.ppo import choose_game, run_folder
     from playproof.parallel import LocalEngine, Ray
-    from playproof.train.trainers import SPACES, TRAINERS
+    from playproof.train.trainers import CONFIGS, SPACES, TRAINERS
     from playproof.train.tuning import Axis
     from playproof.train.tuning import Search as Asked
     from playproof.train.tuning import tune as search
@@ -70,13 +73,13 @@ def tune(
     if method not in TRAINERS and (":" not in method or not space):
         raise ConfigError(f"expected a method among {', '.join(TRAINERS)}, or module:function with --axis")
     payload = {
-        "game": choose_game(game).name,
+        "game": simulated_game(game).name,
         "world": world,
         "stake": to_units(stake),
         "windows": windows,
         "rounds": rounds,
         "players": list(player or ["best:0.2", "best:0.6"]),
-        "config": _fixed(option),
+        "config": settings.changes(CONFIGS[method]) if method in CONFIGS else settings.plain(),
     }
     asked = Asked(
         name,
@@ -87,7 +90,7 @@ def tune(
         options=payload,
         seed=seed,
     )
-    lookup(choose_game(game).worlds, world, "world")
+    lookup(simulated_game(game).worlds, world, "world")
     begun = asked.storage.exists()
     note(f"{'going on with' if begun else 'beginning'} study {name}: {trials} trials wanted; Ctrl-C keeps the finished")
     with _counting(asked, trials):
@@ -151,23 +154,6 @@ def _write_page(path: Path, payload: Mapping[str, Any], result: list[dict[str, A
     run.finish({"trials": len(result), "best": result[0] if result else None})
     run.close()
     return path / REPORT
-
-
-def _fixed(options: list[str] | None) -> dict[str, Any]:
-    """Read fixed settings, each as JSON where it can be."""
-    import json
-
-    payload: dict[str, Any] = {}
-    for text in options or ():
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"expected --set name=value, found {text!r}")
-        try:
-            read = json.loads(value)
-        except ValueError:
-            read = value
-        payload[name] = tuple(read) if isinstance(read, list) else read
-    return payload
 
 
 def _table(result: list[dict[str, Any]]) -> Table:

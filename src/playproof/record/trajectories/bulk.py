@@ -1,14 +1,12 @@
 """Store whole trajectories at once: what a simulation or an import has in hand, as fast as the driver takes it.
 
-`BulkRecorder` has the methods of TrajectoryRecorder and keeps what it is told in memory; ended trajectories are stored
+`BulkRecorder` has the methods of TrajectoryRecorder and keeps facts in memory; ended trajectories are stored
 many in a transaction, by COPY in PostgreSQL and by executemany in SQLite. Nothing is durable before `flush` returns.
 Leaves out: agents that may be killed in mid-run; they use TrajectoryRecorder.
 """
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,14 +18,13 @@ from sqlalchemy import JSON, Connection, Engine, Table, Text
 from sqlalchemy.exc import IntegrityError
 
 from playproof.errors import RefusedRecord
-from playproof.game import WindowRules
-from playproof.record.trajectories.facts import Access, ActionTaken, Call, End, Json, Start, StepEnd, StepStart
-from playproof.record.trajectories.recorder import Clock, name_start, new_id, utc_now
+from playproof.record.trajectories.facts import Access, Call, End, Start, StepEnd, StepStart
+from playproof.record.trajectories.recorder import Clock, DatabaseRecorder, new_id, utc_now
 from playproof.record.trajectories.secrets import SecretScrubber
 from playproof.record.trajectories.writes import (
     RUNNING,
     ResolvedStart,
-    access_told,
+    access_fields,
     check_between_steps,
     check_in_step,
     check_running,
@@ -35,7 +32,7 @@ from playproof.record.trajectories.writes import (
     insert_unless_there,
     summed,
 )
-from playproof.store.db import AgentRow, LlmCall, StepRow, Trajectory, connect, metadata, ready, writing
+from playproof.store.db import AgentRow, LlmCall, StepRow, Trajectory, metadata, writing
 from playproof.store.db.bulk import Columns, insert_columns
 from playproof.store.db.columns import storable, write_json
 
@@ -101,24 +98,15 @@ class TrajectoryDraft:
         self.end = (end, now)
 
 
-class BulkRecorder:
+class BulkRecorder(DatabaseRecorder):
     """Record trajectories in memory and store them together."""
 
     def __init__(
-        self,
-        database: Engine | str | None = None,
-        clock: Clock = utc_now,
-        *,
-        windows: WindowRules | None = None,
-        rng: random.Random | None = None,
-        environment: Mapping[str, str] | None = None,
-        together: int = TOGETHER,
+        self, database: Engine | str | None = None, clock: Clock = utc_now, *, together: int = TOGETHER, **more: Any
     ) -> None:
-        self._owns = not isinstance(database, Engine)
-        self.engine = ready(database if isinstance(database, Engine) else connect(url=database))
-        self.clock, self.windows, self.together = clock, windows, together
-        self._rng = rng or random.SystemRandom()
-        self.clean = SecretScrubber.of(os.environ if environment is None else environment)
+        """Open the recorder; `more` as DatabaseRecorder takes it."""
+        super().__init__(database, clock, **more)
+        self.together = together
         self._open: dict[str, TrajectoryDraft] = {}
         self._ended: list[TrajectoryDraft] = []
 
@@ -131,51 +119,41 @@ class BulkRecorder:
         if self._owns:
             self.engine.dispose()
 
-    def start_trajectory(
-        self,
-        agent_id: str,
-        window_id: str | None = None,
-        scenario_id: str | None = None,
-        metadata: Json | None = None,
-        **more: Any,
-    ) -> str:
-        """Begin a trajectory and give its id; `more` are further fields of `Start`."""
-        start = Start(agent_id, window_id, scenario_id, metadata, **more)
-        named = name_start(start, self.clock(), self.windows, self._rng)
+    def fact_time(self) -> datetime:
+        """Read the clock: what is kept for later happened now."""
+        return self.clock()
+
+    def put_start(self, start: Start) -> str:
+        """Open a draft."""
+        named = self.name(start)
         if named.trajectory_id in self._open:
             raise RefusedRecord("known", f"expected a new trajectory_id, found {named.trajectory_id}, which is taken")
         self._open[named.trajectory_id] = TrajectoryDraft(start, named)
         return named.trajectory_id
 
-    def start_step(self, trajectory_id: str, state: Json) -> int:
-        """Begin a step and give its number."""
-        return self._draft(trajectory_id).start_step(StepStart(state), self.clock())
+    def put_step(self, trajectory_id: str, step: StepStart) -> int:
+        """Begin a step of a draft."""
+        return self._draft(trajectory_id).start_step(step, self.clock())
 
-    def log_provider_access(
-        self, trajectory_id: str, provider: str, data: Any = None, purpose: str | None = None
-    ) -> None:
-        """Note what the agent looked at in the open step."""
-        self._draft(trajectory_id).access(Access(provider, data, purpose, self.clock()))
+    def put_access(self, trajectory_id: str, access: Access) -> None:
+        """Keep what the agent looked at."""
+        self._draft(trajectory_id).access(access)
 
-    def log_llm_call(self, trajectory_id: str, call: Call) -> str:
-        """Note a call of a language model and give its id."""
+    def put_call(self, trajectory_id: str, call: Call) -> str:
+        """Keep a model call."""
         now = self.clock()
         identity = call.call_id or new_id(now, self._rng)
         self._draft(trajectory_id).call(identity, call, now)
         return identity
 
-    def complete_step(
-        self, trajectory_id: str, action: ActionTaken, reward: float | None = None, *, done: bool = False
-    ) -> int:
-        """End the open step with what the agent did, and give its number."""
-        return self._draft(trajectory_id).complete_step(StepEnd(action, reward, done), self.clock())
+    def put_action(self, trajectory_id: str, end: StepEnd) -> int:
+        """End a step of a draft."""
+        return self._draft(trajectory_id).complete_step(end, self.clock())
 
-    def end_trajectory(
-        self, trajectory_id: str, final_balance: int | None = None, final_pnl: int | None = None, **more: Any
-    ) -> None:
-        """End a trajectory; it is stored with the next transaction."""
+    def put_end(self, trajectory_id: str, end: End) -> None:
+        """End a draft; it is stored with the next transaction."""
         draft = self._draft(trajectory_id)
-        draft.finish(End(final_balance, final_pnl, **more), self.clock())
+        draft.finish(end, self.clock())
         del self._open[trajectory_id]
         self._ended.append(draft)
         if len(self._ended) >= self.together:
@@ -278,7 +256,7 @@ def _written(values: list[Any]) -> list[str | None]:
 
 
 def _trajectories(drafts: Sequence[TrajectoryDraft]) -> Columns:
-    """Give the columns of trajectories; texts and JSON as they were told."""
+    """Give the columns of trajectories; texts and JSON as they were given."""
     rows = [_trajectory(draft) for draft in drafts]
     return {name: [row.get(name) for row in rows] for name in rows[0]} if rows else {}
 
@@ -327,7 +305,7 @@ def _steps(
         "number": [step[1] for step in steps],
         "time": [step[5] for step in steps],
         "state": [step[2].state for step in steps],
-        "accesses": [[access_told(access, step[5]) for access in step[3]] for step in steps],
+        "accesses": [[access_fields(access, step[5]) for access in step[3]] for step in steps],
         "completed_at": [step[6] for step in steps],
         "reported_reward": [None if end is None else end.reward for end in ends],
         "done": [None if end is None else end.done for end in ends],

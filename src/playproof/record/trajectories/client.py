@@ -7,7 +7,7 @@
 
 A call writes one line into the spool and returns; a thread sends the lines in their order. What is in the spool is
 sent once, be it by the next process. The agent is never slowed or broken: if the spool is full, the rest of a
-trajectory is left out as a whole and counted, and what the server refuses is counted and told, not raised.
+trajectory is left out as a whole and counted, and what the server refuses is counted and kept, not raised.
 Leaves out: answers. Steps are numbered by the server.
 """
 
@@ -20,6 +20,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,7 +28,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from playproof.errors import ConfigError
-from playproof.record.trajectories.facts import Access, ActionTaken, Call, End, Json, Start, StepEnd, StepStart
+from playproof.record.trajectories.calls import TrajectoryCalls
+from playproof.record.trajectories.facts import Access, Call, End, Json, Start, StepEnd, StepStart
 from playproof.record.trajectories.recorder import Clock, new_id, utc_now
 from playproof.record.trajectories.spool import MOST_BYTES, Spool
 from playproof.store.db.columns import plain
@@ -36,7 +38,7 @@ LINES, BYTES = 200, 1 << 20
 """Of one request."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 TIMEOUT = 30.0
-TOLD = 100
+REMEMBERED = 100
 """Refusals that are remembered."""
 
 
@@ -50,7 +52,7 @@ class Refusal:
     trajectory_id: str | None
 
 
-class TrajectoryClient:
+class TrajectoryClient(TrajectoryCalls[None, None]):
     """Record trajectories at a server, from any thread."""
 
     def __init__(
@@ -85,7 +87,7 @@ class TrajectoryClient:
         self._numbers = itertools.count()
         self._cut: dict[str, None] = {}
         self.sent = self.dropped = 0
-        self.refusals: deque[Refusal] = deque(maxlen=TOLD)
+        self.refusals: deque[Refusal] = deque(maxlen=REMEMBERED)
         self.refused = 0
         self._connection: http.client.HTTPConnection | None = None
         self._wake, self._closing = threading.Event(), threading.Event()
@@ -99,46 +101,36 @@ class TrajectoryClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start_trajectory(
-        self,
-        agent_id: str,
-        window_id: str | None = None,
-        scenario_id: str | None = None,
-        metadata: Json | None = None,
-        **more: Any,
-    ) -> str:
-        """Begin a trajectory and give its id; `more` are further fields of `Start`."""
+    def fact_time(self) -> datetime:
+        """Read the clock: a fact is sent later than it happened."""
+        return self._clock()
+
+    def put_start(self, start: Start) -> str:
+        """Send a start, with an id that the client makes."""
         now = self._clock()
-        identity = more.pop("trajectory_id", None) or new_id(now, self._rng)
-        start = Start(agent_id, window_id, scenario_id, metadata, trajectory_id=identity, **({"time": now} | more))
-        self._put("start", identity, start)
-        return str(identity)
+        identity = start.trajectory_id or new_id(now, self._rng)
+        self._put("start", identity, replace(start, trajectory_id=identity, time=start.time or now))
+        return identity
 
-    def start_step(self, trajectory_id: str, state: Json) -> None:
-        """Begin a step."""
-        self._put("step", trajectory_id, StepStart(state, self._clock()))
+    def put_step(self, trajectory_id: str, step: StepStart) -> None:
+        """Send a step's beginning."""
+        self._put("step", trajectory_id, step)
 
-    def log_provider_access(
-        self, trajectory_id: str, provider: str, data: Any = None, purpose: str | None = None
-    ) -> None:
-        """Note what the agent looked at in the open step."""
-        self._put("access", trajectory_id, Access(provider, data, purpose, self._clock()))
+    def put_access(self, trajectory_id: str, access: Access) -> None:
+        """Send what the agent looked at."""
+        self._put("access", trajectory_id, access)
 
-    def log_llm_call(self, trajectory_id: str, call: Call) -> None:
-        """Note a call of a language model."""
+    def put_call(self, trajectory_id: str, call: Call) -> None:
+        """Send a model call."""
         self._put("call", trajectory_id, call if call.time else replace(call, time=self._clock()))
 
-    def complete_step(
-        self, trajectory_id: str, action: ActionTaken, reward: float | None = None, *, done: bool = False
-    ) -> None:
-        """End the open step with what the agent did."""
-        self._put("action", trajectory_id, StepEnd(action, reward, done, self._clock()))
+    def put_action(self, trajectory_id: str, end: StepEnd) -> None:
+        """Send a step's end."""
+        self._put("action", trajectory_id, end)
 
-    def end_trajectory(
-        self, trajectory_id: str, final_balance: int | None = None, final_pnl: int | None = None, **more: Any
-    ) -> None:
-        """End a trajectory; `more` are further fields of `End`."""
-        self._put("end", trajectory_id, End(final_balance, final_pnl, **({"time": self._clock()} | more)))
+    def put_end(self, trajectory_id: str, end: End) -> None:
+        """Send a trajectory's end."""
+        self._put("end", trajectory_id, end)
 
     @property
     def waiting(self) -> int:

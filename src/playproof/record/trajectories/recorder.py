@@ -27,7 +27,8 @@ from playproof.errors import InputError
 from playproof.events import check_id
 from playproof.game import WindowRules
 from playproof.record.trajectories import writes
-from playproof.record.trajectories.facts import Access, ActionTaken, Call, End, Json, Start, StepEnd, StepStart
+from playproof.record.trajectories.calls import TrajectoryCalls
+from playproof.record.trajectories.facts import Access, Call, End, Json, Start, StepEnd, StepStart
 from playproof.record.trajectories.secrets import SecretScrubber
 from playproof.store.db import AgentRow, GroupWriter, Trajectory, connect, ready
 
@@ -41,8 +42,8 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class TrajectoryRecorder:
-    """Record trajectories into the relational tables."""
+class DatabaseRecorder(TrajectoryCalls[int, str]):
+    """What recorders into the relational tables share."""
 
     def __init__(
         self,
@@ -68,6 +69,18 @@ class TrajectoryRecorder:
         self.windows = windows
         self._rng = rng or random.SystemRandom()
         self.clean = SecretScrubber.of(os.environ if environment is None else environment)
+
+    def name(self, start: Start) -> writes.ResolvedStart:
+        """Settle what a start leaves open: its id, its time, its window."""
+        return name_start(start, self.clock(), self.windows, self._rng)
+
+
+class TrajectoryRecorder(DatabaseRecorder):
+    """Record trajectories into the relational tables, each call durable when it returns."""
+
+    def __init__(self, database: Engine | str | None = None, clock: Clock = utc_now, **more: Any) -> None:
+        """Open the recorder; `more` as DatabaseRecorder takes it."""
+        super().__init__(database, clock, **more)
         self.writer = GroupWriter(self.engine)
 
     def __enter__(self) -> TrajectoryRecorder:
@@ -98,42 +111,33 @@ class TrajectoryRecorder:
         row = {"agent_id": check_id(agent_id, "agent_id"), **payload, "settings": self.clean.json(settings)}
         self.writer.write(lambda connection: _register(connection, row, self.clock()))
 
-    def start_trajectory(
-        self,
-        agent_id: str,
-        window_id: str | None = None,
-        scenario_id: str | None = None,
-        metadata: Json | None = None,
-        **more: Any,
-    ) -> str:
-        """Begin a trajectory and give its id; `more` are further fields of `Start`."""
-        return self.record_start(Start(agent_id, window_id, scenario_id, metadata, **more)).trajectory_id
+    def fact_time(self) -> datetime | None:
+        """Leave times open: a write reads the clock."""
+        return None
 
-    def start_step(self, trajectory_id: str, state: Json) -> int:
-        """Begin a step and give its number."""
-        return self.writer.write(self.step_started(trajectory_id, StepStart(state)))
+    def put_start(self, start: Start) -> str:
+        """Store a start."""
+        return self.record_start(start).trajectory_id
 
-    def log_provider_access(
-        self, trajectory_id: str, provider: str, data: Any = None, purpose: str | None = None
-    ) -> None:
-        """Note what the agent looked at in the open step."""
-        self.writer.write(self.accessed(trajectory_id, Access(provider, data, purpose)))
+    def put_step(self, trajectory_id: str, step: StepStart) -> int:
+        """Store a step's beginning."""
+        return self.writer.write(self.step_started(trajectory_id, step))
 
-    def log_llm_call(self, trajectory_id: str, call: Call) -> str:
-        """Note a call of a language model and give its id."""
+    def put_access(self, trajectory_id: str, access: Access) -> None:
+        """Store what the agent looked at."""
+        self.writer.write(self.accessed(trajectory_id, access))
+
+    def put_call(self, trajectory_id: str, call: Call) -> str:
+        """Store a model call."""
         return self.writer.write(self.called(trajectory_id, call))
 
-    def complete_step(
-        self, trajectory_id: str, action: ActionTaken, reward: float | None = None, *, done: bool = False
-    ) -> int:
-        """End the open step with what the agent did, and give its number."""
-        return self.writer.write(self.step_ended(trajectory_id, StepEnd(action, reward, done)))
+    def put_action(self, trajectory_id: str, end: StepEnd) -> int:
+        """Store a step's end."""
+        return self.writer.write(self.step_ended(trajectory_id, end))
 
-    def end_trajectory(
-        self, trajectory_id: str, final_balance: int | None = None, final_pnl: int | None = None, **more: Any
-    ) -> None:
-        """End a trajectory; `more` are further fields of `End`."""
-        self.writer.write(self.ended(trajectory_id, End(final_balance, final_pnl, **more)))
+    def put_end(self, trajectory_id: str, end: End) -> None:
+        """Store a trajectory's end."""
+        self.writer.write(self.ended(trajectory_id, end))
 
     def new_key(self) -> str:
         """Make an idempotency key for a request that came without one."""
@@ -144,10 +148,6 @@ class TrajectoryRecorder:
         named = self.name(start)
         self.writer.write(self.started(start, named))
         return named
-
-    def name(self, start: Start) -> writes.ResolvedStart:
-        """Settle what a start leaves open: its id, its time, its window."""
-        return name_start(start, self.clock(), self.windows, self._rng)
 
     def started(self, start: Start, named: writes.ResolvedStart) -> Callable[[Connection], None]:
         """Give the write of a start."""

@@ -186,12 +186,12 @@ def log_access(connection: Connection, trajectory_id: str, access: Access, now: 
 
 def access_row(access: Access, now: datetime, clean: SecretScrubber) -> JsonText:
     """Write an access as it stands in a step's list."""
-    written = clean.json(access_told(access, now))
+    written = clean.json(access_fields(access, now))
     assert written is not None
     return written
 
 
-def access_told(access: Access, now: datetime) -> dict[str, Any]:
+def access_fields(access: Access, now: datetime) -> dict[str, Any]:
     """Give an access as it stands in a step's list, secrets included."""
     time = access.time or now
     payload = time if time.tzinfo is UTC else time.astimezone(UTC)

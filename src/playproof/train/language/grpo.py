@@ -10,22 +10,21 @@ keeps the last good checkpoint. Leaves out: groups (grpo_sources) and the update
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sqlalchemy import Engine
 
-from playproof.datasets.conversations.groups import MAX_DROPOUT, TARGET
 from playproof.datasets.conversations.used_windows import UsedWindows
-from playproof.errors import ConfigError, Diverged, InputError
+from playproof.errors import Diverged, InputError
 from playproof.game import Game
-from playproof.game.forks import ForkTerms
 from playproof.judge.computed import computed
 from playproof.provenance import commit
+from playproof.train.language.config import GRPOConfig
 from playproof.train.language.evaluate import PlayerMeasurement, gains, measure
-from playproof.train.language.grpo_loss import Averaging, Clipping
+from playproof.train.language.grpo_loss import Clipping
 from playproof.train.language.grpo_sources import ForkedSource, ForkPlan, IterationData, RewardFunction, Source
 from playproof.train.language.grpo_update import GRPOLearner, SelectedSamples, UpdateStats, choose
 from playproof.train.language.model import (
@@ -42,70 +41,6 @@ from playproof.train.language.state import restore_state, state_arrays
 from playproof.train.run import CHECKPOINTS, Run, Tracking, read_log
 
 Show = Callable[[int, Mapping[str, Any]], None]
-
-
-@dataclass(frozen=True)
-class GRPOConfig:
-    """What is learned from, how, and how it is measured."""
-
-    game: str
-    base: str
-    """A checkpoint, usually of SFT; or smollm2, a folder or a name of transformers."""
-    world: str = "news"
-    seed: int = 1
-    decisions: int = 4
-    prompt: str = "full"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """What only this game's forked windows can be asked for."""
-    min_agents: int = 5
-    """Of a group; with forks, the least copies of a window."""
-    forks: int = 8
-    """Copies of each window, where groups are fresh play."""
-    iterations: int = 10
-    windows: int = 20
-    """Of an iteration."""
-    lookback_hours: float = 168
-    min_actions: int | None = None
-    """Usable steps of an episode; None: 5, or all decisions of a window if they are fewer."""
-    learning_rate: float = 5e-6
-    target: int = TARGET
-    """Trajectories above which whole windows are left out."""
-    max_dropout: float = MAX_DROPOUT
-    reward: str = "computed"
-    warm_up: int = 0
-    """Optimiser steps in which the learning rate rises; the first ones would else move every weight by all of it."""
-    max_tokens: int = 24
-    groups_a_step: int = 4
-    epochs: int = 1
-    clip: float = 0.2
-    beta: float = 0.0
-    """Weight of the distance from the model that training began with."""
-    averaging: Averaging = "sequence"
-    rank: int | None = 16
-    """Of a fresh adapter, where the base has none; None trains all weights."""
-    holdout: int = 32
-    holdout_forks: int = 2
-    embargo: int = 24
-    """Windows, or hours of recorded ones, between those learned from and those held out."""
-    evaluate_every: int = 1
-    max_kl: float = 0.5
-    """Of one iteration, per token."""
-
-    @property
-    def terms(self) -> ForkTerms:
-        """Give the terms of the forked windows."""
-        return ForkTerms(self.world, self.seed, self.decisions, self.prompt, dict(self.options))
-
-    @property
-    def least_actions(self) -> int:
-        """Give the usable steps that an episode must have."""
-        return min(5, self.decisions) if self.min_actions is None else self.min_actions
-
-    def __post_init__(self) -> None:
-        if self.forks < max(2, self.min_agents):
-            raise ConfigError(
-                f"expected at least {max(2, self.min_agents)} forks of a window (min-agents), found {self.forks}"
-            )
 
 
 def train_grpo(

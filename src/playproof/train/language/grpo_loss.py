@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
+
+from playproof.train.language.config import Averaging
 
 Tensor = torch.Tensor
 EPSILON = 1e-4
 FLAT = 1e-12
 """A spread of rewards no larger than this is that of rounding."""
-Averaging = Literal["sequence", "token"]
 
 
 @dataclass(frozen=True)

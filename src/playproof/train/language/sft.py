@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ import torch
 from playproof.datasets.conversations.groups import ChatExchange, ConversationGroup, TokenSequence, written_tokens
 from playproof.errors import Diverged, InputError
 from playproof.game import Game
-from playproof.game.forks import ForkTerms
 from playproof.provenance import commit
+from playproof.train.language.config import TINY, SFTConfig
 from playproof.train.language.evaluate import measure, measure_baselines
 from playproof.train.language.logprobs import fixed_answers, score_answers
 from playproof.train.language.model import (
@@ -33,51 +33,10 @@ from playproof.train.language.model import (
 )
 from playproof.train.language.rollout import model_player, play, scripted_player
 from playproof.train.language.state import make_optimiser, restore_state, state_arrays, trained
-from playproof.train.language.tiny import TINY, make_tiny
+from playproof.train.language.tiny import make_tiny
 from playproof.train.run import Run, Tracking
 
 Show = Callable[[int, Mapping[str, Any]], None]
-
-
-@dataclass(frozen=True)
-class SFTConfig:
-    """What is learned from whom, and how."""
-
-    game: str
-    base: str = TINY
-    """tiny, smollm2, a folder or a name of transformers."""
-    world: str = "news"
-    seed: int = 1
-    decisions: int = 4
-    """Of an episode."""
-    prompt: str = "full"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """What only this game's forked windows can be asked for."""
-    player: str = "informed"
-    """Who is imitated in forked windows."""
-    windows: int = 200
-    """Forked windows to learn from; unused where recorded groups are given."""
-    holdout: int = 32
-    """Later windows to measure on."""
-    embargo: int = 24
-    """Windows between the two that are used for nothing."""
-    epochs: int = 2
-    batch: int = 32
-    """Answers of one optimiser step."""
-    learning_rate: float = 1e-4
-    rank: int | None = 16
-    """Of the adapter; None trains all weights."""
-    max_tokens: int = 48
-    """Of an answer, when it is measured; longer ones are left out of the lessons and counted."""
-    save_every: int = 20
-    """Steps between resume points."""
-    baselines: bool = True
-    """Measure scripted players on the same windows?"""
-
-    @property
-    def terms(self) -> ForkTerms:
-        """Give the terms of the forked windows."""
-        return ForkTerms(self.world, self.seed, self.decisions, self.prompt, dict(self.options))
 
 
 def train_sft(

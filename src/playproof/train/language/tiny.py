@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from playproof.train.language.config import TINY
 from playproof.train.language.model import LanguageModel
 
-TINY = "tiny"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
 TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"

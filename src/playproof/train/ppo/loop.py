@@ -10,12 +10,11 @@ Leaves out: the loss (learner), what happens at boundaries (callbacks), and proo
 
 from __future__ import annotations
 
-import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from playproof.policies.scaling import Scaling, game_scaling
 from playproof.provenance import commit
 from playproof.train.network import ACTIVATIONS, Weights, linear_weights
 from playproof.train.ppo.callbacks import HALTED, EvaluationSchedule, RolloutBoundary, TrainingProgress
+from playproof.train.ppo.config import SCHEDULES, PPOConfig
 from playproof.train.ppo.state import bring_back
 from playproof.train.run import Run, Tracking, read_config
 
@@ -41,176 +41,11 @@ STREAM = int.from_bytes(b"train")
 """Keeps the windows of training apart from those of evaluation with the same seed."""
 VALIDATION = 1_000_003
 """Added to the seed for the windows of validation."""
-SCHEDULES: Mapping[str, Callable[[float], float]] = {
-    "constant": lambda left: 1.0,  # noqa: ARG005
-    "linear": lambda left: max(left, 0.0),
-    "quadratic": lambda left: max(left, 0.0) ** 2,
-    "cosine": lambda left: 0.5 * (1.0 - math.cos(math.pi * min(1.0, max(left, 0.0)))),
-}
-"""Share of a rate by what is left of the training, from 1 to 0."""
 LEAST = 0.02
 """Share of the learning rate that schedules never go below."""
 
 Show = Callable[[int, Mapping[str, Any]], None]
 Clock = Callable[[], float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PPOConfig:
-    """What a training by PPO is asked for."""
-
-    game: str
-    worlds: tuple[tuple[str, float], ...]
-    """The curriculum: worlds in their order, each with its share of the steps."""
-    steps: int = 6_000_000
-    seed: int = 1
-    observation: str | None = None
-    actions: str | None = None
-    clock: str | None = None
-    reward: str | None = None
-    """Name of a reward, a file, or "module:attribute"; None is the game's default."""
-    stake: int = UNIT // 10
-    """Reserved for each window, in the smallest unit."""
-    balance: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """What only this game can be asked for, such as the bet that stands in the field at first."""
-    lanes: int = 1024
-    rollout: int = 16
-    """Steps of each lane between updates."""
-    batch: int = 1024
-    epochs: int = 2
-    learning_rate: float = 2e-3
-    schedule: str = "linear"
-    gamma: float = 0.98
-    gae_lambda: float = 0.6
-    clip: float = 0.2
-    entropy: float = 0.015
-    entropy_schedule: str = "quadratic"
-    entropy_least: float = 0.4
-    """Share of the entropy's weight that its schedule never goes below."""
-    entropy_floor: float = 2.0
-    """Entropy of an action, in nats, that a policy is kept at until `lean_from`; it falls to 0 by `lean_by`."""
-    lean: float = 5.0
-    """By how much doing nothing leads at last in the policy that entropy pulls to, in logits."""
-    lean_from: float = 0.4
-    """Share of the training after which that lead rises: until then anything is tried."""
-    lean_by: float = 0.6
-    """Share of the training by which it stands."""
-    spread: float = 0.01
-    """Share of the stake that advantages are divided by at least, once doing nothing leads."""
-    value_weight: float = 0.5
-    grad_norm: float = 0.5
-    target_kl: float | None = None
-    reward_scale: float = 100.0
-    hidden: tuple[int, ...] = (64, 64)
-    activation: str = "relu"
-    frames: int = 1
-    masked: bool = True
-    recurrent: int = 0
-    """Numbers that an LSTM remembers; 0: none. A recurrent policy is not masked."""
-    evaluate_every: int = 20
-    """Rollouts between evaluations in money."""
-    evaluate_windows: int = 512
-    beginnings: int = 3
-    """Trainings that are begun, each with a seed of its own; the one that earns most goes on (train/beginnings)."""
-    beginning: float = 0.3
-    """Share of the steps after which that is decided."""
-    patience: int | None = None
-    """Evaluations without a better profit that stop the training."""
-    until: float | None = None
-    """Profit per validation window, in coins, that ends the training."""
-    warmup: int = 0
-    """Rollouts in which only the critic learns; for fine-tuning."""
-    anchor: float = 0.0
-    """Weight of the divergence from the policy that training starts from, at first."""
-    anchor_share: float = 0.5
-    """Share of the training after which that weight has fallen to 0."""
-    preset: str = "lanes"
-    """lanes, or plan: 8 plain environments, learning rate 3e-4, batches of 64, entropy 0.01."""
-
-    def __post_init__(self) -> None:
-        total = sum(share for _, share in self.worlds)
-        if not self.worlds or not 0.999 < total < 1.001 or min(share for _, share in self.worlds) <= 0:
-            raise ConfigError(f"expected worlds with shares that sum to 1, found {self.worlds}")
-        for name, table in (("schedule", SCHEDULES), ("entropy_schedule", SCHEDULES), ("activation", ACTIVATIONS)):
-            lookup(table, getattr(self, name), name)
-        if self.preset not in ("lanes", "plan"):
-            raise ConfigError(f"expected preset lanes or plan, found {self.preset!r}")
-        if not 0.0 <= self.lean_from < self.lean_by:
-            raise ConfigError(f"expected lean_from below lean_by, found {self.lean_from} and {self.lean_by}")
-        if self.beginnings < 1 or not 0.0 < self.beginning < 1.0:
-            raise ConfigError(
-                f"expected at least 1 beginning of a share between 0 and 1, found {self.beginnings} of {self.beginning}"
-            )
-        if self.recurrent and (self.frames > 1 or self.anchor or self.warmup):
-            raise ConfigError("expected a recurrent policy without frames, anchor and warm-up, found one with")
-        if self.recurrent:
-            object.__setattr__(self, "masked", False)
-        if self.batch > self.lanes * self.rollout or (self.lanes * self.rollout) % self.batch:
-            raise ConfigError(
-                f"expected batches that divide {self.lanes} lanes x {self.rollout} steps, found {self.batch}"
-            )
-
-    @property
-    def world(self) -> str:
-        """Give the world that the policy is meant for: the curriculum's last."""
-        return self.worlds[-1][0]
-
-    @classmethod
-    def from_json(cls, payload: Mapping[str, Any]) -> PPOConfig:
-        """Read a configuration back from a run's folder."""
-        worlds = tuple((name, float(share)) for name, share in payload["worlds"])
-        return cls(**{**payload, "worlds": worlds, "hidden": tuple(payload["hidden"])})
-
-
-def plan_preset(config: PPOConfig) -> PPOConfig:
-    """Give the plan's set-up: stable-baselines3's defaults but for what the plan names."""
-    return replace(
-        config,
-        preset="plan",
-        lanes=8,
-        rollout=2048,
-        batch=64,
-        epochs=10,
-        learning_rate=3e-4,
-        schedule="constant",
-        gamma=0.99,
-        gae_lambda=0.95,
-        entropy=0.01,
-        entropy_schedule="constant",
-        entropy_floor=0.0,
-        lean=0.0,
-        spread=0.0,
-        reward_scale=1.0,
-        activation="tanh",
-        masked=False,
-        evaluate_every=1,
-        beginnings=1,
-    )
-
-
-def fine_tuned(config: PPOConfig, source: Path, game: Game) -> PPOConfig:
-    """Give the settings for going on from a checkpoint: its own shape and terms, a warm-up, an anchor.
-
-    It does not lean to doing nothing: what the policy does already was shown to it, and an anchor holds it there.
-    """
-    card = load_checkpoint(source, game).card
-    return replace(
-        config,
-        observation=card.observation,
-        actions=card.actions,
-        clock=card.clock,
-        hidden=tuple(card.config.get("hidden", config.hidden)),
-        activation=card.config.get("activation", config.activation),
-        frames=card.config.get("frames", 1),
-        warmup=4,
-        anchor=1.0,
-        anchor_share=0.3,
-        entropy=config.entropy / 3,
-        entropy_floor=0.0,
-        lean=0.0,
-        beginnings=1,
-    )
 
 
 @dataclass(frozen=True)

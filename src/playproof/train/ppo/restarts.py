@@ -30,7 +30,8 @@ from playproof.errors import ConfigError
 from playproof.game import Game
 from playproof.policies.checkpoint import write_durably
 from playproof.train.ppo.callbacks import ALARMS
-from playproof.train.ppo.loop import INTERRUPTED, Clock, PPOConfig, PPOResult, Show, asked_of, told_of, train_ppo
+from playproof.train.ppo.config import PPOConfig
+from playproof.train.ppo.loop import INTERRUPTED, Clock, PPOResult, Show, asked_of, told_of, train_ppo
 from playproof.train.run import CONFIG, Tracking
 
 PLAN, FOLDER = "beginnings.json", "beginnings"

@@ -109,7 +109,8 @@ def _taught(path: Path, settings: Mapping[str, Any], seed: int) -> str:
     from playproof.games.arena.game import arena_game
 
     if not (path / "result.json").exists():
-        from playproof.train.language.sft import SFTConfig, train_sft
+        from playproof.train.language.config import SFTConfig
+        from playproof.train.language.sft import train_sft
 
         train_sft(
             arena_game(), SFTConfig(game="arena", seed=seed, **settings), path, resume=(path / "config.json").exists()
@@ -135,7 +136,7 @@ def _tracked(path: Path, name: str, track: list[str] | None) -> Iterator[Callabl
     if not track:
         yield lambda cycle, payload: None  # noqa: ARG005
         return
-    from playproof.cli.train.language_options import tracking
+    from playproof.cli.train.options import tracking
     from playproof.train.run import Run
 
     index = path / "tracked"
@@ -269,10 +270,11 @@ def contestant_of(model: str, plan: LoopPlan) -> Contestant:
 
 def grpo(lesson: TrainRequest, track: list[str] | None, name: str) -> Mapping[str, Any]:
     """Train by GRPO on fresh forked windows, from where an earlier attempt of this cycle stood."""
-    from playproof.cli.train.language_options import tracking
+    from playproof.cli.train.options import tracking
     from playproof.games.arena.game import arena_game
     from playproof.judge.judging import reward_function
-    from playproof.train.language.grpo import GRPOConfig, train_grpo
+    from playproof.train.language.config import GRPOConfig
+    from playproof.train.language.grpo import train_grpo
 
     plan = lesson.plan
     settings = GRPOConfig(

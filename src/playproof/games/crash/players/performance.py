@@ -101,7 +101,12 @@ class Performance:
         """Sit down over the socket; give what lets a second connection be the same player, and the playing."""
         client = socketio.AsyncClient()
         future: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-        client.on(SESSION, lambda *arguments: future.set_result({"token": arguments[-1]["token"]}))
+
+        def take_session(*arguments: Any) -> None:
+            if not future.done():  # a reconnect says it again
+                future.set_result({"token": arguments[-1]["token"]})
+
+        client.on(SESSION, take_session)
         await client.connect(self.url, transports=["websocket"], auth={"name": self._name})
 
         async def play() -> None:

@@ -1,6 +1,6 @@
 """Who and what gets in to the crash server: addresses, origins, access tokens, frames.
 
-An ASGI wrapper that refuses before the application sees anything.
+The rules of net.access for a page and its socket, with a cookie beside the bearer header, and what frames may hold.
 Leaves out: players' own tokens (server) and TLS.
 
 - Host: on a loopback address only loopback names, so that no foreign name can point a browser here.
@@ -13,13 +13,12 @@ Leaves out: players' own tokens (server) and TLS.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -27,37 +26,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from playproof.errors import ConfigError, DecodeError
 from playproof.games.crash.server.protocol import parse_frame
+from playproof.net.access import AsgiGuard, admits_host, admits_origin, bearer, private_file
 
 SOCKET_PATH = "/socket.io/"
 MAX_INPUT = 16 * 1024
 """Bytes of the largest frame or body that is read."""
 COOKIE = "playproof_access"
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _SEPARATOR = "\x1e"
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether an address can only be reached from this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def read_token(path: Path) -> str:
     """Read the access token from a file that only its owner may read; make both if there is no file."""
-    if not path.exists():
-        token = secrets.token_urlsafe(32)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600, exist_ok=False)
-        path.write_text(token + "\n")
-        return token
-    mode = path.stat().st_mode & 0o777
-    if mode & 0o077:
-        raise ConfigError(f"expected token file {path} with mode 600, found {mode:o}; run: chmod 600 {path}")
-    token = path.read_text().strip()
+    token = private_file(path, secrets.token_urlsafe(32).encode() + b"\n").decode().strip()
     if len(token) < 16 or not token.isascii() or any(c.isspace() for c in token):
         raise ConfigError(f"expected one token of at least 16 characters in {path}; delete the file to get a new one")
     return token
@@ -71,31 +51,18 @@ class AccessRules:
     token: str | None = None
     """The access token; None where none is needed."""
 
-    def admits_host(self, host: str) -> bool:
-        """Tell whether the Host header names this server."""
-        try:
-            name = urlsplit(f"//{host}").hostname
-        except ValueError:
-            return False
-        return bool(name) and (not self.loopback or name in LOOPBACK_NAMES)
-
     def admits_token(self, headers: Mapping[str, str]) -> bool:
         """Tell whether a request carries the access token."""
         if self.token is None:
             return True
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        shown = [bearer.strip()] if scheme.lower() == "bearer" else []
+        token = bearer(headers)
+        shown = [] if token is None else [token]
         try:
             cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
             cookie = None
         shown += [cookie.value] if cookie else []
         return any(hmac.compare_digest(text.encode(), self.token.encode()) for text in shown)
-
-
-def admits_origin(origin: str | None, host: str) -> bool:
-    """Tell whether a request comes from this server's own page, or from no page at all."""
-    return origin is None or urlsplit(origin).netloc.lower() == host.lower()
 
 
 def readable(frame: str) -> bool:
@@ -110,28 +77,27 @@ def readable(frame: str) -> bool:
         return False
 
 
-class SocketGuard:
-    """Wrap an ASGI application with the rules; `full` tells whether no further socket may open."""
+class SocketGuard(AsgiGuard):
+    """Guard the game's pages and sockets; `full` tells whether no further socket may open."""
 
     def __init__(self, app: ASGIApp, rules: AccessRules, full: Callable[[], bool]) -> None:
-        self._app, self._rules, self._full = app, rules, full
+        super().__init__(app)
+        self._rules, self._full = rules, full
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a connection in or refuse it."""
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await _refuse(scope, receive, send, refusal)
-        elif scope["type"] == "websocket":
+    async def admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a connection over, its frames checked."""
+        if scope["type"] == "websocket":
             await self._app(scope, _checked(receive), send)
         elif scope["method"] == "POST" and scope["path"].startswith(SOCKET_PATH):
             await self._post(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def refusal(self, scope: Scope) -> Response | None:
+        """Give the answer to who may not come in."""
         headers, path, rules = Headers(scope=scope), scope["path"], self._rules
         host = headers.get("host", "")
-        if not rules.admits_host(host):
+        if not admits_host(host, rules.loopback):
             return PlainTextResponse(f"This server is not called {host[:100]!r}.", 421)
         socket = path.startswith(SOCKET_PATH)
         if scope["type"] == "websocket" and not socket:
@@ -173,16 +139,6 @@ class SocketGuard:
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self._app(scope, again, send)
-
-
-async def _refuse(scope: Scope, receive: Receive, send: Send, refusal: Response) -> None:
-    """Answer a request, or a socket's handshake, with a refusal."""
-    if scope["type"] == "http":
-        await refusal(scope, receive, send)
-        return
-    await receive()
-    await send({"type": "websocket.http.response.start", "status": refusal.status_code, "headers": []})
-    await send({"type": "websocket.http.response.body", "body": bytes(refusal.body)})
 
 
 def _checked(receive: Receive) -> Receive:

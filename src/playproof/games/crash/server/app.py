@@ -39,10 +39,11 @@ from starlette.types import ASGIApp
 from playproof.errors import ConfigError, PlayproofError
 from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.rules.worlds import PUBLISHED, TICK_MS, get_world
-from playproof.games.crash.server.access import MAX_INPUT, AccessRules, SocketGuard, is_loopback, read_token
+from playproof.games.crash.server.access import MAX_INPUT, AccessRules, SocketGuard, read_token
 from playproof.games.crash.server.broadcast import WRITE, FrameWriter, Outbox, frames, packet
 from playproof.games.crash.server.protocol import ORDERS, SESSION, payload_of
 from playproof.games.crash.server.table import Ack, Entry, GameTable, TableMessage
+from playproof.net.access import is_loopback
 from playproof.reports.page import STATIC
 
 PAGE = Path(__file__).parent / "page"
