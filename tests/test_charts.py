@@ -269,6 +269,9 @@ def test_a_change_of_theme_draws_again(browser: Any, large: str) -> None:
     page.emulate_media(color_scheme="dark")
     page.wait_for_timeout(200)
     assert int(figure.get_attribute("data-drawn")) > before
+    ink = "getComputedStyle(document.documentElement).getPropertyValue('--ink').trim()"
+    assert page.evaluate(f"dispatchEvent(new Event('beforeprint')), {ink}") == "#1b2430", "paper is white"
+    assert page.evaluate(f"dispatchEvent(new Event('afterprint')), {ink}") == "#e6edf3"
     assert not failures
     page.context.close()
 

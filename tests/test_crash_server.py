@@ -33,6 +33,7 @@ from playproof.games.crash.server.protocol import BET, BUY, PLAYER, SELL, SESSIO
 from playproof.games.crash.server.table import TableMessage
 from playproof.money import UNIT, to_units
 from playproof.net.access import admits_host, admits_origin
+from playproof.reports.page import STATIC
 
 SEED = 14
 
@@ -620,7 +621,7 @@ def test_the_page_is_served_alone_and_closed_in(lasting: RunningServer) -> None:
     for path in ("/../server.py", "/%2e%2e/server.py", "/..%2fserver.py", "/api/rounds/..%2f..%2fx", "/nothing"):
         assert get(lasting, path)[0] == 404
     page = Path(__file__).parents[1] / "src/playproof/games/crash/server/page"
-    for file in page.iterdir():
+    for file in (*page.iterdir(), *STATIC.iterdir()):
         text = file.read_text()
         assert not re.search(r"https?://(?!www\.w3\.org/)", text), "everything comes from this server"
         assert "innerHTML" not in text

@@ -615,6 +615,11 @@ def test_keys_step_through_the_page(browser: Any, page: Path, replay: Replay) ->
         assert replay.episodes[position].window in shown.locator("#which").inner_text()
         shown.keyboard.press("End")
         assert exact(replay.episodes[position].pnl) in shown.locator("#paid").inner_text()
+    shown.locator("#charts .chart-box").first.click()
+    chosen = int(shown.locator("#slider").input_value())
+    assert 0 < chosen < len(replay.episodes[replay.best]), "a click on the chart chooses its step"
+    shown.keyboard.press("ArrowRight")
+    assert shown.locator("#slider").input_value() == str(chosen + 1), "and the keys still work"
     shown.keyboard.press("Home")
     shown.keyboard.press("e")
     reached = min(mark.point for mark in replay.episodes[replay.best].marks if mark.point > 0)
@@ -640,6 +645,21 @@ def test_it_plays_on_a_phone_by_touch(browser: Any, page: Path, replay: Replay) 
     assert replay.episodes[replay.worst].window in shown.locator("#which").inner_text()
     shown.locator("#strip button").nth(replay.best).tap()
     assert replay.episodes[replay.best].window in shown.locator("#which").inner_text()
+    assert not failures
+    shown.context.close()
+
+
+@pytest.mark.browser
+def test_a_long_replay_is_packed(browser: Any, replay: Replay, tmp_path: Path) -> None:
+    long = replace(replay, episodes=replay.episodes * 8)
+    text = replay_page(long)
+    assert len(json.dumps(page_data(long))) > 2_000_000
+    assert len(text) < 1_000_000
+    path = tmp_path / "long.html"
+    path.write_text(text, encoding="utf-8")
+    shown, failures = open_page(browser, path, 900)
+    shown.wait_for_selector("#strip button >> nth=31")
+    assert shown.locator("#step").inner_text() == f"step 1 of {len(replay.episodes[0])}"
     assert not failures
     shown.context.close()
 

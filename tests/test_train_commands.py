@@ -91,7 +91,8 @@ def test_a_clone_goes_on_after_ctrl_c_to_the_same_weights(
         for name, precision in zip(head["choices"], head["precision"], strict=True):
             shares = whole["mix"].get(name, (None, None))
             cells = ["-" if item is None else f"{item:.3f}" for item in (*shares, precision)]
-            assert f"<th>{name}</th><td>{'</td><td>'.join(cells)}</td>" in text
+            row = "".join(f'<td class="n">{cell}</td>' for cell in cells)
+            assert f'<th scope="row">{name}</th>{row}' in text
     assert "confusion" not in text.split("<h1>")[1]  # nothing is printed as the program keeps it
     assert "Money on validation windows" not in text  # a clone plays none
     assert main(["train", "bc", *PLAY, "--name", "whole"]) == 1

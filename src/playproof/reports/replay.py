@@ -7,32 +7,42 @@ Leaves out: gathering episodes (replay), and a terminal (replay_terminal).
 
 from __future__ import annotations
 
+import base64
+import gzip
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from playproof.game.replay import Line, Number, ReplayedEpisode
 from playproof.money import UNIT
-from playproof.reports.page import CHART_SCRIPT, render
+from playproof.reports.page import CHART_SCRIPT, embed, render
 from playproof.validate.replay import Replay
 
 SAFE = 2**53
 """From here on a browser's numbers are no longer whole."""
 DIGITS = 4
 """Of chances, which are shown and not counted with."""
+PACKED_FROM = 500_000
+"""Bytes of data from which it is packed, so that long replays stay light."""
 Column = list[Any] | dict[str, Any]
 
 
 def replay_page(replay: Replay) -> str:
     """Write the page."""
+    data = embed(page_data(replay))
+    packed = len(data) > PACKED_FROM
+    if packed:
+        data = Markup(base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode())  # noqa: S704 - base64 alone
     return render(
         "replay.html",
         title=f"Replay: {replay.title}",
         heading=replay.title,
         lead=_lead(replay),
-        payload=page_data(replay),
+        data=data,
+        packed=packed,
         scripts=(CHART_SCRIPT, "replay.js"),
     )
 

@@ -1,6 +1,6 @@
 // One chart on a canvas, without dependencies: lines, steps, areas, bands, bars, markers with intervals, levels, spans.
 //
-// A page describes each chart in a JSON block inside <figure data-chart>; a live page calls
+// A page describes each chart in a JSON block inside a figure with data-chart; a live page calls
 // new playproof.Chart(node, description) and then update(), append() or moveCursor().
 // A line is drawn through the first, lowest, highest and last point of every pixel column: 100,000 points cost one pass
 // over typed arrays. Crosshair and tooltip are elements above the canvas, so hovering draws nothing.
@@ -36,8 +36,7 @@
     if (value === 0) return "0";
     const size = Math.abs(value);
     if (size >= 1e9 || size < 1e-6) return value.toExponential(2).replace("e+", "e");
-    const places = clamp(digits - 1 - Math.floor(Math.log10(size)), 0, 10);
-    const text = value.toFixed(places);
+    const text = value.toFixed(clamp(digits - 1 - Math.floor(Math.log10(size)), 0, 10));
     const [whole, rest = ""] = (text.includes(".") ? text.replace(/\.?0+$/, "") : text).split(".");
     const grouped = size >= 10000 ? whole.replace(/\B(?=(\d{3})+$)/g, ",") : whole;
     return rest ? `${grouped}.${rest}` : grouped;
@@ -148,23 +147,24 @@
       Object.assign(this, { width: 2, colour: PALETTE[index % PALETTE.length], kind: "line" }, described);
       this.columns = {};
       for (const name of ["x", "y", "low", "high"]) if (described[name]) this.columns[name] = new Column(described[name]);
-      this.refresh();
+      this.sorted = true;
+      this.refresh(1);
     }
 
     append(rows) {
       for (const [name, values] of Object.entries(rows)) this.columns[name].push(values);
-      this.refresh();
+      this.refresh(Math.max(1, this.size));
     }
 
-    refresh() {
+    /** Take the columns as they are now; points from `start` on are new. */
+    refresh(start) {
       const { x, y, low, high } = this.columns;
       this.x = x.values;
       this.y = y?.values;
       this.low = low?.values;
       this.high = high?.values;
       this.size = this.x.length;
-      this.sorted = true;
-      for (let i = 1; i < this.size && this.sorted; i++) this.sorted = !(this.x[i] < this.x[i - 1]);
+      for (let i = start; i < this.size && this.sorted; i++) this.sorted = !(this.x[i] < this.x[i - 1]);
     }
 
     /** Give the first and the last index that a range of x shows, with a neighbour on each side. */
@@ -201,7 +201,7 @@
     };
     for (let i = first; i <= last; i++) {
       const y = scaleY.at(ys[i]);
-      if (Number.isNaN(y)) {
+      if (!Number.isFinite(y)) {
         close();
         points.push(NaN, NaN);
         continue;
@@ -278,8 +278,8 @@
       this.box.append(this.canvas, this.rule, this.cursor, this.brush, this.tip, this.back);
       this.legend = element("div", "chart-legend");
       node.classList.add("chart");
-      const described_table = node.querySelector("details");
-      if (described_table) described_table.before(this.box, this.legend);
+      const numbers = node.querySelector("details");
+      if (numbers) numbers.before(this.box, this.legend);
       else node.append(this.box, this.legend);
       this.update(described);
       this.listen();
@@ -294,12 +294,12 @@
       this.axes = { x: { kind: "linear", ...described.x }, y: { kind: "linear", ...described.y }, right: { kind: "linear", ...described.right } };
       this.series = described.series.map((item, index) => new Series(item, index));
       this.stack();
-      const { height = 320, label = described.title ?? "chart", hover = "x", zoom = true } = described;
+      const { height = 320, label = described.title ?? "chart", hover = "x", zoom = true, keys = true } = described;
       this.hover = hover;
       this.zooms = zoom;
       if (height !== "fill") this.box.style.height = `${height}px`;
       this.canvas.setAttribute("aria-label", label);
-      if (hover) this.box.tabIndex = 0;
+      if (hover && keys) this.box.tabIndex = 0; // a page with keys of its own keeps them
       this.box.setAttribute("role", "group");
       this.box.setAttribute("aria-label", zoom ? `${label}: arrow keys read points, plus and minus zoom, 0 shows all` : label);
       this.showLegend();
@@ -646,12 +646,18 @@
       const thick = whole / groups;
       const shift = groups > 1 ? bars.indexOf(item) * thick - whole / 2 : -whole / 2;
       const base = values.log ? values.low : 0;
+      let column = NaN, lowest = 0, highest = 0; // of bars narrower than a pixel only those are drawn that stand out
       for (let i = first; i <= last; i++) {
         const [name, value] = lying ? [item.y[i], item.x[i]] : [item.x[i], item.y[i]];
         if (!Number.isFinite(value)) continue;
         const [start, end] = this.described.stacked ? [item.low[i], item.high[i]] : [base, value];
         const [from, to] = [values.at(values.log ? Math.max(start, values.low) : start), values.at(values.log ? Math.max(end, values.low) : end)];
         const at = names.at(name) + shift;
+        if (thick <= 1) {
+          if (Math.round(at) === column && Math.min(from, to) >= lowest && Math.max(from, to) <= highest) continue;
+          if (Math.round(at) !== column) [column, lowest, highest] = [Math.round(at), Infinity, -Infinity];
+          [lowest, highest] = [Math.min(lowest, from, to), Math.max(highest, from, to)];
+        }
         pen.fillStyle = this.colour(value < 0 && item.negative ? item.negative : item.colour);
         pen.globalAlpha = (item.right ? 0.35 : 0.9) * this.alpha;
         const length = value ? Math.max(1, Math.abs(to - from)) : 0;

@@ -1,5 +1,5 @@
 "use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
+let data = null;
 const $ = (id) => document.getElementById(id);
 const SPEEDS = [1, 2, 4, 8, 16, 32, 64, 128];
 const { PALETTE } = playproof;
@@ -87,7 +87,7 @@ function addPanel(title, described, entries) {
   const node = make("div", { class: "panel" }), name = make("div", { class: "panel-name num" });
   node.append(name);
   $("charts").append(node);
-  const chart = new playproof.Chart(node, { x: { range: [0, Math.max(1, episode.steps)] }, gutter: innerWidth < 520 ? 44 : 62, small: "bare", zoom: false, hover: false, legend: false, label: title, ...described });
+  const chart = new playproof.Chart(node, { x: { range: [0, Math.max(1, episode.steps)] }, gutter: innerWidth < 520 ? 44 : 62, small: "bare", zoom: false, keys: false, hover: false, legend: false, label: title, ...described });
   panels.push({ chart, move: (point) => {
     chart.moveCursor(point);
     name.replaceChildren(make("b", {}, title), ...entries(point).map(([text, colour]) => coloured(make("span", {}, text), colour)));
@@ -316,7 +316,17 @@ addEventListener("pointermove", (moved) => { if (dragging) point(moved); });
 addEventListener("pointerup", () => { dragging = false; });
 addEventListener("pointercancel", () => { dragging = false; });
 
-strip();
-faster(0);
-const [asked, where] = location.hash.slice(1).split(".").map(Number);
-choose(asked >= 1 ? asked - 1 : 0, where >= 0 ? where : 0);
+function start(text) {
+  data = JSON.parse(text);
+  strip();
+  faster(0);
+  const [asked, where] = location.hash.slice(1).split(".").map(Number);
+  choose(asked >= 1 ? asked - 1 : 0, where >= 0 ? where : 0);
+}
+
+/* Long replays are packed. */
+if ($("data").type === "application/json") start($("data").textContent);
+else {
+  const bytes = Uint8Array.from(atob($("data").textContent), (letter) => letter.charCodeAt(0));
+  new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text().then(start);
+}
