@@ -82,9 +82,8 @@ def clone(quick: bool) -> Found:
     """Record, clone, score on held-out rounds, and let the clone play."""
     from playproof.game import load_game
     from playproof.train.bc_trees import clone_habits
-    from playproof.train.demonstrations import DemonstrationConfig, demonstrate, first_windows, starts
+    from playproof.train.demonstrations import DemonstrationConfig, demonstrate, find_player, first_windows, starts
     from playproof.train.imitation_metrics import likeness
-    from playproof.train.players import find_player
 
     person = find_person()
     game = load_game(person.game)

@@ -56,8 +56,7 @@ def offline(quick: bool) -> Found:
     from playproof.evaluate.rollout import rollout
     from playproof.game import first
     from playproof.policies.network import BatchPlayer
-    from playproof.train.demonstrations import DemonstrationConfig, Mixture, demonstrate
-    from playproof.train.players import find_player
+    from playproof.train.demonstrations import DemonstrationConfig, Mixture, demonstrate, find_player
 
     game, windows, rounds = known_game(), 256 if quick else WINDOWS, 40 if quick else ROUNDS
     sizes = tuple(map(len, game.actions[first(game.actions)].heads))

@@ -39,8 +39,7 @@ def grown(game: Game, world: str, seed: int, quick: bool) -> TrainedPredictor:
     from playproof.game import first
     from playproof.policies.checkpoint import describe
     from playproof.train.config import RugPredictorConfig
-    from playproof.train.demonstrations import demonstrate
-    from playproof.train.players import find_player
+    from playproof.train.demonstrations import demonstrate, find_player
     from playproof.train.rug_predictor import grow
 
     observation, rounds = first(game.observations), 300 if quick else ROUNDS[world]

@@ -31,7 +31,7 @@ from playproof.game import (
     Choice,
     Column,
     Display,
-    Episode,
+    EpisodeRecord,
     Fact,
     Frame,
     Game,
@@ -651,7 +651,7 @@ def coin_events() -> tuple[Event, ...]:
 # Play.
 
 
-def plays(policy: Policy, stake: int | None = None, windows: tuple[str, ...] | None = None) -> list[Episode]:
+def plays(policy: Policy, stake: int | None = None, windows: tuple[str, ...] | None = None) -> list[EpisodeRecord]:
     seat = PlayerConfig("table", Terms("bets", stake=stake))
     return list(play(COIN, lambda _: policy, coin_events(), seat, windows))
 

@@ -19,7 +19,7 @@ from playproof.datasets.dataset import Dataset, SessionTables
 from playproof.datasets.segment import segment_session
 from playproof.datasets.split import GAP
 from playproof.events import Event
-from playproof.game import Episode, load_game
+from playproof.game import EpisodeRecord, load_game
 from playproof.game.episode_columns import BuildRequest
 from playproof.store import EventStore
 
@@ -155,7 +155,7 @@ def _compared(dataset: Dataset, tables: SessionTables, events: tuple[Event, ...]
         yield from _steps(episode, stored, chosen)
 
 
-def _steps(episode: Episode, stored: Any, chosen: Any) -> Iterator[tuple[bool, str]]:
+def _steps(episode: EpisodeRecord, stored: Any, chosen: Any) -> Iterator[tuple[bool, str]]:
     """Compare what was seen at each step, and what was chosen at each but the one that the cut left undecided."""
     for index, step in enumerate(episode.steps):
         same = index < len(chosen) and np.asarray(episode.observations[index]).tobytes() == stored[index].tobytes()

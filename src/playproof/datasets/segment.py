@@ -21,7 +21,7 @@ from datetime import timedelta
 
 from playproof.errors import InputError
 from playproof.events import Event
-from playproof.game import Action, Episode, Game, Outcome, RecordingGap, RecordingRules, Terms, lookup
+from playproof.game import Action, EpisodeRecord, Game, Outcome, RecordingGap, RecordingRules, Terms, lookup
 from playproof.game.episode_columns import NEVER, BuildRequest, SkippedWindow
 from playproof.game.play import EpisodeNotes, PlayerConfig, PlayerView, spans
 
@@ -33,7 +33,7 @@ _MICROSECOND = timedelta(microseconds=1)
 class Segmentation:
     """All that was made of recorded events."""
 
-    episodes: tuple[Episode, ...]
+    episodes: tuple[EpisodeRecord, ...]
     left_out: tuple[SkippedWindow, ...]
 
 
@@ -98,7 +98,7 @@ class _Walk:
         self.last: Event | None = None
         self.pending: Event | None = None
         self.ticks = 0
-        self.episodes: list[Episode] = []
+        self.episodes: list[EpisodeRecord] = []
         self.left_out: list[SkippedWindow] = []
         self._open(None)
 

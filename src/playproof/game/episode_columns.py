@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from playproof.errors import ContractError
 from playproof.events import Value
 from playproof.game.game import Game
-from playproof.game.types import AccountSnapshot, Episode, NumericObservation, Outcome, RecordingGap, Reward, Step
+from playproof.game.types import AccountSnapshot, EpisodeRecord, NumericObservation, Outcome, RecordingGap, Reward, Step
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,7 +189,7 @@ class ColumnarSession:
 
 
 def lay(
-    game: Game, session_id: str, episodes: Sequence[Episode], left_out: Sequence[SkippedWindow], ask: BuildRequest
+    game: Game, session_id: str, episodes: Sequence[EpisodeRecord], left_out: Sequence[SkippedWindow], ask: BuildRequest
 ) -> EpisodeColumns:
     """Lay a session's episodes out as columns."""
     kind = game.observations[ask.observation]
@@ -225,7 +225,7 @@ def _columns(rows: Sequence[Any], width: int, dtype: Any) -> NDArray[Any]:
     return np.ascontiguousarray(np.asarray(rows, dtype).T)
 
 
-def _entry(episode: Episode) -> EpisodeEntry:
+def _entry(episode: EpisodeRecord) -> EpisodeEntry:
     return EpisodeEntry(
         window_id=episode.window_id,
         player_id=episode.player_id,
@@ -239,7 +239,7 @@ def _entry(episode: Episode) -> EpisodeEntry:
     )
 
 
-def _standings(episode: Episode) -> list[AccountSnapshot]:
+def _standings(episode: EpisodeRecord) -> list[AccountSnapshot]:
     return [*(step.before for step in episode.steps), episode.steps[-1].after]
 
 
@@ -259,11 +259,11 @@ def _money(standings: Sequence[AccountSnapshot]) -> dict[str, list[Any]]:
     }
 
 
-def _labels(game: Game, episodes: Sequence[Episode]) -> dict[str, list[float]]:
+def _labels(game: Game, episodes: Sequence[EpisodeRecord]) -> dict[str, list[float]]:
     return {name: [item for of in episodes for item in _label(of, label.value)] for name, label in game.labels.items()}
 
 
-def _label(episode: Episode, value: Callable[[Outcome, Any], float | None]) -> Iterator[float]:
+def _label(episode: EpisodeRecord, value: Callable[[Outcome, Any], float | None]) -> Iterator[float]:
     for decision in episode.decisions:
         result = None if episode.outcome is None else value(episode.outcome, decision)
         yield float("nan") if result is None else result

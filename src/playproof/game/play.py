@@ -20,7 +20,7 @@ from playproof.game.types import (
     AccountSnapshot,
     Action,
     End,
-    Episode,
+    EpisodeRecord,
     Fact,
     Ledger,
     Mask,
@@ -117,7 +117,7 @@ class EpisodeNotes:
         outcome: Outcome | None,
         player_id: str | None,
         end: End | None = None,
-    ) -> Episode:
+    ) -> EpisodeRecord:
         """Make the record of the episode, with the observation after its last step; it ends as the windows do."""
         standings = [*self.before, self.ledger.standing()]
         last = len(self.chosen) - 1
@@ -134,7 +134,7 @@ class EpisodeNotes:
             for number, (action, effect) in enumerate(self.chosen)
         )
         looks = [*self.looks, look]
-        return Episode(
+        return EpisodeRecord(
             window_id=self.window_id,
             session_id=self.seat.session_id,
             player_id=player_id,
@@ -170,7 +170,7 @@ class _Table:
         self.policy: Policy | None = None
         self.seq = 0
 
-    def take(self, event: Event) -> Iterator[Episode]:
+    def take(self, event: Event) -> Iterator[EpisodeRecord]:
         """Take one event of the world; give the episode that it closes, if it does."""
         if event.window_id in self.windows and (self.notes is None or event.window_id != self.notes.window_id):
             yield from self.close()
@@ -194,7 +194,7 @@ class _Table:
             self.view.apply(fact.event(event.ts, self.seat.session_id, self.seq, player_id=self.seat.player_id))
             self.seq += 1
 
-    def close(self) -> Iterator[Episode]:
+    def close(self) -> Iterator[EpisodeRecord]:
         """Give the episode that is being played; its window is not played again."""
         if self.notes is not None:
             outcome = self.windows.pop(self.notes.window_id)
@@ -208,7 +208,7 @@ def play(
     events: Sequence[Event],
     seat: PlayerConfig,
     windows: Container[str] | None = None,
-) -> Iterator[Episode]:
+) -> Iterator[EpisodeRecord]:
     """Play a policy through a session's windows, in their order; give one episode for each.
 
     The fold takes every event, so that what a player knows from earlier windows is there; a fresh

@@ -358,7 +358,7 @@ class RecordingRules:
 
 
 @dataclass(frozen=True)
-class Episode:
+class EpisodeRecord:
     """One player's way through one window."""
 
     window_id: str

@@ -172,8 +172,7 @@ def lessons(game: Game, options: Mapping[str, Any], seed: int) -> Transitions:
 
 @lru_cache(maxsize=2)
 def _played(game_name: str, asked: str, seed: int) -> Transitions:
-    from playproof.train.demonstrations import DemonstrationConfig, Mixture, demonstrate
-    from playproof.train.players import find_player
+    from playproof.train.demonstrations import DemonstrationConfig, Mixture, demonstrate, find_player
 
     payload, game = json.loads(asked), load_game(game_name)
     sizes = tuple(map(len, next(iter(game.actions.values())).heads))

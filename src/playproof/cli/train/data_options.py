@@ -137,8 +137,7 @@ def _from_dataset(config: DataConfig) -> TrainValSplit:
 
 def _from_play(config: DataConfig) -> TrainValSplit:
     from playproof.train.demonstrations import DemonstrationConfig as Terms
-    from playproof.train.demonstrations import Mixture, demonstrate
-    from playproof.train.players import find_player
+    from playproof.train.demonstrations import Mixture, demonstrate, find_player
 
     game, world = simulated_game(config.game), config.world or ""
     lookup(game.worlds, world, "world")

@@ -158,8 +158,7 @@ def compare(
 ) -> dict[str, Any]:
     """Play the policy and its teachers over the same fresh windows; returns are per unit reserved."""
     from playproof.policies.network import BatchPlayer
-    from playproof.train.demonstrations import Mixture
-    from playproof.train.players import find_player
+    from playproof.train.demonstrations import Mixture, find_player
 
     sizes = tuple(map(len, split.heads))
     teachers = Mixture([find_player(split.game, text, split.world or "", sizes) for text in data_config.players])

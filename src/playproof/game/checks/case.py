@@ -20,7 +20,7 @@ from playproof.game.types import (
     Action,
     ActionSet,
     Column,
-    Episode,
+    EpisodeRecord,
     Fact,
     Frame,
     Ledger,
@@ -105,7 +105,7 @@ class GameCase:
         actions: str,
         observation: str | None = None,
         ledger: Callable[[Terms], Ledger] | None = None,
-    ) -> list[Episode]:
+    ) -> list[EpisodeRecord]:
         """Play the sample with a policy made for each window's number, and with the game's ledger or another."""
         order = {window: number for number, window in enumerate(self.windows)}
         seat = PlayerConfig(observation or first(self.game.observations), Terms(actions))

@@ -11,7 +11,7 @@ import numpy as np
 from playproof.events import Event
 from playproof.game.checks.case import Anything, ConstantPolicy, GameCase, misfits
 from playproof.game.game import Game
-from playproof.game.types import WAIT, AccountSnapshot, Action, Baseline, Episode, Fact, Ledger, Terms
+from playproof.game.types import WAIT, AccountSnapshot, Action, Baseline, EpisodeRecord, Fact, Ledger, Terms
 
 _SEEDS = range(4)
 
@@ -98,17 +98,17 @@ def check_rewards(case: GameCase) -> Iterator[str]:
         yield from (f"{name}: {what}" for what in _bent(case.game, idle, busy))
 
 
-def _idle(case: GameCase, actions: str) -> list[Episode]:
+def _idle(case: GameCase, actions: str) -> list[EpisodeRecord]:
     """Play the sample with nothing but WAIT."""
     return case.play(lambda _: ConstantPolicy(case.game.actions[actions].wait), actions)
 
 
-def _busy(case: GameCase, actions: str) -> list[Episode]:
+def _busy(case: GameCase, actions: str) -> list[EpisodeRecord]:
     """Play the sample at random."""
     return case.play(lambda window: Anything(case.game.actions[actions], np.random.default_rng(window)), actions)
 
 
-def _misrewarded(game: Game, episode: Episode) -> Iterator[str]:
+def _misrewarded(game: Game, episode: EpisodeRecord) -> Iterator[str]:
     """Tell what is wrong with the form of an episode's rewards."""
     if episode.outcome is None:
         return
@@ -123,7 +123,7 @@ def _misrewarded(game: Game, episode: Episode) -> Iterator[str]:
             yield f"{reward.name}: expected the same rewards for the same steps, found others the second time"
 
 
-def _unearned(game: Game, episode: Episode) -> Iterator[str]:
+def _unearned(game: Game, episode: EpisodeRecord) -> Iterator[str]:
     """Tell which components pay, or cost, for doing nothing."""
     if episode.outcome is None:
         return
@@ -133,7 +133,7 @@ def _unearned(game: Game, episode: Episode) -> Iterator[str]:
                 yield f"{reward.name}.{part}: expected 0 for an episode of {WAIT}, found other values"
 
 
-def _bent(game: Game, idle: Sequence[Episode], busy: Sequence[Episode]) -> Iterator[str]:
+def _bent(game: Game, idle: Sequence[EpisodeRecord], busy: Sequence[EpisodeRecord]) -> Iterator[str]:
     """Tell which benchmarks are no component, or change with what the player does."""
     for reward in game.rewards().presets.values():
         if reward.benchmark is not None and reward.benchmark not in reward.components:

@@ -227,7 +227,7 @@ class TrainingDataGenerator:
         for episode in result.episodes:
             yield from self._samples(episode)
 
-    def _samples(self, episode: game.Episode) -> Iterator[AlignedSample]:
+    def _samples(self, episode: game.EpisodeRecord) -> Iterator[AlignedSample]:
         parts = self._reward.compute(episode.steps, episode.outcome or Outcome(episode.window_id, {}))
         rewards = np.sum([np.asarray(part, np.float64) for part in parts.values()], axis=0)
         for index, step in enumerate(episode.steps):
