@@ -74,10 +74,10 @@ def string_imports(source: Path) -> list[str]:
 
 
 def folder_sizes(source: Path) -> dict[str, int]:
-    """Count the modules of each folder, without `__init__`."""
+    """Count the modules of each folder, without `__init__` and `__main__`."""
     counts: Counter[str] = Counter()
     for path, _, _ in modules(source):
-        counts[str(path.parent.relative_to(source.parent))] += path.name != "__init__.py"
+        counts[str(path.parent.relative_to(source.parent))] += path.name not in ("__init__.py", "__main__.py")
     return dict(counts.most_common())
 
 
