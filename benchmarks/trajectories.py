@@ -168,7 +168,7 @@ def _prepared(engine: Engine, some: Sequence[TrajectoryDraft], clean: SecretScru
     """Give the statements and the rows of the bare driver: JSON as objects, moments as such."""
     results = []
     for table, columns in drafts_columns(some, clean).items():
-        names = ", ".join(f'"{name}"' for name in columns)
+        names = ", ".join(f'"{table.columns[name].name}"' for name in columns)
         payloads = [
             [None if value is None else orjson.loads(value) for value in values]
             if isinstance(table.columns[name].type, JSON)
