@@ -41,7 +41,7 @@ from playproof.provenance import commit
 from playproof.train.ppo.config import PPOConfig, fine_tuned, plan_preset
 from playproof.train.ppo.loop import VALIDATION, TrainSetup, build, weights_of
 from playproof.train.ppo.loop import PPOResult as Trained
-from playproof.train.ppo.restarts import PLAN, given_up, steps_of, train_best
+from playproof.train.ppo.restarts import PLAN, discarded, steps_of, train_best
 from playproof.train.run import CONFIG, RESULT, read_config, read_log
 
 EDGE, NULL = "drift", "published"
@@ -234,7 +234,7 @@ def _steps_to(path: Path, game: Game, config: PPOConfig) -> float:
 
 def _learning(done: Trained) -> float:
     """Give the time of learning, that of the beginnings which were given up included."""
-    return done.progress.seconds + sum(item.seconds for item in given_up(done.path))
+    return done.progress.seconds + sum(item.seconds for item in discarded(done.path))
 
 
 def interval(result: Rollout) -> tuple[float, float]:
@@ -255,7 +255,7 @@ def speed(quick: bool) -> Found:
     """Race to a fixed profit against the plan's set-up; the plan is stopped when it is too late to win."""
     game = known_game()
     target = -1.0 if quick else TARGET
-    ours = replace(configuration(game, EDGE, 11, quick), until=target, evaluate_every=4, beginnings=1)
+    ours = replace(configuration(game, EDGE, 11, quick), until=target, evaluate_every=4, restarts=1)
     fast = _reached(trained(f"{tag(ours, quick)}-race", game, ours))
     plan = replace(plan_preset(configuration(game, EDGE, 11, quick)), until=target, steps=10**9)
     if quick:

@@ -52,7 +52,7 @@ CONFIG = PPOConfig(
     entropy_schedule="linear",
     entropy_least=0.0,
     entropy_floor=0.0,
-    lean=0.0,
+    noop_prior=0.0,
     stake=coin.RESERVED,
     hidden=(16, 16),
     evaluate_every=3,
@@ -249,7 +249,9 @@ def test_where_money_says_little_it_ends_doing_nothing(tmp_path: Path) -> None:
     hints = np.array([[side, 0, 0, 5, 1] for side in (1, -1)], np.float32)
     chances = []
     for lean in (0.0, 5.0):
-        config = replace(CONFIG, entropy=1.0, entropy_least=1.0, lean=lean, lean_from=0.0, lean_by=0.3)
+        config = replace(
+            CONFIG, entropy=1.0, entropy_least=1.0, noop_prior=lean, noop_prior_from=0.0, noop_prior_by=0.3
+        )
         result = train_ppo(GAME, config, tmp_path / f"lean-{lean}")
         chances.append(TrainSetup.from_config(GAME, config).policy(result.weights).probabilities(hints)[0])
     assert np.allclose(chances[0], 1 / 3, atol=0.15)  # entropy alone pulls to anything
@@ -268,7 +270,7 @@ def test_a_leaning_policy_is_the_one_it_says() -> None:
 def test_the_lean_update_is_that_of_sb3_contrib() -> None:
     from sb3_contrib import MaskablePPO
 
-    table = TrainSetup.from_config(CRASH, small_crash(steps=512, entropy_floor=0.0, lean=0.0))
+    table = TrainSetup.from_config(CRASH, small_crash(steps=512, entropy_floor=0.0, noop_prior=0.0))
     lean, env = build(table)
     lean.entropy_weight = None
     lean.learn(512)  # fills the buffer

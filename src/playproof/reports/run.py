@@ -159,14 +159,14 @@ def page(path: Path) -> str:
 
 def _lead(path: Path, notes: Sequence[Note]) -> str:
     """Say what the plots show, and what they do not."""
-    from playproof.train.ppo.restarts import begun
+    from playproof.train.ppo.restarts import list_restarts
 
     text = "This is how it learned, not a proof of an edge: that is what validate gives."
     if any(note["kind"] == "holdout" for note in notes):
         text = f"Money on held-out windows, the same ones every time. {text}"
     if any(note["kind"] == "evaluation" for note in notes):
         text = f"Money on validation windows, the same ones at every evaluation. {text}"
-    if len(tried := begun(path)) > 1:
+    if len(tried := list_restarts(path)) > 1:
         profits = ", ".join(f"{item.profit / UNIT:+.5f}" for item in tried)
         text += f" Begun {len(tried)} times; the best went on (coins per window: {profits})."
     return text

@@ -104,7 +104,7 @@ def read_worlds(texts: list[str]) -> tuple[tuple[str, float], ...]:
 
 
 def _summary(result: PPOResult) -> dict[str, Any]:
-    from playproof.train.ppo.restarts import begun
+    from playproof.train.ppo.restarts import list_restarts
 
     progress = result.progress
     best = sum(progress.best_pnl) / len(progress.best_pnl) / UNIT if progress.best_pnl else None
@@ -114,7 +114,7 @@ def _summary(result: PPOResult) -> dict[str, Any]:
         "best_checkpoint": None if result.best is None else str(result.best),
         "best_profit_per_window": best,
         "best_step": progress.best_step,
-        "beginnings": [item.profit / UNIT for item in begun(result.path)] or None,
+        "beginnings": [item.profit / UNIT for item in list_restarts(result.path)] or None,
         "alarms": progress.alarms,
         "stopped": progress.stopped,
         "seconds": progress.seconds,

@@ -76,15 +76,15 @@ class PPOConfig:
     entropy_least: float = 0.4
     """Share of the entropy's weight that its schedule never goes below."""
     entropy_floor: float = 2.0
-    """Entropy of an action, in nats, that a policy is kept at until `lean_from`; it falls to 0 by `lean_by`."""
-    lean: float = 5.0
-    """By how much doing nothing leads at last in the policy that entropy pulls to, in logits."""
-    lean_from: float = 0.4
-    """Share of the training after which that lead rises: until then anything is tried."""
-    lean_by: float = 0.6
-    """Share of the training by which it stands."""
-    spread: float = 0.01
-    """Share of the stake that advantages are divided by at least, once doing nothing leads."""
+    """Entropy of an action, in nats, kept until `noop_prior_from`; falls to 0 by `noop_prior_by`."""
+    noop_prior: float = 5.0
+    """Lead of WAIT, in logits, in the policy that the entropy term pulls towards, at the end."""
+    noop_prior_from: float = 0.4
+    """Share of the training after which that lead rises; before, the policy explores freely."""
+    noop_prior_by: float = 0.6
+    """Share of the training by which the lead is complete."""
+    advantage_std_floor: float = 0.01
+    """Smallest divisor of advantages as a share of the stake, once the no-op prior is active."""
     value_weight: float = 0.5
     """Weight of the critic's loss."""
     grad_norm: float = 0.5
@@ -107,9 +107,9 @@ class PPOConfig:
     """Rollouts between evaluations in money."""
     evaluate_windows: int = 512
     """Validation windows of an evaluation."""
-    beginnings: int = 3
-    """Trainings that are begun, each with a seed of its own; the one that earns most goes on (restarts)."""
-    beginning: float = 0.3
+    restarts: int = 3
+    """Trainings from scratch with different seeds; the most profitable one continues."""
+    restart_share: float = 0.3
     """Share of the steps after which that is decided."""
     patience: int | None = None
     """Evaluations without a better profit that stop the training."""
@@ -134,11 +134,13 @@ class PPOConfig:
             raise UnknownName("activation", self.activation, ACTIVATION_NAMES)
         if self.preset not in ("lanes", "plan"):
             raise ConfigError(f"expected preset lanes or plan, found {self.preset!r}")
-        if not 0.0 <= self.lean_from < self.lean_by:
-            raise ConfigError(f"expected lean_from below lean_by, found {self.lean_from} and {self.lean_by}")
-        if self.beginnings < 1 or not 0.0 < self.beginning < 1.0:
+        if not 0.0 <= self.noop_prior_from < self.noop_prior_by:
             raise ConfigError(
-                f"expected at least 1 beginning of a share between 0 and 1, found {self.beginnings} of {self.beginning}"
+                f"expected noop_prior_from below noop_prior_by, found {self.noop_prior_from} and {self.noop_prior_by}"
+            )
+        if self.restarts < 1 or not 0.0 < self.restart_share < 1.0:
+            raise ConfigError(
+                f"expected at least 1 restart of a share between 0 and 1, found {self.restarts} of {self.restart_share}"
             )
         if self.recurrent and (self.frames > 1 or self.anchor or self.warmup):
             raise ConfigError("expected a recurrent policy without frames, anchor and warm-up, found one with")
@@ -177,20 +179,20 @@ def plan_preset(config: PPOConfig) -> PPOConfig:
         entropy=0.01,
         entropy_schedule="constant",
         entropy_floor=0.0,
-        lean=0.0,
-        spread=0.0,
+        noop_prior=0.0,
+        advantage_std_floor=0.0,
         reward_scale=1.0,
         activation="tanh",
         masked=False,
         evaluate_every=1,
-        beginnings=1,
+        restarts=1,
     )
 
 
 def fine_tuned(config: PPOConfig, source: Path, game: Game) -> PPOConfig:
     """Give the settings for going on from a checkpoint: its own shape and terms, a warm-up, an anchor.
 
-    It does not lean to doing nothing: what the policy does already was shown to it, and an anchor holds it there.
+    It has no prior towards doing nothing: what the policy does already was shown to it, and an anchor holds it there.
     """
     from playproof.policies.checkpoint import load_checkpoint
 
@@ -208,6 +210,6 @@ def fine_tuned(config: PPOConfig, source: Path, game: Game) -> PPOConfig:
         anchor_share=0.3,
         entropy=config.entropy / 3,
         entropy_floor=0.0,
-        lean=0.0,
-        beginnings=1,
+        noop_prior=0.0,
+        restarts=1,
     )

@@ -369,10 +369,10 @@ def _masked(table: TrainSetup, env: Any) -> Any:
     model = MaskedPPO(FastPolicy, env, policy_kwargs=_shape(config), **_settings(config))
     falls, least = SCHEDULES[config.entropy_schedule], config.entropy_least
     model.entropy_weight = lambda left: config.entropy * (least + (1.0 - least) * falls(left))
-    start, end = config.lean_from, config.lean_by
-    model.lean = lambda left: config.lean * _risen(1.0 - left, start, end)
-    spread = config.spread * config.stake / UNIT * config.reward_scale
-    model.spread = lambda left: spread * _risen(1.0 - left, start, end)
+    start, end = config.noop_prior_from, config.noop_prior_by
+    model.noop_prior = lambda left: config.noop_prior * _risen(1.0 - left, start, end)
+    floor = config.advantage_std_floor * config.stake / UNIT * config.reward_scale
+    model.advantage_std_floor = lambda left: floor * _risen(1.0 - left, start, end)
     model.entropy_floor = lambda left: config.entropy_floor * (1.0 - _risen(1.0 - left, start, end))
     return model
 

@@ -5,11 +5,12 @@ weights, up to rounding (tests hold both together). Added are:
 
 - floor: while the mean entropy of a minibatch is below a floor, FLOOR_WEIGHT times the square of what is
   missing is added. Where most of what can be done loses, a learner else stops trying before it has seen the rest;
-- lean: in place of the entropy, which is the divergence from a policy that chooses anything, the divergence
-  from one that leans to the first choice of each head, by which nothing is done. Where money is mere noise a
-  policy then ends at doing nothing, and not wherever the noise took it;
-- spread: with the lean, advantages are divided by no less than a share of the stake. Divided by their own spread,
-  the noise of the smallest bets is as loud as that of the largest, and no pull ends them;
+- noop_prior: instead of the entropy bonus, which is the KL divergence from a uniform policy, the KL divergence from
+  a policy that prefers WAIT in every head. Where profits are noise, the policy then ends at WAIT and not wherever
+  the noise took it;
+- advantage_std_floor: with the no-op prior, advantages are divided by at least a share of the stake. Divided by their
+  own standard deviation, the noise of the smallest bets counts as much as that of the largest, and the prior
+  cannot end them;
 - warm-up, for fine-tuning a cloned policy: in the first rollouts only the critic learns, so that a
   critic that knows nothing yet cannot push the actor about;
 - anchor, for the same: beta KL(cloned || policy) on the states of each minibatch, beta falling to 0, so that the
@@ -128,9 +129,9 @@ class MaskedPPO(MaskablePPO):  # type: ignore[misc]
     """The weight of entropy by what is left of the training; None: constant."""
     entropy_floor: Callable[[float], float] | None = None
     """Entropy below which it is pulled up, by what is left of the training; None: none."""
-    lean: Callable[[float], float] | None = None
+    noop_prior: Callable[[float], float] | None = None
     """By how much doing nothing leads, by what is left of the training; None or 0: entropy alone."""
-    spread: Callable[[float], float] | None = None
+    advantage_std_floor: Callable[[float], float] | None = None
     """Least spread by which advantages are divided, by what is left of the training; None or 0: their own."""
 
     def train(self) -> None:
@@ -173,7 +174,11 @@ class MaskedPPO(MaskablePPO):  # type: ignore[misc]
         ratio = log_ratio.exp()
         advantages = batch.advantages
         if self.normalize_advantage:
-            least = self.spread(self._current_progress_remaining) if self.spread is not None else 0.0
+            least = (
+                self.advantage_std_floor(self._current_progress_remaining)
+                if self.advantage_std_floor is not None
+                else 0.0
+            )
             advantages = (advantages - advantages.mean()) / (advantages.std().clamp(min=least) + 1e-8)
         policy_loss = -torch.min(advantages * ratio, advantages * ratio.clamp(1 - clip, 1 + clip)).mean()
         entropy = entropy_of(chances).mean()
@@ -192,7 +197,7 @@ class MaskedPPO(MaskablePPO):  # type: ignore[misc]
     def _pull(self, chances: list[Tensor], masks: Tensor, entropy: Tensor) -> Tensor:
         """Give the part of the loss that money does not speak of: what the policy is pulled to."""
         left = self._current_progress_remaining
-        lean = self.lean(left) if self.lean is not None else 0.0
+        lean = self.noop_prior(left) if self.noop_prior is not None else 0.0
         floor = self.entropy_floor(left) if self.entropy_floor is not None else 0.0
         far = -entropy
         if lean > 0:

@@ -1,12 +1,12 @@
-"""Begin PPO several times, and go on with the beginning that earns most.
+"""Start PPO several times, and continue the restart that earns most.
 
 What a learner happens to find first decides what it refines later: some seeds learn when to bet, but not how much at
 once, and not all of them are mended by going on. A third of the way tells such seeds apart. So some trainings that
 differ by their seed alone are begun; all play the same validation windows; the best of them goes on to the end, just
 as if it had been alone. One whose reward rises while money does not ends the choice: it is what the reward teaches.
 
-    runs/NAME/beginnings.json      what was asked for; at last the profits and which one went on
-    runs/NAME/beginnings/0, 1, 2   a run's folder each
+    runs/NAME/restarts.json      what was asked for; at last the profits and which one went on
+    runs/NAME/restarts/0, 1, 2   a run's folder each
     runs/NAME/...                  a copy of the best one, which goes on there
 
 A kill at any time loses at most one update, and leads to the same weights. Leaves out: trying settings (tune).
@@ -34,14 +34,14 @@ from playproof.train.ppo.config import PPOConfig
 from playproof.train.ppo.loop import INTERRUPTED, Clock, PPOResult, Show, run_from_dict, run_to_dict, train_ppo
 from playproof.train.run import CONFIG, Tracking
 
-PLAN, FOLDER = "beginnings.json", "beginnings"
+PLAN, FOLDER = "restarts.json", "restarts"
 CLOSER = 4
 """Times as many validation windows decide as an evaluation plays."""
 
 
 @dataclass(frozen=True)
 class Restart:
-    """One beginning."""
+    """One restart."""
 
     seed: int
     profit: float
@@ -51,25 +51,25 @@ class Restart:
 
 
 def seed_of(config: PPOConfig, number: int) -> int:
-    """Give the seed of a beginning: the first has that of the training."""
+    """Give the seed of a restart: the first has that of the training."""
     if number == 0:
         return config.seed
     return int(np.random.SeedSequence((config.seed, number)).generate_state(1)[0]) % 2**31
 
 
 def steps_of(config: PPOConfig) -> int:
-    """Count the steps of all beginnings and of what follows."""
-    return config.steps + (config.beginnings - 1) * _halt(config)
+    """Count the steps of all restarts and of what follows."""
+    return config.steps + (config.restarts - 1) * _halt(config)
 
 
-def begun(path: Path) -> tuple[Restart, ...]:
-    """Give the beginnings of a run; none if it was alone, or has not decided yet."""
+def list_restarts(path: Path) -> tuple[Restart, ...]:
+    """Give the restarts of a run; none if it was alone, or has not decided yet."""
     return tuple(Restart(**payload) for payload in (_plan(path) or {}).get("begun", ()))
 
 
-def given_up(path: Path) -> tuple[Restart, ...]:
+def discarded(path: Path) -> tuple[Restart, ...]:
     """Give those of them that were not gone on with."""
-    return tuple(item for at, item in enumerate(begun(path)) if at != (_plan(path) or {})["chosen"])
+    return tuple(item for at, item in enumerate(list_restarts(path)) if at != (_plan(path) or {})["chosen"])
 
 
 def train_best(
@@ -84,10 +84,10 @@ def train_best(
     show: Show = lambda step, payload: None,  # noqa: ARG005
     clock: Clock = time.perf_counter,
 ) -> PPOResult:
-    """Train like train_ppo, after as many beginnings as the configuration asks for."""
+    """Train like train_ppo, after as many restarts as the configuration asks for."""
     train = partial(train_ppo, game, allow_failing_reward=allow_failing_reward, clock=clock)
     plan = _plan(path)
-    if plan is None and (resume or config.beginnings == 1 or (path / CONFIG).exists()):
+    if plan is None and (resume or config.restarts == 1 or (path / CONFIG).exists()):
         return train(config, path, source=source, resume=resume, tracking=tracking, show=show)
     if plan is None:
         path.mkdir(parents=True, exist_ok=True)
@@ -99,8 +99,8 @@ def train_best(
     judged: bool | None = None
     if not (path / CONFIG).exists():
         result, settled = list[Restart](), False
-        for number in range(config.beginnings):
-            own, index = replace(config, seed=seed_of(config, number), beginnings=1), path / FOLDER / str(number)
+        for number in range(config.restarts):
+            own, index = replace(config, seed=seed_of(config, number), restarts=1), path / FOLDER / str(number)
             made = train(
                 own,
                 index,
@@ -121,14 +121,14 @@ def train_best(
         best = len(result) - 1 if settled else int(np.argmax([item.profit for item in result]))
         _write(path, {**plan, "begun": [vars(item) for item in result], "chosen": best})
         _take_over(path / FOLDER / str(best), path)
-    shown = _later(show, (config.beginnings - 1) * halt)
+    shown = _later(show, (config.restarts - 1) * halt)
     return train(config, path, resume=True, tracking=tracking, show=shown, judged=judged)
 
 
 def _halt(config: PPOConfig) -> int:
-    """Give the step at which beginnings are compared: the first boundary after their share."""
+    """Give the step at which restarts are compared: the first boundary after their share."""
     rollout = config.lanes * config.rollout
-    return math.ceil(config.beginning * config.steps / rollout) * rollout
+    return math.ceil(config.restart_share * config.steps / rollout) * rollout
 
 
 def _later(show: Show, steps: int) -> Show:
@@ -137,14 +137,14 @@ def _later(show: Show, steps: int) -> Show:
 
 
 def _profit(made: PPOResult, config: PPOConfig) -> float:
-    """Play the last policy of a beginning over validation windows that are the same for all."""
+    """Play the last policy of a restart over validation windows that are the same for all."""
     closer = replace(made.table.config, seed=config.seed, evaluate_windows=CLOSER * config.evaluate_windows)
     table = replace(made.table, config=closer)
     return float(table.evaluate(table.policy(made.weights), config.world).pnl.mean())
 
 
 def _take_over(index: Path, path: Path) -> None:
-    """Copy a beginning to where it goes on; its configuration last, since that makes it a run."""
+    """Copy a restart to where it continues; its configuration last, since that makes it a run."""
     shutil.copytree(index, path, ignore=shutil.ignore_patterns(CONFIG), dirs_exist_ok=True)
     write_durably(path / CONFIG, (index / CONFIG).read_bytes())
 

@@ -21,11 +21,11 @@ from playproof.reports.run import UNIT
 from playproof.testing import coin
 from playproof.train.ppo.config import PPOConfig
 from playproof.train.ppo.loop import VALIDATION, PPOResult, train_ppo
-from playproof.train.ppo.restarts import FOLDER, PLAN, begun, given_up, seed_of, steps_of, train_best
+from playproof.train.ppo.restarts import FOLDER, PLAN, discarded, list_restarts, seed_of, steps_of, train_best
 from playproof.train.run import CONFIG as CONFIG_FILE
 from playproof.train.run import read_result
 
-ASKED = replace(CONFIG, beginnings=3, beginning=0.4)
+ASKED = replace(CONFIG, restarts=3, restart_share=0.4)
 HALT = 3 * ROLLOUT
 """The first boundary at or after 40 % of six rollouts."""
 
@@ -52,17 +52,17 @@ def test_the_best_beginning_goes_on_as_if_it_had_been_alone(done: PPOResult, tmp
 def test_the_others_go_no_farther_than_the_decision(done: PPOResult) -> None:
     steps = [read_result(done.path / FOLDER / str(number))["steps"] for number in range(3)]
     assert steps == [HALT] * 3
-    assert len(given_up(done.path)) == 2
+    assert len(discarded(done.path)) == 2
     assert len({seed_of(ASKED, number) for number in range(3)}) == 3
 
 
 def test_the_page_tells_of_all_beginnings(done: PPOResult) -> None:
-    profits = ", ".join(f"{item.profit / UNIT:+.5f}" for item in begun(done.path))
+    profits = ", ".join(f"{item.profit / UNIT:+.5f}" for item in list_restarts(done.path))
     assert f"Begun 3 times; the best went on (coins per window: {profits})." in (done.path / "report.html").read_text()
 
 
 def test_all_are_judged_on_the_same_windows(done: PPOResult, tmp_path: Path) -> None:
-    profits = [item.profit for item in begun(done.path)]
+    profits = [item.profit for item in list_restarts(done.path)]
     for number, profit in enumerate(profits):
         path = copytree(done.path / FOLDER / str(number), tmp_path / str(number))
         made = train_ppo(GAME, CONFIG, path, resume=True, halt=HALT)
@@ -99,7 +99,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(done: PPOResult, after: int, t
     assert (path / CONFIG_FILE).exists() == (after > 9)
     again = train_best(GAME, CONFIG, path, resume=True)
     assert same(again.weights, done.weights)
-    assert [item.profit for item in begun(path)] == [item.profit for item in begun(done.path)]
+    assert [item.profit for item in list_restarts(path)] == [item.profit for item in list_restarts(done.path)]
 
 
 class Killed(Exception):
@@ -128,8 +128,8 @@ def test_a_reward_that_lies_is_not_given_up_for_one_that_does_not_yet(
     assert made.path == tmp_path / "run"
     assert made.progress.alarms == 3
     assert "alarms" in str(made.progress.stopped)
-    assert len(begun(made.path)) == 1
-    assert given_up(made.path) == ()
+    assert len(list_restarts(made.path)) == 1
+    assert discarded(made.path) == ()
 
 
 def test_steps_are_counted_over_all_of_them(tmp_path: Path) -> None:
@@ -140,19 +140,19 @@ def test_steps_are_counted_over_all_of_them(tmp_path: Path) -> None:
 
 
 def test_one_beginning_is_a_plain_training(done: PPOResult, tmp_path: Path) -> None:
-    alone = train_best(GAME, replace(ASKED, beginnings=1), tmp_path / "run")
+    alone = train_best(GAME, replace(ASKED, restarts=1), tmp_path / "run")
     assert not (alone.path / PLAN).exists()
-    assert given_up(alone.path) == ()
+    assert discarded(alone.path) == ()
     assert same(train_best(GAME, ASKED, done.path, resume=True).weights, done.weights)
 
 
 def test_what_was_begun_is_not_begun_anew(done: PPOResult) -> None:
     with pytest.raises(ConfigError, match="--resume"):
         train_best(GAME, ASKED, done.path)
-    with pytest.raises(ConfigError, match="beginning"):
-        replace(ASKED, beginnings=0)
-    with pytest.raises(ConfigError, match="beginning"):
-        replace(ASKED, beginning=1.0)
+    with pytest.raises(ConfigError, match="restart"):
+        replace(ASKED, restarts=0)
+    with pytest.raises(ConfigError, match="restart"):
+        replace(ASKED, restart_share=1.0)
 
 
 def test_a_reward_that_fails_is_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
