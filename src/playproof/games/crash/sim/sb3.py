@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
-from playproof.games.crash.sim.env import SEED_LIMIT, observation_space, to_info, to_settings
+from playproof.games.crash.sim.arrays import Ints, Marks, Rows
+from playproof.games.crash.sim.env import SEED_LIMIT, Info, observation_space, to_info, to_settings
 from playproof.games.crash.sim.lanes import KernelLanes
-
-Array = NDArray[Any]
 
 
 class CrashVecEnv(VecEnv):  # type: ignore[misc]
@@ -44,7 +42,7 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
         self._pending = seed if seed is not None else int(np.random.default_rng().integers(SEED_LIMIT))
         return [self._pending + lane for lane in range(self.num_envs)]
 
-    def reset(self) -> Array:
+    def reset(self) -> Rows:
         """Start an episode in every lane."""
         if self._pending is not None:
             self._lanes.seed([self._pending + lane for lane in range(self.num_envs)], self._all)
@@ -53,23 +51,23 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
         self._lengths[:] = 0
         return self._lanes.reset(self._all)[0]
 
-    def step_async(self, actions: Array) -> None:
+    def step_async(self, actions: Ints) -> None:
         """Keep the actions for `step_wait`."""
         self._actions = np.ascontiguousarray(actions, np.int64)
 
-    def step_wait(self) -> tuple[Array, Array, Array, list[dict[str, Any]]]:
+    def step_wait(self) -> tuple[Rows, Rows, Marks, list[Info]]:
         """Step every lane."""
         obs, rewards, terminated, truncated, _, ended = self._lanes.step(self._actions)
         self._returns += rewards
         self._lengths += 1
-        infos: list[dict[str, Any]] = [{}] * self.num_envs
+        infos: list[Info] = [{}] * self.num_envs
         for index, lane in enumerate(ended.tolist()):
             infos[lane] = self._final(index, lane, bool(truncated[lane]))
         self._returns[ended] = 0.0
         self._lengths[ended] = 0
         return obs, rewards.astype(np.float32), terminated | truncated, infos
 
-    def _final(self, index: int, lane: int, truncated: bool) -> dict[str, Any]:
+    def _final(self, index: int, lane: int, truncated: bool) -> Info:
         info = to_info(self._lanes.final_facts[index].tolist())
         info["terminal_observation"] = self._lanes.final_obs[index].copy()
         info["TimeLimit.truncated"] = truncated
@@ -88,23 +86,23 @@ class CrashVecEnv(VecEnv):  # type: ignore[misc]
         """Give how many steps so far had their reward clipped."""
         return self._lanes.clipped
 
-    def action_masks(self) -> Array:
+    def action_masks(self) -> Marks:
         """Give which choices can have an effect now, shape (lanes, all heads side by side)."""
         return self._lanes.masks()
 
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+    def get_attr(self, attr_name: str, indices: object = None) -> list[object]:
         """Give an attribute once for each lane asked for."""
         return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
 
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:  # noqa: ARG002
+    def set_attr(self, attr_name: str, value: object, indices: object = None) -> None:  # noqa: ARG002
         """Refuse: lanes have no attributes of their own."""
         raise AttributeError(f"expected no attribute of single lanes to be set, found {attr_name}")
 
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+    def env_method(self, method_name: str, *args: object, indices: object = None, **kwargs: object) -> list[object]:
         """Call a method of all lanes; give the part of each lane asked for."""
         result = getattr(self, method_name)(*args, **kwargs)
         return [result[lane] for lane in self._get_indices(indices)]
 
-    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:  # noqa: ARG002
+    def env_is_wrapped(self, wrapper_class: type, indices: object = None) -> list[bool]:  # noqa: ARG002
         """Tell that no lane is wrapped."""
         return [False] * len(list(self._get_indices(indices)))
