@@ -1,9 +1,9 @@
 """Lay whole recorded sessions of the crash game out at once: the compiled way from stored columns to a data set's rows.
 
-The same values as event by event (`episodes.segment` over `known` and `seat`), which is the slow, obvious twin: ticks
-are read from their columns as they are stored, everything else from rows of `known.ROW`, both are merged by seq, and
+The same values as event by event (`episodes.segment` over encoder and player_ledger), the slow, obvious twin: ticks
+are read from their columns as they are stored, everything else from rows of `encoder.ROW`, both are merged by seq, and
 one compiled pass folds, keeps the player's money and writes what was seen at each step.
-Leaves out: reading parts (datasets), the features (fold) and the roundings (kernel).
+Leaves out: reading parts (datasets), the features (features) and the rules of money (sim.orders).
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike
 
 from playproof.errors import InputError
 from playproof.game import Reward
@@ -36,23 +35,29 @@ from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.alignment import name_lack
 from playproof.games.crash.recording.columnar_pass import (
     BLOCK,
-    D_ACK,
-    D_NONE,
-    D_ORDER,
-    D_PLAYER,
-    D_PRESS,
-    D_PRESS_ACTION,
-    D_REFUSED,
-    D_TOP_UP,
-    FLOAT_FACTS,
-    INT_FACTS,
-    QUIET,
     WALK,
     WINDOW,
+    OtherEvents,
+    RowColumns,
+    StepColumns,
+    TickColumns,
     fill_unknown,
     segmented,
     survey,
     walk,
+)
+from playproof.games.crash.recording.compiled_ledger import (
+    FLOAT_FACTS,
+    INT_FACTS,
+    OWN_ACK,
+    OWN_ORDER,
+    OWN_OTHER,
+    OWN_PLAYER,
+    OWN_PRESS,
+    OWN_PRESS_ACTION,
+    OWN_REFUSED,
+    OWN_TOP_UP,
+    QUIET,
 )
 from playproof.games.crash.recording.synthetic_sessions import deal_session
 from playproof.games.crash.rewards.terms import to_facts
@@ -73,11 +78,10 @@ from playproof.games.crash.rules.actions import (
 from playproof.games.crash.rules.money import MIN_BET
 from playproof.games.crash.rules.prices import id_hash
 from playproof.games.crash.server.protocol import COIN
-from playproof.games.crash.sim.kernel import BUTTONS, BUTTONS_SHARE, LANE, LOTS, TRADER
+from playproof.games.crash.sim.arrays import Array, Floats, Ints, Marks, Records
 from playproof.games.crash.sim.lanes import CrashConfig
+from playproof.games.crash.sim.layout import LANE, LOTS
 from playproof.money import UNIT
-
-Array = NDArray[Any]
 
 TICKS = "game_tick"
 WORLD_TYPES = ("game_tick", "server_state", "complete_game", "system_event", "gap")
@@ -89,7 +93,6 @@ _TEXTS = (
 )
 _FLAGS = ("forced", "sequence_id", "order_amount", "order_share", "sell_share", "ended_by_rug")
 _SEEDS = ("server_seed", "server_seed_hash", "game_version")
-_CODES = {"buttons": BUTTONS, "buttons-share": BUTTONS_SHARE, "trader": TRADER}
 _NAMES = {c.TICK: 1, c.LATE_TICK: 2, c.ROUND: 3}
 
 
@@ -107,7 +110,7 @@ class Columns:
         self._nulls: dict[str, int] = {
             name: column.null_count for name, column in zip(table.schema.names, table.columns, strict=True)
         }
-        self._codes: dict[str, tuple[Array, list[str]]] = {}
+        self._codes: dict[str, tuple[Ints, list[str]]] = {}
 
     def __len__(self) -> int:
         return self.rows
@@ -120,7 +123,7 @@ class Columns:
         """Tell whether a column holds a value in every row."""
         return self.rows > 0 and self._nulls.get(name, self.rows) == 0
 
-    def valid(self, name: str) -> Array:
+    def valid(self, name: str) -> Marks:
         """Tell where a column holds a value."""
         if not self.has(name):
             return np.zeros(self.rows, np.bool_)
@@ -128,7 +131,7 @@ class Columns:
             return np.ones(self.rows, np.bool_)
         return np.asarray(self.table[name].is_valid().to_numpy(zero_copy_only=False))
 
-    def numbers(self, name: str, dtype: Any = np.int64, fill: float = 0) -> Array:
+    def numbers(self, name: str, dtype: DTypeLike = np.int64, fill: float = 0) -> Array:
         """Give a column of numbers, `fill` where there is none."""
         if not self.has(name):
             return np.full(self.rows, fill, dtype)
@@ -137,17 +140,17 @@ class Columns:
             column = pc.fill_null(column, pa.scalar(fill).cast(column.type))
         return np.asarray(_one(column).to_numpy(zero_copy_only=False)).astype(dtype, copy=False)
 
-    def times(self, name: str) -> Array:
+    def times(self, name: str) -> Ints:
         """Give a column of times as microseconds."""
         return np.asarray(_one(self.table[name]).cast(pa.int64()).to_numpy(zero_copy_only=False))
 
-    def codes(self, name: str) -> tuple[Array, list[str]]:
+    def codes(self, name: str) -> tuple[Ints, list[str]]:
         """Give a text column as places in a list of the texts that occur, -1 where there is none."""
         if name not in self._codes:
             self._codes[name] = self._coded(name)
         return self._codes[name]
 
-    def _coded(self, name: str) -> tuple[Array, list[str]]:
+    def _coded(self, name: str) -> tuple[Ints, list[str]]:
         if not self.has(name):
             return np.full(self.rows, -1, np.int64), []
         column = _one(self.table[name])
@@ -163,7 +166,7 @@ class Columns:
         texts = column.dictionary.take(pa.array(used[absent:])).to_pylist()
         return np.repeat(numbers - absent, np.diff(starts, append=self.rows)), texts
 
-    def mapped(self, name: str, table: Mapping[str, int], missing: int = 0) -> Array:
+    def mapped(self, name: str, table: Mapping[str, int], missing: int = 0) -> Ints:
         """Give a text column as the numbers of a table, `missing` for other texts and where there is none."""
         indices, texts = self.codes(name)
         if len(texts) == 1 and self.is_full(name):
@@ -187,8 +190,8 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def read_kinds(columns: Columns) -> Array:
-    """Give the kind of row that each event becomes (`known.encode`)."""
+def read_kinds(columns: Columns) -> Ints:
+    """Give the kind of row that each event becomes (`encoder.encode`)."""
     names = columns.codes("event_name")[1]
     kinds = columns.mapped("event_name", {name: shape.kind for name, shape in encoder.SHAPES.items()})
     for name in names:
@@ -206,7 +209,7 @@ def read_kinds(columns: Columns) -> Array:
     return kinds
 
 
-def read_present(result: Columns, kinds: Array) -> Array:
+def read_present(result: Columns, kinds: Ints) -> Ints:
     """Give which groups of columns each row has."""
     payload = np.zeros(len(result), np.int64)
     allowed: dict[str, list[int]] = {}
@@ -227,8 +230,8 @@ def read_present(result: Columns, kinds: Array) -> Array:
     return payload | everywhere
 
 
-def read_rows(columns: Columns, hashes: Array) -> Array:
-    """Give events as rows of `known.ROW`."""
+def read_rows(columns: Columns, hashes: Floats) -> Records:
+    """Give events as rows of `encoder.ROW`."""
     kinds = read_kinds(columns)
     rows = np.zeros(len(columns), encoder.ROW)
     rows["kind"], rows["present"], rows["id_hash"] = kinds, read_present(columns, kinds), hashes
@@ -246,26 +249,26 @@ def read_rows(columns: Columns, hashes: Array) -> Array:
     return rows
 
 
-def _buttons(columns: Columns, table: Mapping[str, int], missing: int = 0) -> Array:
+def _buttons(columns: Columns, table: Mapping[str, int], missing: int = 0) -> Ints:
     """Give the button pressed, or else the order sent, as the number of a table."""
     pressed = columns.mapped("button_id", table, missing)
     return np.where(columns.valid("button_id"), pressed, columns.mapped("order_kind", table, missing))
 
 
-def read_deeds(columns: Columns) -> Array:
+def read_own_kinds(columns: Columns) -> Ints:
     """Give what each own event means for the ledger (`CrashLedger.hear`)."""
     names = columns.mapped("event_name", {c.PRESS: 1, c.ORDER: 2, c.ACK: 3, c.PLAYER: 4})
-    deeds = np.full(len(columns), D_NONE, np.int64)
+    kinds = np.full(len(columns), OWN_OTHER, np.int64)
     action = columns.mapped("button_category", {"action": 1}) == 1
-    deeds[names == 1] = np.where(action, D_PRESS_ACTION, D_PRESS)[names == 1]
-    deeds[names == 2] = np.where(columns.mapped("order_kind", {"TOP_UP": 1}) == 1, D_TOP_UP, D_ORDER)[names == 2]
+    kinds[names == 1] = np.where(action, OWN_PRESS_ACTION, OWN_PRESS)[names == 1]
+    kinds[names == 2] = np.where(columns.mapped("order_kind", {"TOP_UP": 1}) == 1, OWN_TOP_UP, OWN_ORDER)[names == 2]
     refused = columns.valid("success") & (columns.numbers("success", np.bool_) == 0)
-    deeds[names == 3] = np.where(refused, D_REFUSED, D_ACK)[names == 3]
-    deeds[names == 4] = D_PLAYER
-    return deeds
+    kinds[names == 3] = np.where(refused, OWN_REFUSED, OWN_ACK)[names == 3]
+    kinds[names == 4] = OWN_PLAYER
+    return kinds
 
 
-def read_actions(columns: Columns, actions: str) -> Array:
+def read_actions(columns: Columns, actions: str) -> Ints:
     """Give each event's choice as an index for each head, -1 in the first if it is none (`ActionSet.recorded`)."""
     heads = len(ACTIONS[actions].heads)
     taken = np.zeros((len(columns), heads), np.int64)
@@ -300,7 +303,7 @@ def read_actions(columns: Columns, actions: str) -> Array:
     return taken
 
 
-def _nearest(choices: Sequence[int], wanted: Array) -> Array:
+def _nearest(choices: Sequence[int], wanted: Ints) -> Ints:
     return np.asarray(np.abs(np.asarray(choices, np.int64)[:, None] - wanted[None, :]).argmin(axis=0))
 
 
@@ -313,8 +316,8 @@ class SessionEvents:
     ticks: Columns
     others: Columns
     windows: tuple[str, ...]
-    tick_windows: Array
-    other_windows: Array
+    tick_windows: Ints
+    other_windows: Ints
 
 
 def read_session(tables: Mapping[str, pa.Table]) -> SessionEvents:
@@ -338,7 +341,7 @@ def read_session(tables: Mapping[str, pa.Table]) -> SessionEvents:
     )
 
 
-def _renumbered(indices: Array, texts: Sequence[str], numbers: Mapping[str, int]) -> Array:
+def _renumbered(indices: Ints, texts: Sequence[str], numbers: Mapping[str, int]) -> Ints:
     """Give texts by their numbers, -1 where there is none."""
     return np.array([*(numbers[text] for text in texts), -1], np.int64)[indices]
 
@@ -357,12 +360,12 @@ def _ordered(tables: Sequence[pa.Table], shape: pa.Table) -> Columns:
 class WindowSummary:
     """What is known of each window once all its ticks were read."""
 
-    rug_tick: Array
-    rug_price: Array
-    peak: Array
-    is_whole: Array
-    is_rugged: Array
-    first_tick: Array
+    rug_tick: Ints
+    rug_price: Floats
+    peak: Floats
+    is_whole: Marks
+    is_rugged: Marks
+    first_tick: Ints
 
 
 def survey_windows(session: SessionEvents) -> WindowSummary:
@@ -372,8 +375,8 @@ def survey_windows(session: SessionEvents) -> WindowSummary:
     values = (ticks.numbers("tick"), ticks.numbers("price", np.float64), ticks.numbers("game_phase", fill=-1))
     priced = known_tick & ticks.valid("price")
     out = np.zeros(count, WINDOW)
-    windows, encoder, within, number, price, phase = read_only(session.tick_windows, known_tick, priced, *values)
-    survey(windows, encoder, within, number, price, phase, out)
+    windows, known, within, number, price, phase = read_only(session.tick_windows, known_tick, priced, *values)
+    survey(windows, known, within, number, price, phase, out)
     whole = (out["rug_tick"] >= 0) & (out["expected"] == out["rug_tick"]) & (out["odd"] == 0)
     for window in np.flatnonzero((out["odd"] != 0) & (out["rug_tick"] >= 0)).tolist():
         mine = (session.tick_windows == window) & priced & (values[2] == ACTIVE)
@@ -441,14 +444,14 @@ class SessionPass:
         self.order = np.full(count, -1, np.int64)
         self._run(phases, is_tick, own, actions)
 
-    def _run(self, phases: Array, is_tick: Array, own: Array, actions: Array) -> None:
+    def _run(self, phases: Ints, is_tick: Ints, own: Marks, actions: Ints) -> None:
         session, ask = self.session, self.ask
         ticks, others = session.ticks, session.others
         hashes = np.array([*map(id_hash, session.windows), id_hash("")])
         kinds = read_kinds(ticks)
         empty = np.zeros(0, np.int64)
 
-        def shown(name: str, dtype: Any = np.int64) -> Array:
+        def shown(name: str, dtype: DTypeLike = np.int64) -> Array:
             return ticks.numbers(name, dtype) if ticks.has(name) else empty.astype(dtype)
 
         state = encoder.ObservationState()
@@ -464,9 +467,9 @@ class SessionPass:
             others.valid("sell_share"), others.numbers("sell_share", fill=-1), others.numbers("order_share", fill=-1)
         )
         settling = dict.fromkeys(encoder.SHAPES, 0)
-        payload = np.stack(
+        own_fields = np.stack(
             [
-                read_deeds(others),
+                read_own_kinds(others),
                 choice_bet,
                 choice_share,
                 alone,
@@ -482,38 +485,61 @@ class SessionPass:
                 ),
             ]
         )
-        priced = ticks.valid("tick") & ticks.valid("price") & ticks.valid("game_phase")
+        tick_columns = TickColumns(
+            seq=ticks.numbers("seq"),
+            ts_us=ticks.times("ts"),
+            window=session.tick_windows,
+            name=is_tick,
+            kind=kinds,
+            is_priced=ticks.valid("tick") & ticks.valid("price") & ticks.valid("game_phase"),
+            tick=ticks.numbers("tick"),
+            price=ticks.numbers("price", np.float64),
+            phase=phases,
+            timer_ms=shown("cooldown_timer_ms"),
+            present=read_present(ticks, kinds),
+            connected_players=shown("connected_players"),
+            rugpool_amount=shown("rugpool_amount", np.float64),
+            rugpool_threshold=shown("rugpool_threshold"),
+            instarug_count=shown("instarug_count"),
+            average_multiplier=shown("average_multiplier", np.float64),
+            count_2x=shown("count_2x"),
+            count_10x=shown("count_10x"),
+            count_50x=shown("count_50x"),
+            count_100x=shown("count_100x"),
+            highest_today=shown("highest_today", np.float64),
+            players_in_game=shown("players_in_game"),
+            players_with_positions=shown("players_with_positions"),
+            total_market_capital=shown("total_market_capital"),
+        )
+        other_events = OtherEvents(
+            seq=others.numbers("seq"),
+            ts_us=others.times("ts"),
+            window=session.other_windows,
+            is_own=own,
+            name=others.mapped("event_name", _NAMES),
+            rows=read_rows(others, hashes[session.other_windows]),
+            actions=actions,
+            own=own_fields,
+        )
+        block = np.empty((len(self.out), BLOCK), np.float32).T
         self.count = walk(
             (state.states, state.histories, state.books, state.lots),
             (lane, lots, config),
             walked,
             self.windows,
             hashes,
-            read_only(
-                *(ticks.numbers("seq"), ticks.times("ts"), session.tick_windows, is_tick, kinds, priced),
-                *(ticks.numbers("tick"), ticks.numbers("price", np.float64), phases),
-                *(shown("cooldown_timer_ms"), read_present(ticks, kinds), shown("connected_players")),
-                *(shown("rugpool_amount", np.float64), shown("rugpool_threshold"), shown("instarug_count")),
-                *(shown("average_multiplier", np.float64), shown("count_2x"), shown("count_10x"), shown("count_50x")),
-                *(shown("count_100x"), shown("highest_today", np.float64), shown("players_in_game")),
-                *(shown("players_with_positions"), shown("total_market_capital")),
-            ),
-            read_only(
-                *(others.numbers("seq"), others.times("ts"), session.other_windows, own),
-                *(others.mapped("event_name", _NAMES), read_rows(others, hashes[session.other_windows])),
-                *(actions, payload),
-            ),
+            TickColumns(*read_only(*tick_columns)),
+            OtherEvents(*read_only(*other_events)),
             encoder.SETS.index(ask.observation),
             ask.observation not in encoder.LIGHT,
-            (self.out.T, self.missing.T, self.ints, self.floats, self.known),
-            (self.actions.T, self.substeps, self.effects, self.age_ticks, self.age_us, self.labels),
+            RowColumns(self.out.T, self.missing.T, self.ints, self.floats, self.known, block),
+            StepColumns(self.actions.T, self.substeps, self.effects, self.age_ticks, self.age_us, self.labels),
             self.order,
-            np.empty((len(self.out), BLOCK), np.float32).T,
             np.zeros(1, encoder.ROW),
         )
         self.walked = walked[0]
 
-    def _seat(self) -> tuple[Array, Array]:
+    def _seat(self) -> tuple[Records, Records]:
         """Give the player's money as he was first heard of."""
         others = self.session.others
         payload = others.numbers("cash", fill=-1)[(others.mapped("event_name", {c.PLAYER: 1}) == 1)]
@@ -550,8 +576,8 @@ class SessionPass:
             left_out=tuple(map(self._left_out, opened[reasons != 0].tolist())),
         )
 
-    def _missing(self, rows: int) -> Iterator[Array]:
-        """Tell for each feature the rows in which it is unknown; its fill value is written there (`known.look`)."""
+    def _missing(self, rows: int) -> Iterator[Marks]:
+        """Tell for each feature the rows in which it is unknown; its fill value is written there (`encoder.look`)."""
         if self.ask.observation not in encoder.LIGHT:
             yield from self.missing[:, :rows]
             return
@@ -649,7 +675,7 @@ class _Side(dict[str, Array]):
         return result
 
 
-def _so_far(before: _Side, lengths: Array, what: str) -> Array:
+def _so_far(before: _Side, lengths: Ints, what: str) -> Ints:
     """Give what is remembered within an episode (`reward_components.lay_out`)."""
     out = np.zeros(len(before["equity"]), np.int64)
     code = ("lowest", "highest", "held").index(what)
