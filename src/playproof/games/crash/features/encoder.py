@@ -14,12 +14,11 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 
 from playproof._numba import compiler
-from playproof.events import Event
+from playproof.events import Event, Value
 from playproof.game import ObservationFold
 from playproof.games.crash.features import history, state, table
 from playproof.games.crash.features.history import K_LOTS, K_PAST
@@ -170,22 +169,23 @@ def encode(event: Event) -> Records:
     row, plan = np.zeros(1, ROW), _PLANS.get(event.event_name)
     if plan is None or _is_aftermath(event) or any(event.columns.get(name) is None for name, _ in plan.needs):
         return row
-    payload: Mapping[str, Any] = event.columns
-    values: list[Any] = [0] * (len(_PLACES) + 1)
+    payload, present = event.columns, 0
+    values: list[Value] = [0] * (len(_PLACES) + 1)
     values[_PLACES["kind"]], values[_PLACES["id_hash"]] = plan.kind, _hash(event.window_id or "")
     for name, index in plan.needs:
         values[index] = payload[name]
     for bit, columns in plan.groups:
         if all(payload.get(name) is not None for name, _ in columns):
-            values[_PLACES["present"]] |= bit
+            present |= bit
             for name, index in columns:
                 values[index] = payload[name]
+    values[_PLACES["present"]] = present
     _add_texts(plan.kind, payload, values)
     _PACKED.pack_into(row.view(np.uint8).data, 0, *values[: len(_PLACES)])
     return row
 
 
-def _add_texts(kind: int, payload: Mapping[str, Any], values: list[Any]) -> None:
+def _add_texts(kind: int, payload: Mapping[str, Value], values: list[Value]) -> None:
     """Write what is told in words."""
     if kind in (TRADE, FILL):
         side = payload.get("trade_type")
@@ -194,10 +194,10 @@ def _add_texts(kind: int, payload: Mapping[str, Any], values: list[Any]) -> None
         values[_PLACES["is_forced"]] = payload.get("forced") is True
     elif kind == PRESS:
         values[_PLACES["is_action"]] = (
-            CATEGORIES.get(payload.get("button_id") or payload.get("order_kind", "")) == "action"
+            CATEGORIES.get(str(payload.get("button_id") or payload.get("order_kind", ""))) == "action"
         )
     elif kind == ACK:
-        values[_PLACES["trade_hash"]] = _hash(payload.get("trade_id", ""))
+        values[_PLACES["trade_hash"]] = _hash(str(payload.get("trade_id") or ""))
 
 
 def _is_aftermath(event: Event) -> bool:

@@ -6,7 +6,7 @@ Leaves out: what is done with them (orders, site, kernel), and what a player kno
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import from_dtype, types
@@ -16,6 +16,11 @@ from playproof.games.crash.features.state import STATE
 from playproof.games.crash.rules.money import MAX_LOTS
 from playproof.games.crash.sim.arrays import Array, Ints
 from playproof.games.crash.sim.crowd import RING
+
+if TYPE_CHECKING:
+    from llvmlite.ir import IRBuilder, Value
+    from numba.core.base import BaseContext as Target
+    from numba.core.typing import BaseContext, Signature
 
 LANE = np.dtype(
     [
@@ -172,13 +177,13 @@ def addresses(*arrays: Array) -> Ints:
     return np.array([array.__array_interface__["data"][0] for array in arrays], np.int64)
 
 
-def pointer_to(dtype: np.dtype[np.void]) -> Callable[[int], Any]:
+def pointer_to(dtype: np.dtype[np.void]) -> Callable[[int], types.CPointer]:
     """Give a compiled cast from an address to a pointer to this type."""
     target = types.CPointer(from_dtype(dtype))
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def cast(typing_context: Any, address: Any) -> Any:  # noqa: ARG001
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+    def cast(typing_context: BaseContext, address: types.Type) -> tuple[Signature, Callable[..., Value]]:  # noqa: ARG001
+        def generate(context: Target, builder: IRBuilder, signature: Signature, arguments: list[Value]) -> Value:  # noqa: ARG001
             return builder.inttoptr(arguments[0], context.get_value_type(target))
 
         return target(types.int64), generate
