@@ -1,6 +1,6 @@
 """Lay whole recorded sessions of the crash game out at once: the compiled way from stored columns to a data set's rows.
 
-The same values as event by event (`episodes.segment` over encoder and player_ledger), the slow, obvious twin: ticks
+The same values as event by event (datasets.segment over encoder and player_ledger), the slow, obvious twin: ticks
 are read from their columns as they are stored, everything else from rows of `encoder.ROW`, both are merged by seq, and
 one compiled pass folds, keeps the player's money and writes what was seen at each step.
 Leaves out: reading parts (datasets), the features (features) and the rules of money (sim.orders).

@@ -1,7 +1,7 @@
 """The compiled pass of `columnar`: a session's ticks and other events, merged by sequence number, into rows and steps.
 
-Each function does what a method of the slow, obvious twin does: windows and decisions are those of alignment over
-`game.episodes.segment`, the money is that of player_ledger (compiled_ledger), what the player knows that of encoder.
+Each function does what a method of the slow, obvious twin does: windows and decisions are those of datasets.segment,
+the money is that of player_ledger (compiled_ledger), what the player knows that of features.encoder.
 Leaves out: reading columns (columnar).
 
 All functions below `walk` are inlined into it, and it counts no references: cutting it by meaning costs no call.

@@ -50,6 +50,7 @@ from playproof.games.crash.sim.orders import INCREMENTS, MAX_BET, SHARES, SIZES,
 from playproof.games.crash.sim.rounds import load_tape, next_tick, start_episode, start_round
 from playproof.games.crash.sim.site import finish_site
 
+# what stands in layout and orders is given on: players, replay and tests read a lane through the kernel
 __all__ = [
     "AFTER",
     "BANKRUPTCY",
