@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from contextlib import suppress
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,3 +188,29 @@ def test_the_kernel_conserves_money(world: str) -> None:
 @pytest.mark.torture
 def test_ten_million_random_actions_lose_no_unit() -> None:
     assert sum(play_random(world, 2048, 1000, 7) for world in WORLDS) == 0
+
+
+def test_the_compiled_rules_of_money_have_one_source() -> None:
+    """Whoever rounds amounts in compiled code calls sim/orders.py; a second copy of the rules would drift."""
+    roundings = {"bought", "proceeds", "cost_share"}
+    root = Path(__file__).parents[1]
+    users = set()
+    for path in [*(root / "src/playproof").rglob("*.py"), *(root / "studies").rglob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        if "prices_nb" not in text or path.name == "prices_nb.py":
+            continue
+        tree = ast.parse(text)
+        imported = {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("prices_nb")
+            for alias in node.names
+        }
+        read = {
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "prices_nb"
+        }
+        if (imported | read) & roundings:
+            users.add(path.name)
+    assert users == {"orders.py"}

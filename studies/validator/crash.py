@@ -1,8 +1,9 @@
 """The crash game's part in a study of the validator: rules played on whole rounds at once, compiled.
 
 A rule enters where its condition holds and leaves after some ticks, at a profit or loss, when the countdown is over
-or where a signal says so; or it places sidebets. Prices, roundings and settlements are those of the lanes, so that a
-rule earns to the unit what the same orders earn there. Leaves out: bets that change, several lots, the presale.
+or where a signal says so; or it places sidebets. Prices are those of the lanes, and orders and settlements are theirs
+(sim.orders), so that a rule earns to the unit what the same orders earn there. Leaves out: bets that change, several
+lots, the presale.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ from numpy.typing import NDArray
 from playproof._numba import compiler
 from playproof.game import Reward
 from playproof.game.vector_env import ActivityProfile, RolloutStats
-from playproof.games.crash.rules.money import MIN_BET, SIDEBET_TICKS
+from playproof.games.crash.features.state import ACTIVE
+from playproof.games.crash.rules.money import MAX_MONEY, MIN_BET, SIDEBET_TICKS
 from playproof.games.crash.rules.worlds import get_world
-from playproof.games.crash.sim import prices_nb
+from playproof.games.crash.sim import orders, prices_nb
+from playproof.games.crash.sim.arrays import Floats, Ints, Marks, Record, Records
+from playproof.games.crash.sim.lanes import CrashConfig
+from playproof.games.crash.sim.layout import LANE, LOTS
 from playproof.money import UNIT
 from studies.validator.worlds import Learnable, SimulatedWindows
 
 compiled = compiler(__file__)
+inlined = compiler(__file__, inline=True)
 
 STAKE = UNIT // 10
 BET = UNIT // 50
@@ -37,6 +43,14 @@ EVERY = 8
 """Ticks between rows to learn from."""
 AHEAD = 3
 """Rows by which a feature that nobody can have looks ahead."""
+RULE = np.dtype(
+    [
+        *((name, "i8") for name in ("kind", "when", "first", "ticks", "again", "bet", "delay")),
+        *((name, "f8") for name in ("level", "up", "down")),
+    ],
+    align=True,
+)
+"""A way to play, as compiled code reads it."""
 NAMES = ("tick", "price", "velocity", "volatility", "peak", "countdown", "ratio")
 
 
@@ -90,6 +104,11 @@ class PlayRule:
     trees: Any = None
     """What gives the signals: trees and the least probability, or shares of entering and leaving by chance."""
 
+    def to_record(self, delay: int) -> Records:
+        """Write the rule as compiled code reads it; orders are carried out so many ticks later."""
+        numbers = (self.kind, self.when, self.first, self.ticks, self.again, self.bet, delay)
+        return np.array([(*numbers, self.level, self.up, self.down)], RULE)
+
     def signals(self, dealt: SimulatedWindows) -> NDArray[np.int8]:
         """Give the signal of every tick."""
         rounds: RoundColumns = dealt.material
@@ -130,8 +149,15 @@ class TreeRule:
 
 @compiled
 def deal_rounds(
-    code: int, seed: Any, count: int, prices: Any, countdowns: Any, peaks: Any, starts: Any, hot: Any
-) -> Any:
+    code: int,
+    seed: np.uint64,
+    count: int,
+    prices: Floats,
+    countdowns: Ints,
+    peaks: Floats,
+    starts: Ints,
+    hot: Marks,
+) -> int:
     """Deal rounds one after the other; give how many fit into the arrays."""
     at = 0
     for number in range(count):
@@ -151,75 +177,88 @@ def deal_rounds(
     return count
 
 
-@compiled
-def enters(when: int, level: float, price: float, peak: float, countdown: int, hot: bool, signal: int) -> bool:
-    """Tell whether a rule's condition holds."""
-    if when == HOT:
+@inlined
+def enters(rule: Record, price: float, peak: float, countdown: int, hot: bool, signal: int) -> bool:
+    """Tell whether a rule's condition to enter holds."""
+    if rule.when == HOT:
         return hot
-    if when == COUNTDOWN:
+    if rule.when == COUNTDOWN:
         return countdown > 0
-    if when == DIP:
-        return price <= level * peak
-    if when == ABOVE:
-        return price >= level
-    if when == SIGNAL:
+    if rule.when == DIP:
+        return bool(price <= rule.level * peak)
+    if rule.when == ABOVE:
+        return bool(price >= rule.level)
+    if rule.when == SIGNAL:
         return signal == ENTER
     return True
 
 
+@inlined
+def leaves(rule: Record, price: float, entry_price: float, ticks: int, countdown: int, signal: int) -> bool:
+    """Tell whether a rule sells a position that it has held for some ticks."""
+    return bool(
+        ticks >= rule.ticks
+        or (rule.up > 0 and price >= rule.up * entry_price)
+        or (rule.down > 0 and price <= rule.down * entry_price)
+        or (rule.when == COUNTDOWN and countdown == 0)
+        or signal == LEAVE
+    )
+
+
 @compiled
-def play_rule(  # noqa: PLR0912 one loop over ticks, compiled
-    starts: Any, prices: Any, countdowns: Any, hot: Any, signals: Any, rule: Any, levels: Any, terms: Any, out: Any
+def play_rule(
+    starts: Ints,
+    prices: Floats,
+    countdowns: Ints,
+    hot: Marks,
+    signals: NDArray[np.int8],
+    rules: Records,
+    lanes: Records,
+    all_lots: Records,
+    config: Records,
+    out: Ints,
 ) -> None:
     """Play a rule over rounds; writes pnl, opened, staked, ticks in market, buys, sells, bets of each round."""
-    kind, when, first, ticks, again, bet, delay = rule[0], rule[1], rule[2], rule[3], rule[4], rule[5], rule[6]
-    level, up, down = levels[0], levels[1], levels[2]
-    stake, numerator, denominator = terms[0], terms[1], terms[2]
+    rule, lane, lots, cfg = rules[0], lanes[0], all_lots[0], config[0]
     for number in range(len(starts) - 1):
         begin, end = starts[number], starts[number + 1] - 1  # the rug, or the last tick, is at `end`
-        cash, qty, entered, side_end = 0, 0, 0, -1
-        opened = staked = market = buys = sells = bets = 0
+        lane.cash = MAX_MONEY  # only the reserved stake of the round limits a rule
+        lane.phase = ACTIVE
+        orders.start_round(lane)
+        market = buys = sells = bets = entered = 0
         peak, due, order = 0.0, -1, 0
         for index in range(begin, end):
             tick, price = index - begin, prices[index]
+            lane.tick = tick
+            lane.price = price
             peak = max(peak, price)
-            if side_end >= 0 and tick >= side_end:
-                side_end = -1
-            signal = signals[index] if when == SIGNAL else 0
+            orders.pass_tick(lane)
+            signal = signals[index] if rule.when == SIGNAL else 0
             if due < 0:
-                if qty > 0:
-                    over = tick - entered >= ticks or (up > 0 and price >= up * prices[begin + entered])
-                    over = over or (down > 0 and price <= down * prices[begin + entered])
-                    over = over or (when == COUNTDOWN and countdowns[index] == 0) or signal == LEAVE
-                    if over:
-                        due, order = tick + delay, LEAVE
+                if lane.qty > 0:
+                    if leaves(rule, price, prices[begin + entered], tick - entered, countdowns[index], signal):
+                        due, order = tick + rule.delay, LEAVE
                 elif (
-                    side_end < 0
-                    and tick >= first
-                    and (again or opened == 0)
-                    and enters(when, level, price, peak, countdowns[index], hot[number], signal)
+                    lane.side_stake == 0
+                    and tick >= rule.first
+                    and (rule.again != 0 or buys + bets == 0)
+                    and enters(rule, price, peak, countdowns[index], hot[number], signal)
                 ):
-                    due, order = tick + delay, ENTER
+                    due, order = tick + rule.delay, ENTER
             if due == tick:
                 due = -1
                 if order == LEAVE:
-                    cash += prices_nb.proceeds(qty, price)
-                    qty, sells = 0, sells + 1
-                elif max(0, -cash) + bet <= stake:
-                    cash -= bet
-                    staked += bet
-                    opened += 1
-                    if kind == SIDEBET:
-                        side_end, bets = tick + SIDEBET_TICKS, bets + 1
-                    else:
-                        qty, entered, buys = prices_nb.bought(bet, price), tick, buys + 1
-            market += qty > 0
-        last = end - begin
-        if qty > 0:
-            cash += prices_nb.proceeds(qty, prices[end])
-        if side_end >= last:
-            cash += bet * numerator // denominator
-        out[number, 0], out[number, 1], out[number, 2], out[number, 3] = cash, opened, staked, market
+                    sells += orders.sell(lane, lots, 100)
+                elif rule.kind == SIDEBET:
+                    bets += orders.bet(lane, cfg, rule.bet)
+                elif orders.buy(lane, lots, cfg, rule.bet):
+                    entered, buys = tick, buys + 1
+            market += lane.qty > 0
+        lane.tick = end - begin
+        lane.price = prices[end]
+        orders.rug(lane, lots, cfg)
+        out[number, 0], out[number, 1] = lane.cash - lane.round_cash, buys + bets
+        out[number, 2], out[number, 3] = lane.invested, market
         out[number, 4], out[number, 5], out[number, 6] = buys, sells, bets
 
 
@@ -276,7 +315,6 @@ class CrashStudy:
     def play(self, player: PlayRule, dealt: SimulatedWindows, *, delay: int = 0) -> RolloutStats:
         """Play a rule over rounds."""
         rounds: RoundColumns = dealt.material
-        payout = get_world(dealt.world).payout
         out = np.zeros((len(dealt), 7), np.int64)
         play_rule(
             rounds.starts,
@@ -284,9 +322,10 @@ class CrashStudy:
             rounds.countdowns,
             rounds.hot,
             player.signals(dealt),
-            np.array([player.kind, player.when, player.first, player.ticks, player.again, player.bet, delay], np.int64),
-            np.array([player.level, player.up, player.down]),
-            np.array([STAKE, payout.numerator, payout.denominator], np.int64),
+            player.to_record(delay),
+            np.zeros(1, LANE),
+            np.zeros(1, LOTS),
+            CrashConfig(world=dealt.world, stake=STAKE).to_record(1),
             out,
         )
         steps = np.diff(rounds.starts) - 1

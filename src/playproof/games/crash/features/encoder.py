@@ -14,13 +14,11 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from playproof._numba import compiler
-from playproof.events import Event
+from playproof.events import Event, Value
 from playproof.game import ObservationFold
 from playproof.games.crash.features import history, state, table
 from playproof.games.crash.features.history import K_LOTS, K_PAST
@@ -30,7 +28,9 @@ from playproof.games.crash.rules.actions import CATEGORIES
 from playproof.games.crash.rules.money import MAX_LOTS
 from playproof.games.crash.rules.prices import id_hash
 from playproof.games.crash.server.protocol import COIN
-from playproof.games.crash.sim import kernel
+from playproof.games.crash.sim.arrays import Ints, Marks, Record, Records, Rows
+from playproof.games.crash.sim.layout import LOTS
+from playproof.games.crash.sim.orders import add_lot, drop_lots, take_lots
 
 compiled = compiler(__file__)
 inlined = compiler(__file__, inline=True)
@@ -129,9 +129,7 @@ BOOK = np.dtype(
     ],
     align=True,
 )
-"""The player's lots, as his fills tell them, and whether the round's result is known; fields as in `kernel.LANE`."""
-
-Array = NDArray[Any]
+"""The player's lots, as his fills tell them, and whether the round's result is known; fields as in `layout.LANE`."""
 
 
 _PACKED = struct.Struct("=" + "".join("d" if ROW[name] == np.float64 else "q" for name in ROW.names or ()))
@@ -166,27 +164,28 @@ def _hash(identity: str) -> float:
     return id_hash(identity)
 
 
-def encode(event: Event) -> Array:
+def encode(event: Event) -> Records:
     """Turn an event into a row, of kind NOTHING if it changes nothing that is known."""
     row, plan = np.zeros(1, ROW), _PLANS.get(event.event_name)
     if plan is None or _is_aftermath(event) or any(event.columns.get(name) is None for name, _ in plan.needs):
         return row
-    payload: Mapping[str, Any] = event.columns
-    values: list[Any] = [0] * (len(_PLACES) + 1)
+    payload, present = event.columns, 0
+    values: list[Value] = [0] * (len(_PLACES) + 1)
     values[_PLACES["kind"]], values[_PLACES["id_hash"]] = plan.kind, _hash(event.window_id or "")
     for name, index in plan.needs:
         values[index] = payload[name]
     for bit, columns in plan.groups:
         if all(payload.get(name) is not None for name, _ in columns):
-            values[_PLACES["present"]] |= bit
+            present |= bit
             for name, index in columns:
                 values[index] = payload[name]
+    values[_PLACES["present"]] = present
     _add_texts(plan.kind, payload, values)
     _PACKED.pack_into(row.view(np.uint8).data, 0, *values[: len(_PLACES)])
     return row
 
 
-def _add_texts(kind: int, payload: Mapping[str, Any], values: list[Any]) -> None:
+def _add_texts(kind: int, payload: Mapping[str, Value], values: list[Value]) -> None:
     """Write what is told in words."""
     if kind in (TRADE, FILL):
         side = payload.get("trade_type")
@@ -195,10 +194,10 @@ def _add_texts(kind: int, payload: Mapping[str, Any], values: list[Any]) -> None
         values[_PLACES["is_forced"]] = payload.get("forced") is True
     elif kind == PRESS:
         values[_PLACES["is_action"]] = (
-            CATEGORIES.get(payload.get("button_id") or payload.get("order_kind", "")) == "action"
+            CATEGORIES.get(str(payload.get("button_id") or payload.get("order_kind", ""))) == "action"
         )
     elif kind == ACK:
-        values[_PLACES["trade_hash"]] = _hash(payload.get("trade_id", ""))
+        values[_PLACES["trade_hash"]] = _hash(str(payload.get("trade_id") or ""))
 
 
 def _is_aftermath(event: Event) -> bool:
@@ -209,7 +208,7 @@ def _is_aftermath(event: Event) -> bool:
 
 
 @inlined
-def close_result(s: Any, h: Any, b: Any) -> None:
+def close_result(s: Record, h: Record, b: Record) -> None:
     """Add the player's result of a round up, once, as far as it was told."""
     if b.is_open != 0 and (s.known & K_PLAYER) != 0:
         history.apply_session_result(h, s.pnl if s.invested > 0 else 0, s.invested > 0)
@@ -218,16 +217,7 @@ def close_result(s: Any, h: Any, b: Any) -> None:
 
 
 @inlined
-def drop_lots(b: Any) -> None:
-    """Hold nothing."""
-    b.qty = 0
-    b.cost = 0
-    b.lot_head = 0
-    b.lot_count = 0
-
-
-@inlined
-def show_lots(s: Any, h: Any, b: Any, lots: Any) -> None:
+def show_lots(s: Record, h: Record, b: Record, lots: Record) -> None:
     """Show the lots if they add up to the position told, else say that they are unknown."""
     if b.follows_lots != 0 and b.qty == s.qty:
         history.apply_lots(h, lots, b.lot_head, b.lot_count)
@@ -236,7 +226,7 @@ def show_lots(s: Any, h: Any, b: Any, lots: Any) -> None:
 
 
 @inlined
-def take_round(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
+def take_round(s: Record, h: Record, b: Record, lots: Record, e: Record) -> None:
     """Begin a round, flat and with nothing invested."""
     close_result(s, h, b)
     state.apply_round(s, e.id_hash)
@@ -252,8 +242,8 @@ def take_round(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
 
 
 @inlined
-def take_shown(s: Any, h: Any, e: Any) -> None:
-    """Take what the site shows beside the price."""
+def take_state(s: Record, e: Record) -> None:
+    """Take a tick, and what the site shows beside the price, into all that the sets without history need."""
     if (e.present & T_CONNECTED) != 0:
         state.apply_connected(s, float(e.connected_players))
     if (e.present & T_RUGPOOL) != 0:
@@ -264,15 +254,15 @@ def take_shown(s: Any, h: Any, e: Any) -> None:
         )
     if (e.present & T_HIGHEST) != 0:
         state.apply_highest(s, e.highest_today)
-    if (e.present & T_LEADERBOARD) != 0:
-        history.apply_leaderboard(h, float(e.players_in_game), float(e.players_with_positions), e.total_market_capital)
+    state.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms if (e.present & T_TIMER) != 0 else -1, e.game_phase)
 
 
 @inlined
-def take_tick(s: Any, h: Any, b: Any, e: Any) -> None:
+def take_tick(s: Record, h: Record, b: Record, e: Record) -> None:
     """Take a tick; at the rug the result is known at once to one who holds nothing."""
-    take_shown(s, h, e)
-    state.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms if (e.present & T_TIMER) != 0 else -1, e.game_phase)
+    take_state(s, e)
+    if (e.present & T_LEADERBOARD) != 0:
+        history.apply_leaderboard(h, float(e.players_in_game), float(e.players_with_positions), e.total_market_capital)
     history.apply_tick(h, s)
     if e.game_phase == RUGGED:
         history.apply_rug(h, s, h.peak)
@@ -282,7 +272,7 @@ def take_tick(s: Any, h: Any, b: Any, e: Any) -> None:
 
 
 @inlined
-def take_player(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
+def take_player(s: Record, h: Record, b: Record, lots: Record, e: Record) -> None:
     """Take the player's own money."""
     state.apply_player(s, e.cash, e.position_qty, e.avg_cost, e.cumulative_pnl, e.total_invested)
     if (e.present & T_BET) != 0:
@@ -299,18 +289,13 @@ def take_player(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
 
 
 @inlined
-def take_fill(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
+def take_fill(s: Record, h: Record, b: Record, lots: Record, e: Record) -> None:
     """Take an own fill into the lots and, if an order led to it, as the last execution; volumes are the others'."""
     if e.is_counted != 0 and e.id_hash == b.id_hash:
         if e.is_buy == 0:
-            kernel.take_lots(b, lots, min(e.trade_qty, b.qty))
+            take_lots(b, lots, min(e.trade_qty, b.qty))
         elif b.lot_count < MAX_LOTS:
-            slot = (b.lot_head + b.lot_count) % MAX_LOTS
-            lots.qty[slot] = e.trade_qty
-            lots.cost[slot] = e.trade_amount
-            b.lot_count += 1
-            b.qty += e.trade_qty
-            b.cost += e.trade_amount
+            add_lot(b, lots, e.trade_qty, e.trade_amount)
         show_lots(s, h, b, lots)
     is_known = s.execution_tick == e.tick and s.execution_price == e.trade_price and (s.known & K_CLIENT) != 0
     if e.is_forced == 0 and not is_known:
@@ -318,7 +303,7 @@ def take_fill(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
 
 
 @inlined
-def take_past(h: Any, e: Any) -> None:
+def take_past(h: Record, e: Record) -> None:
     """Take a revealed round: as a new one if its rug was not seen, else in place of what was seen of it."""
     if e.rug_seen == 0:
         history.apply_past_round(h, e.rug_price, e.rug_tick, e.peak)
@@ -328,7 +313,7 @@ def take_past(h: Any, e: Any) -> None:
 
 
 @inlined
-def take_seat(s: Any, h: Any, b: Any) -> None:
+def take_seat(s: Record, h: Record, b: Record) -> None:
     """Seat a player who has done nothing yet; what was seen of the market stays."""
     state.apply_seat(s)
     history.start_session(h)
@@ -344,7 +329,7 @@ def take_seat(s: Any, h: Any, b: Any) -> None:
 
 
 @inlined
-def take_press(s: Any, e: Any) -> None:
+def take_press(s: Record, e: Record) -> None:
     """Take a press, or an order that no press led to."""
     if (e.present & T_BET) != 0:
         state.apply_bet(s, e.bet_amount)
@@ -353,7 +338,7 @@ def take_press(s: Any, e: Any) -> None:
 
 
 @inlined
-def take_ack(s: Any, e: Any) -> None:
+def take_ack(s: Record, e: Record) -> None:
     """Take the answer to an order that was carried out."""
     if e.success != 0 and (e.present & T_EXECUTION) != 0:
         state.apply_execution(s, e.execution_tick, e.execution_price)
@@ -362,7 +347,7 @@ def take_ack(s: Any, e: Any) -> None:
 
 
 @inlined
-def take_own(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
+def take_own(s: Record, h: Record, b: Record, lots: Record, e: Record) -> None:
     """Take an own fact."""
     if e.kind == PLAYER:
         take_player(s, h, b, lots, e)
@@ -379,7 +364,7 @@ def take_own(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
 
 
 @compiled
-def take_row(s: Any, h: Any, b: Any, lots: Any, e: Any) -> None:
+def take_row(s: Record, h: Record, b: Record, lots: Record, e: Record) -> None:
     """Take one fact into what is known."""
     if e.kind >= SEAT:
         take_own(s, h, b, lots, e)
@@ -404,7 +389,7 @@ _FILLS = np.array([[*table.FILLS[name], *[0.0] * (_WIDEST - len(table.FILLS[name
 
 
 @compiled
-def look(s: Any, h: Any, kind: int, out: Array, row: int) -> None:
+def look(s: Record, h: Record, kind: int, out: Rows, row: int) -> None:
     """Write an observation set (its place in SETS) into a row of `out`, fill values where unknown."""
     if kind == _MARKET:
         history.observe_market(h, s, out, row)
@@ -422,7 +407,7 @@ def look(s: Any, h: Any, kind: int, out: Array, row: int) -> None:
 
 
 @compiled
-def mark_missing(s: Any, h: Any, kind: int, out: Array, row: int) -> None:
+def mark_missing(s: Record, h: Record, kind: int, out: Marks, row: int) -> None:
     """Write which features of a set are unknown into a row of `out`."""
     unknown = ~(s.known | h.known)
     for i in range(out.shape[1]):
@@ -430,7 +415,7 @@ def mark_missing(s: Any, h: Any, kind: int, out: Array, row: int) -> None:
 
 
 @compiled
-def take(states: Array, histories: Array, books: Array, lots: Array, rows: Array) -> None:
+def take(states: Records, histories: Records, books: Records, lots: Records, rows: Records) -> None:
     """Take rows into what is known, in their order."""
     for i in range(len(rows)):
         take_row(states[0], histories[0], books[0], lots[0], rows[i])
@@ -438,15 +423,15 @@ def take(states: Array, histories: Array, books: Array, lots: Array, rows: Array
 
 @compiled
 def follow(
-    states: Array,
-    histories: Array,
-    books: Array,
-    lots: Array,
-    rows: Array,
-    looks: Array,
+    states: Records,
+    histories: Records,
+    books: Records,
+    lots: Records,
+    rows: Records,
+    looks: Ints,
     kind: int,
-    out: Array,
-    missing: Array,
+    out: Rows,
+    missing: Marks,
 ) -> None:
     """Take rows, and after each row number in `looks` (ascending) write what is seen and what is missing."""
     at = 0
@@ -459,13 +444,13 @@ def follow(
 
 
 @compiled
-def look_one(states: Array, histories: Array, kind: int, out: Array) -> None:
+def look_one(states: Records, histories: Records, kind: int, out: Rows) -> None:
     """Write the observation now."""
     look(states[0], histories[0], kind, out, 0)
 
 
 @compiled
-def mark_one(states: Array, histories: Array, kind: int, out: Array) -> None:
+def mark_one(states: Records, histories: Records, kind: int, out: Marks) -> None:
     """Write what is missing now."""
     mark_missing(states[0], histories[0], kind, out, 0)
 
@@ -479,20 +464,20 @@ class ObservationState:
         self.states = state.new_state()
         self.histories = history.new_history()
         self.books = np.zeros(1, BOOK)
-        self.lots = np.zeros(1, kernel.LOTS)
+        self.lots = np.zeros(1, LOTS)
 
 
-def apply(known: ObservationState, rows: Array) -> None:
+def apply(known: ObservationState, rows: Records) -> None:
     """Take one encoded event, or many."""
     take(known.states, known.histories, known.books, known.lots, rows)
 
 
-def observe(known: ObservationState, out: Array, *, kind: int) -> None:
+def observe(known: ObservationState, out: Rows, *, kind: int) -> None:
     """Write one observation set."""
     look_one(known.states, known.histories, kind, out[None, :])
 
 
-def missing(known: ObservationState, out: Array, *, kind: int) -> None:
+def missing(known: ObservationState, out: Marks, *, kind: int) -> None:
     """Write what of one observation set is unknown."""
     mark_one(known.states, known.histories, kind, out[None, :])
 

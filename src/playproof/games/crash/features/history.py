@@ -3,7 +3,7 @@
 A second record beside `fold.STATE`, with `apply_*` for what the feed tells and `observe_market` and
 `observe_trader` for the rows; the definitions are the feature table's (features). Numbers that the
 set `policy` has too are the fold's own, bit for bit.
-Leaves out: where trades, leaderboard and lots come from (crowd_feed, the kernel's lots, a recording).
+Leaves out: where trades, leaderboard and lots come from (crowd_feed, a lane's lots, a recording).
 
 Order of calls: `fold.apply_round` then `apply_round`; `fold.apply_tick` then `apply_tick`; on the rug
 also `apply_rug`, and `apply_session_result` when the round's money is settled. Memory is limited to
@@ -13,10 +13,8 @@ rings, looking changes nothing that a later look shows, and every number written
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from playproof._numba import compiler
 from playproof.games.crash.features import state, table
@@ -32,6 +30,7 @@ from playproof.games.crash.features.table import (
 )
 from playproof.games.crash.rules.money import MAX_LOTS, SIDEBET_TICKS
 from playproof.games.crash.rules.prices import RUG_CHANCE
+from playproof.games.crash.sim.arrays import Ints, Marks, Record, Records, Rows
 from playproof.games.crash.sim.crowd import INSTARUG_TICKS
 
 compiled = compiler(__file__)
@@ -113,7 +112,7 @@ HISTORY = np.dtype(
 )
 
 
-def shared(names: tuple[str, ...]) -> NDArray[np.int64]:
+def shared(names: tuple[str, ...]) -> Ints:
     """Give for each feature its place in the set `policy`, -1 if it is not there."""
     return np.array([POLICY.index(name) if name in POLICY else -1 for name in names], np.int64)
 
@@ -135,11 +134,8 @@ _RUN = TRADER.index("rounds_in_session")
 _SWEET = TRADER.index("in_sweet_spot")
 _PREDICTION = TRADER.index("predicted_duration")
 
-Rows = NDArray[np.float32]
-Masks = NDArray[np.bool_]
 
-
-def new_history(count: int = 1) -> NDArray[Any]:
+def new_history(count: int = 1) -> Records:
     """Give records that know nothing but that every round starts at a price of 1."""
     histories = np.zeros(count, HISTORY)
     histories["prices"][:, 0] = 1.0
@@ -150,7 +146,7 @@ def new_history(count: int = 1) -> NDArray[Any]:
 
 
 @compiled
-def apply_round(h: Any, s: Any) -> None:
+def apply_round(h: Record, s: Record) -> None:
     """Begin a round, after the fold has: what belonged to the last one is forgotten."""
     h.prices[0] = s.price
     h.changes[0] = 0.0
@@ -178,7 +174,7 @@ def apply_round(h: Any, s: Any) -> None:
 
 
 @inlined
-def keep_size(h: Any, amount: int) -> None:
+def keep_size(h: Record, amount: int) -> None:
     """Take a trade's size among the last 100, in the place of the oldest of them."""
     count = min(h.trades, SIZES)
     hole = count
@@ -201,7 +197,7 @@ def keep_size(h: Any, amount: int) -> None:
 
 
 @inlined
-def apply_trade(h: Any, tick: int, is_buy: bool, amount: int) -> None:
+def apply_trade(h: Record, tick: int, is_buy: bool, amount: int) -> None:
     """Take a trade of this round as it is heard of, anybody's, in units; the presale's tick is 0."""
     keep_size(h, amount)
     at = max(tick, 0)
@@ -221,14 +217,14 @@ def apply_trade(h: Any, tick: int, is_buy: bool, amount: int) -> None:
 
 
 @compiled
-def apply_trades(histories: NDArray[Any], row: int, trades: NDArray[Any]) -> None:
+def apply_trades(histories: Records, row: int, trades: Records) -> None:
     """Take the trades that one tick brought (`crowd_feed.TRADE`), with one call from Python."""
     for i in range(len(trades)):
         apply_trade(histories[row], trades[i].tick, trades[i].is_buy != 0, trades[i].amount)
 
 
 @inlined
-def apply_leaderboard(h: Any, players_in_game: float, players_with_positions: float, total_capital: int) -> None:
+def apply_leaderboard(h: Record, players_in_game: float, players_with_positions: float, total_capital: int) -> None:
     """Take the figures of a leaderboard, the capital in units."""
     h.players = players_in_game
     h.holders = players_with_positions
@@ -237,7 +233,7 @@ def apply_leaderboard(h: Any, players_in_game: float, players_with_positions: fl
 
 
 @inlined
-def extend_first(h: Any, change: float) -> None:
+def extend_first(h: Record, change: float) -> None:
     """Take one of the first 40 changes and bring their volatility up to date."""
     h.first_changes[h.first_count] = change
     h.first_count += 1
@@ -255,7 +251,7 @@ def extend_first(h: Any, change: float) -> None:
 
 
 @inlined
-def apply_tick(h: Any, s: Any) -> None:
+def apply_tick(h: Record, s: Record) -> None:
     """Take the tick that the fold has just taken; one that was seen, or comes late, changes nothing."""
     last = (h.seen - 1) & _MASK
     if s.phase < state.ACTIVE or s.tick < h.ticks[last]:
@@ -283,7 +279,7 @@ def apply_tick(h: Any, s: Any) -> None:
 
 
 @inlined
-def apply_past_round(h: Any, end_price: float, duration: int, peak: float) -> None:
+def apply_past_round(h: Record, end_price: float, duration: int, peak: float) -> None:
     """Take a finished round, such as the feed's own list tells to one who joins; the newest comes last."""
     for i in range(PAST_ROUNDS - 1, 0, -1):
         h.past_end[i] = h.past_end[i - 1]
@@ -296,7 +292,7 @@ def apply_past_round(h: Any, end_price: float, duration: int, peak: float) -> No
 
 
 @inlined
-def apply_rug(h: Any, s: Any, peak: float) -> None:
+def apply_rug(h: Record, s: Record, peak: float) -> None:
     """Take the rug that the fold has just taken, once a round; the peak leaves the rug price out."""
     if h.finished == 0:
         h.finished = 1
@@ -304,8 +300,8 @@ def apply_rug(h: Any, s: Any, peak: float) -> None:
 
 
 @inlined
-def apply_lots(h: Any, lots: Any, head: int, count: int) -> None:
-    """Take the open lots: `count` of a ring of MAX_LOTS from `head` on, oldest first (`kernel.LOTS`)."""
+def apply_lots(h: Record, lots: Record, head: int, count: int) -> None:
+    """Take the open lots: `count` of a ring of MAX_LOTS from `head` on, oldest first (`layout.LOTS`)."""
     for i in range(LOTS):
         held = i < count
         slot = (head + i) % MAX_LOTS
@@ -316,14 +312,14 @@ def apply_lots(h: Any, lots: Any, head: int, count: int) -> None:
 
 
 @inlined
-def apply_sidebet(h: Any, stake: int, end_tick: int) -> None:
+def apply_sidebet(h: Record, stake: int, end_tick: int) -> None:
     """Take the own sidebet that was placed, in units; a stake of 0 is none."""
     h.side_stake = stake
     h.side_end = end_tick
 
 
 @inlined
-def start_session(h: Any) -> None:
+def start_session(h: Record) -> None:
     """Begin a session of the player: results and streaks are forgotten, what was seen of the market stays."""
     h.rounds = 0
     h.session_pnl = 0
@@ -333,7 +329,7 @@ def start_session(h: Any) -> None:
 
 
 @inlined
-def apply_session_result(h: Any, pnl: int, traded: bool) -> None:
+def apply_session_result(h: Record, pnl: int, traded: bool) -> None:
     """Take the player's own result of a finished round, in units."""
     h.session_pnl += pnl
     h.idle = 0 if traded else h.idle + 1
@@ -344,7 +340,7 @@ def apply_session_result(h: Any, pnl: int, traded: bool) -> None:
 
 @inlined
 def apply_prediction(
-    h: Any,
+    h: Record,
     probability: float,
     confidence: float,
     ticks_to_rug_norm: float,
@@ -361,7 +357,7 @@ def apply_prediction(
 
 
 @inlined
-def seen_in(h: Any, ticks: int) -> int:
+def seen_in(h: Record, ticks: int) -> int:
     """Count the ticks seen among the last `ticks` of the round."""
     oldest = h.ticks[(h.seen - 1) & _MASK] - ticks
     count = 0
@@ -371,7 +367,7 @@ def seen_in(h: Any, ticks: int) -> int:
 
 
 @inlined
-def price_window(h: Any, ticks: int) -> tuple[float, float, float, float]:
+def price_window(h: Record, ticks: int) -> tuple[float, float, float, float]:
     """Give mean, standard deviation, lowest and highest of the prices seen on the last `ticks` ticks."""
     count = seen_in(h, ticks)
     total, low, high = 0.0, np.inf, -np.inf
@@ -389,7 +385,7 @@ def price_window(h: Any, ticks: int) -> tuple[float, float, float, float]:
 
 
 @inlined
-def volatility(h: Any, ticks: int) -> float:
+def volatility(h: Record, ticks: int) -> float:
     """Give the standard deviation of the changes seen on the last `ticks` ticks."""
     first = h.seen - seen_in(h, ticks)
     count, total, low, high = 0, 0.0, np.inf, -np.inf
@@ -410,7 +406,7 @@ def volatility(h: Any, ticks: int) -> float:
 
 
 @inlined
-def relative_strength(h: Any, ticks: int) -> float:
+def relative_strength(h: Record, ticks: int) -> float:
     """Give 100 x gains / (gains + losses) of the last `ticks` ticks, 50 when the price stood still."""
     gains, losses = 0.0, 0.0
     for i in range(h.seen - seen_in(h, ticks), h.seen):
@@ -424,21 +420,21 @@ def relative_strength(h: Any, ticks: int) -> float:
 
 
 @inlined
-def log_return(h: Any, price: float, ticks: int) -> float:
+def log_return(h: Record, price: float, ticks: int) -> float:
     """Give the logarithm of the price against the oldest one seen at most `ticks` ticks ago."""
     oldest = h.prices[(h.seen - seen_in(h, ticks + 1)) & _MASK]
     return math.log(max(price, LEAST_PRICE) / max(oldest, LEAST_PRICE))
 
 
 @inlined
-def volume_at(h: Any, tick: int) -> int:
+def volume_at(h: Record, tick: int) -> int:
     """Give the volume stamped with a tick of the window."""
     slot = tick & _MASK
     return h.buys[slot] + h.sells[slot] if h.volume_ticks[slot] == tick else 0
 
 
 @inlined
-def is_whale_about(h: Any, tick: int) -> bool:
+def is_whale_about(h: Record, tick: int) -> bool:
     """Tell whether one of the last 10 ticks' trades is above 10 x the median of the last 100 trades."""
     largest = 0
     for at in range(max(0, tick - WHALE_WINDOW + 1), tick + 1):
@@ -454,7 +450,7 @@ def is_whale_about(h: Any, tick: int) -> bool:
 
 
 @inlined
-def write_crowd(h: Any, tick: int, out: Rows, row: int) -> None:
+def write_crowd(h: Record, tick: int, out: Rows, row: int) -> None:
     """Write leaderboard, recent volumes, flow and whale."""
     buys, sells = 0, 0
     for at in range(max(0, tick - WINDOW + 1), tick + 1):
@@ -472,7 +468,7 @@ def write_crowd(h: Any, tick: int, out: Rows, row: int) -> None:
 
 
 @inlined
-def write_volumes(h: Any, tick: int, out: Rows, row: int) -> None:
+def write_volumes(h: Record, tick: int, out: Rows, row: int) -> None:
     """Write the statistics of the volume a tick."""
     first = max(0, tick - WINDOW + 1)
     total, low, high = 0, volume_at(h, first), 0
@@ -493,7 +489,7 @@ def write_volumes(h: Any, tick: int, out: Rows, row: int) -> None:
 
 
 @inlined
-def look_policy(h: Any, s: Any, out: Rows, row: int) -> None:
+def look_policy(h: Record, s: Record, out: Rows, row: int) -> None:
     """Let the fold write the set `policy`, and put it aside; the row is overwritten after that."""
     state.observe_policy(s, out, row)
     for i in range(len(POLICY)):
@@ -501,7 +497,7 @@ def look_policy(h: Any, s: Any, out: Rows, row: int) -> None:
 
 
 @inlined
-def observe_market(h: Any, s: Any, out: Rows, row: int) -> None:
+def observe_market(h: Record, s: Record, out: Rows, row: int) -> None:
     """Write the 40 features of the set `market` into a row of `out`."""
     tick = int(max(s.tick, 0))
     look_policy(h, s, out, row)
@@ -522,7 +518,7 @@ def observe_market(h: Any, s: Any, out: Rows, row: int) -> None:
 
 
 @inlined
-def write_current(h: Any, s: Any, out: Rows, row: int) -> None:
+def write_current(h: Record, s: Record, out: Rows, row: int) -> None:
     """Write position, bankroll and volatilities."""
     recent = volatility(h, 10)
     out[row, _POSITION] = s.qty > 0
@@ -534,7 +530,7 @@ def write_current(h: Any, s: Any, out: Rows, row: int) -> None:
 
 
 @inlined
-def write_past(h: Any, out: Rows, row: int) -> None:
+def write_past(h: Record, out: Rows, row: int) -> None:
     """Write the last finished rounds."""
     for i in range(PAST_ROUNDS):
         out[row, _PAST + 4 * i] = h.past_end[i]
@@ -544,7 +540,7 @@ def write_past(h: Any, out: Rows, row: int) -> None:
 
 
 @inlined
-def write_lots(h: Any, price: float, out: Rows, row: int) -> None:
+def write_lots(h: Record, price: float, out: Rows, row: int) -> None:
     """Write the oldest open lots."""
     for i in range(LOTS):
         held = h.lot_qty[i] > 0 and h.lot_cost[i] > 0
@@ -555,7 +551,7 @@ def write_lots(h: Any, price: float, out: Rows, row: int) -> None:
 
 
 @inlined
-def write_moves(h: Any, out: Rows, row: int) -> None:
+def write_moves(h: Record, out: Rows, row: int) -> None:
     """Write how many of the last 10 ticks moved far, and which share of them rose."""
     big, ups, count = 0, 0, 0
     for i in range(h.seen - seen_in(h, 10), h.seen):
@@ -568,7 +564,7 @@ def write_moves(h: Any, out: Rows, row: int) -> None:
 
 
 @inlined
-def write_indicators(h: Any, s: Any, out: Rows, row: int) -> None:
+def write_indicators(h: Record, s: Record, out: Rows, row: int) -> None:
     """Write the indicators of this round's prices."""
     price = s.price
     out[row, _INDICATORS] = log_return(h, price, 3)
@@ -591,7 +587,7 @@ def write_indicators(h: Any, s: Any, out: Rows, row: int) -> None:
 
 
 @inlined
-def write_run(h: Any, out: Rows, row: int) -> None:
+def write_run(h: Record, out: Rows, row: int) -> None:
     """Write how the session went, and the means of the last rounds."""
     peaks, durations, count = 0.0, 0.0, 0
     for i in range(PAST_ROUNDS):
@@ -609,7 +605,7 @@ def write_run(h: Any, out: Rows, row: int) -> None:
 
 
 @inlined
-def write_predictions(h: Any, s: Any, out: Rows, row: int) -> None:
+def write_predictions(h: Record, s: Record, out: Rows, row: int) -> None:
     """Write predictions, or the constant hazard's values, and what the open sidebet allows."""
     probability, confidence, norm = BASE_PROBABILITY, 0.0, 1.0
     duration, duration_confidence = float(s.tick) + EXPECTED_TICKS, 0.0
@@ -629,7 +625,7 @@ def write_predictions(h: Any, s: Any, out: Rows, row: int) -> None:
 
 
 @inlined
-def observe_trader(h: Any, s: Any, out: Rows, row: int) -> None:
+def observe_trader(h: Record, s: Record, out: Rows, row: int) -> None:
     """Write the 96 features of the set `trader` into a row of `out`."""
     look_policy(h, s, out, row)
     for i in range(len(TRADER)):
@@ -651,7 +647,7 @@ def observe_trader(h: Any, s: Any, out: Rows, row: int) -> None:
 
 
 @compiled
-def missing_market(h: Any, s: Any, out: Masks, row: int) -> None:
+def missing_market(h: Record, s: Record, out: Marks, row: int) -> None:
     """Write which features of the set `market` are unknown into a row of `out`."""
     unknown = ~(s.known | h.known)
     for i in range(len(MARKET)):
@@ -659,7 +655,7 @@ def missing_market(h: Any, s: Any, out: Masks, row: int) -> None:
 
 
 @compiled
-def missing_trader(h: Any, s: Any, out: Masks, row: int) -> None:
+def missing_trader(h: Record, s: Record, out: Marks, row: int) -> None:
     """Write which features of the set `trader` are unknown into a row of `out`."""
     unknown = ~(s.known | h.known)
     for i in range(len(TRADER)):

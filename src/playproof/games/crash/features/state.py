@@ -12,12 +12,10 @@ then the feature holds the fill value of the feature table.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from playproof._numba import compiler
+from playproof.games.crash.sim.arrays import Record, Records, Rows
 
 inlined = compiler(__file__, inline=True)
 
@@ -67,10 +65,8 @@ K_BET, K_TIMER = 1 << 10, 1 << 11
 FEATURE_COUNT = 37
 POLICY_COUNT = 31
 
-Rows = NDArray[np.float32]
 
-
-def new_state(count: int = 1) -> NDArray[Any]:
+def new_state(count: int = 1) -> Records:
     """Give states that know nothing yet."""
     states = np.zeros(count, STATE)
     states["price"] = 1.0
@@ -78,7 +74,7 @@ def new_state(count: int = 1) -> NDArray[Any]:
 
 
 @inlined
-def apply_seat(s: Any) -> None:
+def apply_seat(s: Record) -> None:
     """Seat a new player, who has executed nothing yet."""
     s.execution_tick = 0
     s.execution_price = 0.0
@@ -89,7 +85,7 @@ def apply_seat(s: Any) -> None:
 
 
 @inlined
-def apply_round(s: Any, id_hash: float) -> None:
+def apply_round(s: Record, id_hash: float) -> None:
     """Begin a round: the price is 1 at tick 0, nothing is active, no position is held."""
     s.price = 1.0
     s.velocity = 0.0
@@ -107,13 +103,13 @@ def apply_round(s: Any, id_hash: float) -> None:
 
 
 @inlined
-def apply_connected(s: Any, players: float) -> None:
+def apply_connected(s: Record, players: float) -> None:
     """Take the number of connected players."""
     s.context[CONNECTED] = players
 
 
 @inlined
-def apply_rugpool(s: Any, amount: float, threshold: float, instarugs: float) -> None:
+def apply_rugpool(s: Record, amount: float, threshold: float, instarugs: float) -> None:
     """Take the rugpool as it is shown."""
     s.context[RUGPOOL] = amount
     s.context[RUGPOOL + 1] = threshold
@@ -123,7 +119,7 @@ def apply_rugpool(s: Any, amount: float, threshold: float, instarugs: float) -> 
 
 
 @inlined
-def apply_session(s: Any, mean: float, over_2: float, over_10: float, over_50: float, over_100: float) -> None:
+def apply_session(s: Record, mean: float, over_2: float, over_10: float, over_50: float, over_100: float) -> None:
     """Take the statistics of the last 100 rounds."""
     s.context[SESSION] = mean
     s.context[SESSION + 1] = over_2
@@ -134,14 +130,14 @@ def apply_session(s: Any, mean: float, over_2: float, over_10: float, over_50: f
 
 
 @inlined
-def apply_highest(s: Any, highest: float) -> None:
+def apply_highest(s: Record, highest: float) -> None:
     """Take the highest multiplier of the day."""
     s.context[SESSION + 5] = highest
     s.known |= K_HIGHEST
 
 
 @inlined
-def apply_tick(s: Any, tick: int, price: float, timer_ms: int, phase: int) -> None:
+def apply_tick(s: Record, tick: int, price: float, timer_ms: int, phase: int) -> None:
     """Take a tick, its timer below 0 where it was not told; a repeated one changes nothing that depends on time."""
     if phase == ACTIVE or phase == RUGGED:
         if tick == s.tick + 1:
@@ -166,7 +162,7 @@ def apply_tick(s: Any, tick: int, price: float, timer_ms: int, phase: int) -> No
 
 
 @inlined
-def apply_player(s: Any, cash: int, qty: int, avg_cost: int, pnl: int, invested: int) -> None:
+def apply_player(s: Record, cash: int, qty: int, avg_cost: int, pnl: int, invested: int) -> None:
     """Take the player's own state; it belongs to the last tick seen."""
     if s.qty == 0 and qty > 0:
         s.entry_tick = s.tick
@@ -179,20 +175,20 @@ def apply_player(s: Any, cash: int, qty: int, avg_cost: int, pnl: int, invested:
 
 
 @inlined
-def apply_bet(s: Any, bet: int) -> None:
+def apply_bet(s: Record, bet: int) -> None:
     """Take the amount that stands in the bet field."""
     s.bet = bet
     s.known |= K_BET
 
 
 @inlined
-def apply_press(s: Any) -> None:
+def apply_press(s: Record) -> None:
     """Take the press of an action button (BUY, SELL, SIDEBET)."""
     s.action_tick = s.tick
 
 
 @inlined
-def apply_execution(s: Any, tick: int, price: float) -> None:
+def apply_execution(s: Record, tick: int, price: float) -> None:
     """Take a completed execution of an own order."""
     s.execution_tick = tick
     s.execution_price = price
@@ -203,7 +199,7 @@ def apply_execution(s: Any, tick: int, price: float) -> None:
 
 
 @inlined
-def apply_client(s: Any, trade: float, client_ms: float, latency_ms: float) -> None:
+def apply_client(s: Record, trade: float, client_ms: float, latency_ms: float) -> None:
     """Take what only a recording knows of the last execution."""
     s.execution_trade = trade
     s.execution_client_ms = client_ms
@@ -212,7 +208,7 @@ def apply_client(s: Any, trade: float, client_ms: float, latency_ms: float) -> N
 
 
 @inlined
-def observe_policy(s: Any, out: Rows, row: int) -> None:
+def observe_policy(s: Record, out: Rows, row: int) -> None:
     """Write the 31 features of the set `policy` into a row of `out`."""
     price = s.price
     qty = float(s.qty) / 1e9
@@ -259,7 +255,7 @@ def observe_policy(s: Any, out: Rows, row: int) -> None:
 
 
 @inlined
-def observe_recorded(s: Any, out: Rows, row: int) -> None:
+def observe_recorded(s: Record, out: Rows, row: int) -> None:
     """Write the 37 features of the set `recorded` into a row of `out`."""
     observe_policy(s, out, row)
     for i in range(31, 8, -1):

@@ -1,24 +1,19 @@
 """Lay whole recorded sessions of the crash game out at once: the compiled way from stored columns to a data set's rows.
 
-The same values as event by event (`episodes.segment` over `known` and `seat`), which is the slow, obvious twin: ticks
-are read from their columns as they are stored, everything else from rows of `known.ROW`, both are merged by seq, and
+The same values as event by event (datasets.segment over encoder and player_ledger), the slow, obvious twin: ticks
+are read from their columns as they are stored, everything else from rows of `encoder.ROW`, both are merged by seq, and
 one compiled pass folds, keeps the player's money and writes what was seen at each step.
-Leaves out: reading parts (datasets), the features (fold) and the roundings (kernel).
+Leaves out: reading parts (datasets), the features (features) and the rules of money (sim.orders).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from playproof.errors import InputError
 from playproof.game import Reward
 from playproof.game.episode_columns import (
     NEVER,
@@ -36,368 +31,38 @@ from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.alignment import name_lack
 from playproof.games.crash.recording.columnar_pass import (
     BLOCK,
-    D_ACK,
-    D_NONE,
-    D_ORDER,
-    D_PLAYER,
-    D_PRESS,
-    D_PRESS_ACTION,
-    D_REFUSED,
-    D_TOP_UP,
-    FLOAT_FACTS,
-    INT_FACTS,
-    QUIET,
     WALK,
     WINDOW,
+    RowColumns,
+    StepColumns,
     fill_unknown,
     segmented,
-    survey,
     walk,
+)
+from playproof.games.crash.recording.compiled_ledger import FLOAT_FACTS, INT_FACTS
+from playproof.games.crash.recording.session_columns import (
+    EVENT_CODES,
+    FLAG_COLUMNS,
+    TEXT_COLUMNS,
+    SessionEvents,
+    WindowSummary,
+    doc_types,
+    read_actions,
+    read_others,
+    read_session,
+    read_ticks,
+    revealed,
+    survey_windows,
 )
 from playproof.games.crash.recording.synthetic_sessions import deal_session
 from playproof.games.crash.rewards.terms import to_facts
-from playproof.games.crash.rules.actions import (
-    ACTIONS,
-    ADJUSTMENTS,
-    BETS,
-    CATEGORIES,
-    FULL_SHARE,
-    MAIN,
-    ORDERS,
-    PERCENTAGES,
-    SHARES,
-    SIZES,
-    TENTHS,
-    TRADER_MAIN,
-)
+from playproof.games.crash.rules.actions import ACTIONS, FULL_SHARE
 from playproof.games.crash.rules.money import MIN_BET
 from playproof.games.crash.rules.prices import id_hash
-from playproof.games.crash.server.protocol import COIN
-from playproof.games.crash.sim.kernel import BUTTONS, BUTTONS_SHARE, LANE, LOTS, TRADER
+from playproof.games.crash.sim.arrays import Array, Ints, Marks, Records
 from playproof.games.crash.sim.lanes import CrashConfig
+from playproof.games.crash.sim.layout import LANE, LOTS
 from playproof.money import UNIT
-
-Array = NDArray[Any]
-
-TICKS = "game_tick"
-WORLD_TYPES = ("game_tick", "server_state", "complete_game", "system_event", "gap")
-OWN_TYPES = ("button_event", "player_action")
-TRADE_TYPES = ("ws_event",)
-_TEXTS = (
-    *("button_id", "button_category", "order_kind", "trade_type", "coin", "sidebet_type", "trade_id"),
-    *("server_seed", "server_seed_hash", "game_version"),
-)
-_FLAGS = ("forced", "sequence_id", "order_amount", "order_share", "sell_share", "ended_by_rug")
-_SEEDS = ("server_seed", "server_seed_hash", "game_version")
-_CODES = {"buttons": BUTTONS, "buttons-share": BUTTONS_SHARE, "trader": TRADER}
-_NAMES = {c.TICK: 1, c.LATE_TICK: 2, c.ROUND: 3}
-
-
-def doc_types(observation: str) -> tuple[str, ...]:
-    """Give the types of events that an observation set is made of; others' trades are only for two of them."""
-    return WORLD_TYPES + OWN_TYPES + (() if observation in encoder.LIGHT else TRADE_TYPES)
-
-
-class Columns:
-    """The columns of one table as arrays; what is missing is filled, and what is there can be asked."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self.table = table
-        self.rows: int = table.num_rows
-        self._nulls: dict[str, int] = {
-            name: column.null_count for name, column in zip(table.schema.names, table.columns, strict=True)
-        }
-        self._codes: dict[str, tuple[Array, list[str]]] = {}
-
-    def __len__(self) -> int:
-        return self.rows
-
-    def has(self, name: str) -> bool:
-        """Tell whether a column holds anything."""
-        return bool(self._nulls.get(name, self.rows) < self.rows)
-
-    def is_full(self, name: str) -> bool:
-        """Tell whether a column holds a value in every row."""
-        return self.rows > 0 and self._nulls.get(name, self.rows) == 0
-
-    def valid(self, name: str) -> Array:
-        """Tell where a column holds a value."""
-        if not self.has(name):
-            return np.zeros(self.rows, np.bool_)
-        if self.is_full(name):
-            return np.ones(self.rows, np.bool_)
-        return np.asarray(self.table[name].is_valid().to_numpy(zero_copy_only=False))
-
-    def numbers(self, name: str, dtype: Any = np.int64, fill: float = 0) -> Array:
-        """Give a column of numbers, `fill` where there is none."""
-        if not self.has(name):
-            return np.full(self.rows, fill, dtype)
-        column = self.table[name]
-        if not self.is_full(name):
-            column = pc.fill_null(column, pa.scalar(fill).cast(column.type))
-        return np.asarray(_one(column).to_numpy(zero_copy_only=False)).astype(dtype, copy=False)
-
-    def times(self, name: str) -> Array:
-        """Give a column of times as microseconds."""
-        return np.asarray(_one(self.table[name]).cast(pa.int64()).to_numpy(zero_copy_only=False))
-
-    def codes(self, name: str) -> tuple[Array, list[str]]:
-        """Give a text column as places in a list of the texts that occur, -1 where there is none."""
-        if name not in self._codes:
-            self._codes[name] = self._coded(name)
-        return self._codes[name]
-
-    def _coded(self, name: str) -> tuple[Array, list[str]]:
-        if not self.has(name):
-            return np.full(self.rows, -1, np.int64), []
-        column = _one(self.table[name])
-        if not pa.types.is_dictionary(column.type):
-            column = column.dictionary_encode()
-        indices = column.indices if self.is_full(name) else pc.fill_null(column.indices, -1)
-        if len(column.dictionary) == 1 and self.is_full(name):
-            return np.zeros(self.rows, np.int64), column.dictionary.to_pylist()
-        numpy = indices.to_numpy(zero_copy_only=False)
-        starts = np.concatenate(([0], np.flatnonzero(numpy[1:] != numpy[:-1]) + 1))
-        used, numbers = np.unique(numpy[starts], return_inverse=True)
-        absent = int(used[0] < 0)
-        texts = column.dictionary.take(pa.array(used[absent:])).to_pylist()
-        return np.repeat(numbers - absent, np.diff(starts, append=self.rows)), texts
-
-    def mapped(self, name: str, table: Mapping[str, int], missing: int = 0) -> Array:
-        """Give a text column as the numbers of a table, `missing` for other texts and where there is none."""
-        indices, texts = self.codes(name)
-        if len(texts) == 1 and self.is_full(name):
-            return np.full(self.rows, table.get(texts[0], missing), np.int64)
-        of = np.array([*(table.get(text, missing) for text in texts), missing], np.int64)
-        return of[indices]
-
-
-def read_only(*columns: Array) -> tuple[Array, ...]:
-    """Give columns that cannot be written, as those that Arrow lends are: one type for each, so one compilation."""
-    seen = tuple(column.view() for column in columns)
-    for column in seen:
-        column.flags.writeable = False
-    return seen
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    """Give a column in one piece, without a copy if it is."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def read_kinds(columns: Columns) -> Array:
-    """Give the kind of row that each event becomes (`known.encode`)."""
-    names = columns.codes("event_name")[1]
-    kinds = columns.mapped("event_name", {name: shape.kind for name, shape in encoder.SHAPES.items()})
-    for name in names:
-        lacking = (
-            [need for need in encoder.SHAPES[name].needs if not columns.is_full(need)] if name in encoder.SHAPES else []
-        )
-        if lacking:
-            whole = np.logical_and.reduce([columns.valid(need) for need in lacking])
-            kinds[columns.mapped("event_name", {name: 1}).astype(bool) & ~whole] = encoder.NOTHING
-    if c.ORDER in names:
-        orders = columns.mapped("event_name", {c.ORDER: 1}).astype(bool)
-        kinds[orders & columns.valid("sequence_id")] = encoder.NOTHING
-    if c.BET in names:
-        kinds[(kinds == encoder.BET) & (columns.mapped("sidebet_type", {"placed": 1}) == 0)] = encoder.NOTHING
-    return kinds
-
-
-def read_present(result: Columns, kinds: Array) -> Array:
-    """Give which groups of columns each row has."""
-    payload = np.zeros(len(result), np.int64)
-    allowed: dict[str, list[int]] = {}
-    for shape in encoder.SHAPES.values():
-        for group in shape.groups:
-            allowed.setdefault(group, []).append(shape.kind)
-    one = kinds[0] if len(kinds) and (kinds == kinds[0]).all() else None
-    everywhere = 0
-    for group, columns in encoder._GROUPS.items():
-        if not all(result.has(name) for name in columns):
-            continue
-        lacking = [name for name in columns if not result.is_full(name)]
-        if one is not None and not lacking:
-            everywhere |= encoder._BITS[group] if one in allowed[group] else 0
-            continue
-        there = np.logical_and.reduce([result.valid(name) for name in lacking or columns])
-        payload[there & np.isin(kinds, allowed[group])] |= encoder._BITS[group]
-    return payload | everywhere
-
-
-def read_rows(columns: Columns, hashes: Array) -> Array:
-    """Give events as rows of `known.ROW`."""
-    kinds = read_kinds(columns)
-    rows = np.zeros(len(columns), encoder.ROW)
-    rows["kind"], rows["present"], rows["id_hash"] = kinds, read_present(columns, kinds), hashes
-    for name in encoder._COLUMNS:
-        if columns.has(name):
-            rows[name] = columns.numbers(name, encoder.ROW[name])
-    side = columns.mapped("trade_type", {"buy": 1, "sell": 2})
-    rows["is_buy"] = side == 1
-    rows["is_counted"] = (side > 0) & (columns.mapped("coin", {COIN: 1}, 0).astype(bool) | ~columns.valid("coin"))
-    rows["is_forced"] = columns.numbers("forced", np.bool_) if columns.has("forced") else 0
-    rows["is_action"] = _buttons(columns, {name: kind == "action" for name, kind in CATEGORIES.items()})
-    indices, texts = columns.codes("trade_id")
-    if (kinds == encoder.ACK).any():
-        rows["trade_hash"] = np.array([*(encoder._hash(text) for text in texts), encoder._hash("")])[indices]
-    return rows
-
-
-def _buttons(columns: Columns, table: Mapping[str, int], missing: int = 0) -> Array:
-    """Give the button pressed, or else the order sent, as the number of a table."""
-    pressed = columns.mapped("button_id", table, missing)
-    return np.where(columns.valid("button_id"), pressed, columns.mapped("order_kind", table, missing))
-
-
-def read_deeds(columns: Columns) -> Array:
-    """Give what each own event means for the ledger (`CrashLedger.hear`)."""
-    names = columns.mapped("event_name", {c.PRESS: 1, c.ORDER: 2, c.ACK: 3, c.PLAYER: 4})
-    deeds = np.full(len(columns), D_NONE, np.int64)
-    action = columns.mapped("button_category", {"action": 1}) == 1
-    deeds[names == 1] = np.where(action, D_PRESS_ACTION, D_PRESS)[names == 1]
-    deeds[names == 2] = np.where(columns.mapped("order_kind", {"TOP_UP": 1}) == 1, D_TOP_UP, D_ORDER)[names == 2]
-    refused = columns.valid("success") & (columns.numbers("success", np.bool_) == 0)
-    deeds[names == 3] = np.where(refused, D_REFUSED, D_ACK)[names == 3]
-    deeds[names == 4] = D_PLAYER
-    return deeds
-
-
-def read_actions(columns: Columns, actions: str) -> Array:
-    """Give each event's choice as an index for each head, -1 in the first if it is none (`ActionSet.recorded`)."""
-    heads = len(ACTIONS[actions].heads)
-    taken = np.zeros((len(columns), heads), np.int64)
-    names = columns.mapped("event_name", {c.PRESS: 1, c.ORDER: 2})
-    alone = (names == 2) & ~columns.valid("sequence_id")
-    chooses = (names == 1) | alone
-    order = _buttons(columns, {name: MAIN.index(name) for name in ORDERS})
-    share = np.where(
-        alone, columns.numbers("order_share", fill=FULL_SHARE), columns.numbers("sell_share", fill=FULL_SHARE)
-    )
-    if actions == "trader":
-        main = np.array([0, *(TRADER_MAIN.index(name) for name in ("BUY_MAIN", "SELL_MAIN", "BUY_SIDE"))])[order]
-        partial_sell = (order == MAIN.index("SELL")) & (share < FULL_SHARE)
-        amount = np.where(
-            columns.valid("bet_amount"), columns.numbers("bet_amount"), columns.numbers("order_amount", fill=-1)
-        )
-        amount = np.where(amount < 0, SIZES[0], amount)
-        taken[:, 0] = np.where(partial_sell, TRADER_MAIN.index("PARTIAL_SELL"), main)
-        taken[:, 1] = np.where(partial_sell, 0, _nearest(SIZES, amount))
-        taken[:, 2] = np.where(partial_sell, _nearest(TENTHS, share), 0)
-        chooses &= order > 0
-    else:
-        adjust = _buttons(columns, {name: BETS.index(name) for name in ADJUSTMENTS})
-        percent = _buttons(columns, {name: SHARES.index(name) for name in PERCENTAGES})
-        taken[:, 0], taken[:, 1] = order, adjust
-        if actions == "buttons-share":
-            sold = alone & (order == MAIN.index("SELL"))
-            taken[:, 2] = np.where(sold, 1 + _nearest(tuple(PERCENTAGES.values()), share), percent)
-        chooses &= (order > 0) | (adjust > 0) | (percent > 0)
-    taken[~chooses] = 0
-    taken[~chooses, 0] = -1
-    return taken
-
-
-def _nearest(choices: Sequence[int], wanted: Array) -> Array:
-    return np.asarray(np.abs(np.asarray(choices, np.int64)[:, None] - wanted[None, :]).argmin(axis=0))
-
-
-@dataclass(frozen=True)
-class SessionEvents:
-    """One session's events, ready for the compiled pass."""
-
-    session_id: str
-    player_id: str | None
-    ticks: Columns
-    others: Columns
-    windows: tuple[str, ...]
-    tick_windows: Array
-    other_windows: Array
-
-
-def read_session(tables: Mapping[str, pa.Table]) -> SessionEvents:
-    """Bring a session's tables into the order of the recording: ticks, and everything else."""
-    ticks = _ordered([tables[TICKS]] if TICKS in tables else [], next(iter(tables.values())))
-    others = _ordered([table for name, table in tables.items() if name != TICKS], next(iter(tables.values())))
-    coded = (ticks.codes("window_id"), others.codes("window_id"))
-    windows = {text: index for index, text in enumerate(dict.fromkeys(text for _, texts in coded for text in texts))}
-    players = sorted({text for result in (ticks, others) for text in result.codes("player_id")[1]})
-    session_id = (ticks if len(ticks) else others).codes("session_id")[1][0]
-    if len(players) > 1:
-        raise InputError(f"expected one player in session {session_id}, found {', '.join(players)}")
-    return SessionEvents(
-        session_id=session_id,
-        player_id=players[0] if players else None,
-        ticks=ticks,
-        others=others,
-        windows=tuple(windows),
-        tick_windows=_renumbered(*coded[0], windows),
-        other_windows=_renumbered(*coded[1], windows),
-    )
-
-
-def _renumbered(indices: Array, texts: Sequence[str], numbers: Mapping[str, int]) -> Array:
-    """Give texts by their numbers, -1 where there is none."""
-    return np.array([*(numbers[text] for text in texts), -1], np.int64)[indices]
-
-
-def _ordered(tables: Sequence[pa.Table], shape: pa.Table) -> Columns:
-    table = tables[0] if len(tables) == 1 else shape.slice(0, 0)
-    if len(tables) > 1:
-        table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
-    seqs = table["seq"].combine_chunks().to_numpy(zero_copy_only=False)
-    if len(seqs) > 1 and (np.diff(seqs) <= 0).any():
-        table = table.take(pa.array(np.argsort(seqs, kind="stable")))
-    return Columns(table.combine_chunks())
-
-
-@dataclass(frozen=True)
-class WindowSummary:
-    """What is known of each window once all its ticks were read."""
-
-    rug_tick: Array
-    rug_price: Array
-    peak: Array
-    is_whole: Array
-    is_rugged: Array
-    first_tick: Array
-
-
-def survey_windows(session: SessionEvents) -> WindowSummary:
-    """Find where each window rugged, and whether every tick before it was received (`outcomes.read_outcome`)."""
-    ticks, count = session.ticks, len(session.windows)
-    known_tick = ticks.valid("tick")
-    values = (ticks.numbers("tick"), ticks.numbers("price", np.float64), ticks.numbers("game_phase", fill=-1))
-    priced = known_tick & ticks.valid("price")
-    out = np.zeros(count, WINDOW)
-    windows, encoder, within, number, price, phase = read_only(session.tick_windows, known_tick, priced, *values)
-    survey(windows, encoder, within, number, price, phase, out)
-    whole = (out["rug_tick"] >= 0) & (out["expected"] == out["rug_tick"]) & (out["odd"] == 0)
-    for window in np.flatnonzero((out["odd"] != 0) & (out["rug_tick"] >= 0)).tolist():
-        mine = (session.tick_windows == window) & priced & (values[2] == ACTIVE)
-        prices = dict(zip(values[0][mine].tolist(), values[1][mine].tolist(), strict=True))
-        rug_tick = int(out["rug_tick"][window])
-        whole[window] = all(tick in prices for tick in range(rug_tick))
-        if whole[window]:
-            out["peak"][window] = max([prices[tick] for tick in range(rug_tick)], default=0.0)
-    peak = np.maximum(out["peak"], out["rug_price"])
-    return WindowSummary(out["rug_tick"], out["rug_price"], peak, whole, out["rugged"] != 0, out["first"])
-
-
-def revealed(session: SessionEvents) -> list[dict[str, str | None]]:
-    """Give what was published of each window's seed (`outcomes.read_outcome`)."""
-    result: list[dict[str, str | None]] = [dict.fromkeys(_SEEDS) for _ in session.windows]
-    others = session.others
-    chosen = np.flatnonzero(others.mapped("event_name", {c.ROUND: 1, c.COMPLETE: 1}) * (session.other_windows >= 0))
-    names = [name for name in _SEEDS if others.has(name)]
-    if not len(chosen) or not names:
-        return result
-    table = others.table.select(names).take(pa.array(chosen))
-    for window, row in zip(session.other_windows[chosen].tolist(), table.to_pylist(), strict=True):
-        result[window] |= {name: value for name, value in row.items() if value is not None}
-    return result
 
 
 def lay(tables: Mapping[str, pa.Table], ask: BuildRequest) -> EpisodeColumns:
@@ -415,7 +80,7 @@ class SessionPass:
         self.session, self.whole, self.ask = session, whole, ask
         ticks, others, count = session.ticks, session.others, len(session.windows)
         phases = ticks.numbers("game_phase", fill=-1)
-        is_tick = ticks.mapped("event_name", _NAMES)
+        is_tick = ticks.mapped("event_name", EVENT_CODES)
         own = others.valid("player_id")
         actions = read_actions(others, ask.actions)
         actions[~own, 0] = -1
@@ -441,79 +106,33 @@ class SessionPass:
         self.order = np.full(count, -1, np.int64)
         self._run(phases, is_tick, own, actions)
 
-    def _run(self, phases: Array, is_tick: Array, own: Array, actions: Array) -> None:
+    def _run(self, phases: Ints, names: Ints, own: Marks, actions: Ints) -> None:
         session, ask = self.session, self.ask
-        ticks, others = session.ticks, session.others
         hashes = np.array([*map(id_hash, session.windows), id_hash("")])
-        kinds = read_kinds(ticks)
-        empty = np.zeros(0, np.int64)
-
-        def shown(name: str, dtype: Any = np.int64) -> Array:
-            return ticks.numbers(name, dtype) if ticks.has(name) else empty.astype(dtype)
-
         state = encoder.ObservationState()
         lane, lots = self._seat()
         config = CrashConfig(world=ask.world or "published", actions=ask.actions).to_record(1)  # type: ignore[arg-type]
         walked = np.zeros(1, WALK)
         walked["window"], walked["min_ticks"], walked["player"] = -1, ask.min_ticks, session.player_id is not None
-        alone = others.valid("sequence_id")
-        choice_bet = np.where(
-            others.valid("bet_amount"), others.numbers("bet_amount", fill=-1), others.numbers("order_amount", fill=-1)
-        )
-        choice_share = np.where(
-            others.valid("sell_share"), others.numbers("sell_share", fill=-1), others.numbers("order_share", fill=-1)
-        )
-        settling = dict.fromkeys(encoder.SHAPES, 0)
-        payload = np.stack(
-            [
-                read_deeds(others),
-                choice_bet,
-                choice_share,
-                alone,
-                others.numbers("cash", fill=-1),
-                others.numbers("position_qty", fill=-1),
-                others.numbers("avg_cost"),
-                others.numbers("sidebet_stake", fill=-1),
-                others.numbers("sidebet_end_tick"),
-                np.where(
-                    others.mapped("sidebet_type", {"payout": 1}) * own == 1,
-                    others.mapped("event_name", settling | {c.BET: 1}, QUIET),
-                    others.mapped("event_name", settling | {c.PLAYER: 2}, QUIET),
-                ),
-            ]
-        )
-        priced = ticks.valid("tick") & ticks.valid("price") & ticks.valid("game_phase")
+        block = np.empty((len(self.out), BLOCK), np.float32).T
         self.count = walk(
             (state.states, state.histories, state.books, state.lots),
             (lane, lots, config),
             walked,
             self.windows,
             hashes,
-            read_only(
-                *(ticks.numbers("seq"), ticks.times("ts"), session.tick_windows, is_tick, kinds, priced),
-                *(ticks.numbers("tick"), ticks.numbers("price", np.float64), phases),
-                *(shown("cooldown_timer_ms"), read_present(ticks, kinds), shown("connected_players")),
-                *(shown("rugpool_amount", np.float64), shown("rugpool_threshold"), shown("instarug_count")),
-                *(shown("average_multiplier", np.float64), shown("count_2x"), shown("count_10x"), shown("count_50x")),
-                *(shown("count_100x"), shown("highest_today", np.float64), shown("players_in_game")),
-                *(shown("players_with_positions"), shown("total_market_capital")),
-            ),
-            read_only(
-                *(others.numbers("seq"), others.times("ts"), session.other_windows, own),
-                *(others.mapped("event_name", _NAMES), read_rows(others, hashes[session.other_windows])),
-                *(actions, payload),
-            ),
+            read_ticks(session, names, phases),
+            read_others(session, own, actions, hashes),
             encoder.SETS.index(ask.observation),
             ask.observation not in encoder.LIGHT,
-            (self.out.T, self.missing.T, self.ints, self.floats, self.known),
-            (self.actions.T, self.substeps, self.effects, self.age_ticks, self.age_us, self.labels),
+            RowColumns(self.out.T, self.missing.T, self.ints, self.floats, self.known, block),
+            StepColumns(self.actions.T, self.substeps, self.effects, self.age_ticks, self.age_us, self.labels),
             self.order,
-            np.empty((len(self.out), BLOCK), np.float32).T,
             np.zeros(1, encoder.ROW),
         )
         self.walked = walked[0]
 
-    def _seat(self) -> tuple[Array, Array]:
+    def _seat(self) -> tuple[Records, Records]:
         """Give the player's money as he was first heard of."""
         others = self.session.others
         payload = others.numbers("cash", fill=-1)[(others.mapped("event_name", {c.PLAYER: 1}) == 1)]
@@ -550,8 +169,8 @@ class SessionPass:
             left_out=tuple(map(self._left_out, opened[reasons != 0].tolist())),
         )
 
-    def _missing(self, rows: int) -> Iterator[Array]:
-        """Tell for each feature the rows in which it is unknown; its fill value is written there (`known.look`)."""
+    def _missing(self, rows: int) -> Iterator[Marks]:
+        """Tell for each feature the rows in which it is unknown; its fill value is written there (`encoder.look`)."""
         if self.ask.observation not in encoder.LIGHT:
             yield from self.missing[:, :rows]
             return
@@ -649,7 +268,7 @@ class _Side(dict[str, Array]):
         return result
 
 
-def _so_far(before: _Side, lengths: Array, what: str) -> Array:
+def _so_far(before: _Side, lengths: Ints, what: str) -> Ints:
     """Give what is remembered within an episode (`reward_components.lay_out`)."""
     out = np.zeros(len(before["equity"]), np.int64)
     code = ("lowest", "highest", "held").index(what)
@@ -664,8 +283,8 @@ COLUMNAR = ColumnarSession(
                 *(name for name in encoder._COLUMNS),
                 *(name for group in encoder._GROUPS.values() for name in group),
                 *("tick", "price", "game_phase", "cooldown_timer_ms"),
-                *_TEXTS,
-                *_FLAGS,
+                *TEXT_COLUMNS,
+                *FLAG_COLUMNS,
             ]
         )
     ),

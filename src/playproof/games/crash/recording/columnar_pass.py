@@ -1,25 +1,26 @@
-"""The compiled pass of `batch`: a session's ticks and other events, merged by seq, into rows and steps.
+"""The compiled pass of `columnar`: a session's ticks and other events, merged by sequence number, into rows and steps.
 
-Each function does what a method of the slow twin does: `open_window`, `decide` and `close_window` are those of
-`episodes.segment`, `hear` and `act` those of `seat.CrashLedger`. Leaves out: reading columns (batch).
+Each function does what a method of the slow, obvious twin does: windows and decisions are those of datasets.segment,
+the money is that of player_ledger (compiled_ledger), what the player knows that of features.encoder.
+Leaves out: reading columns (columnar).
+
+All functions below `walk` are inlined into it, and it counts no references: cutting it by meaning costs no call.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playproof._numba import compiler
-from playproof.games.crash.features import encoder
-from playproof.games.crash.features import state as fold
-from playproof.games.crash.features.state import ACTIVE, COOLDOWN, PRESALE, RUGGED
+from playproof.games.crash.features import encoder, state
+from playproof.games.crash.features.state import ACTIVE, PRESALE, RUGGED
+from playproof.games.crash.recording import compiled_ledger as ledger
+from playproof.games.crash.recording.compiled_ledger import OWN_KIND, OWN_PLAYER, QUIET, REPORTED, SETTLES
 from playproof.games.crash.rules.money import SIDEBET_TICKS
-from playproof.games.crash.sim import kernel
-from playproof.games.crash.sim.kernel import SHARES, SIZES, TRADER
-from playproof.games.crash.sim.prices_nb import rug_price
-from playproof.money import UNIT
+from playproof.games.crash.sim.arrays import Floats, Ints, Marks, Record, Records, Rows
 
 compiled = compiler(__file__)
 inlined = compiler(__file__, inline=True)
@@ -27,21 +28,10 @@ uncounted = compiler(__file__, counted=False)
 
 BLOCK = 64
 """Rows that are written side by side before they go to their columns: 37 streams at once are slow."""
-D_NONE, D_PRESS, D_PRESS_ACTION, D_ORDER, D_TOP_UP, D_ACK, D_REFUSED, D_PLAYER = range(8)
-"""What an own event means for the ledger."""
-DEED, BET, SHARE, LED, CASH, QTY, AVG_COST, STAKE, END_TICK, SETTLES = range(10)
-"""Places in what own events tell; -1 where nothing is told. LED: a press led to it. SETTLES: 1 for the result of a
-sidebet, 2 for the player's money, QUIET for what is for the record alone."""
-QUIET = -1
 N_TICK, N_LATE, N_ROUND = 1, 2, 3
+"""Names of events that move a round."""
 KEPT, LACKING, STRAYS, EMPTY, SHORT = range(5)
 """What became of a window."""
-
-INT_FACTS = (
-    *("cash", "equity", "opened", "qty", "cost", "sidebet_stake", "tick", "phase"),
-    *("bought", "sold", "sidebet_staked", "sidebet_paid", "caught", "bet_amount", "sell_share"),
-)
-FLOAT_FACTS = ("price", "low", "peak")
 
 WINDOW = np.dtype(
     [
@@ -51,7 +41,7 @@ WINDOW = np.dtype(
     ],
     align=True,
 )
-"""One window: what the survey found, and what the walk made of it."""
+"""One window: what the survey saw of it, and what the pass made of it."""
 
 WALK = np.dtype(
     [
@@ -59,23 +49,114 @@ WALK = np.dtype(
         *((name, "i8") for name in ("anchor", "anchor_tick", "decided_at", "substep", "ticks", "updated_us")),
         *((name, "i8") for name in ("strays", "late", "corrected", "decided", "min_ticks", "start_us", "last_us")),
         *((name, "i1") for name in ("undecided", "over", "is_updated", "player", "begun", "pending")),
-        *(
-            (name, "i8")
-            for name in ("bet", "share", "cash", "qty", "avg_cost", "stake", "end_tick", "orders", "base", "held")
-        ),
-        *((name, "i1") for name in ("pressed", "reported", "filled", "granted")),
-        ("id_hash", "f8"),
+        *REPORTED,
+        *((name, "i8") for name in ("base", "held")),
     ],
     align=True,
 )
-"""Where the walk stands: the open window, its steps so far, and what was heard of money (`seat.Heard`)."""
+"""How far the pass has come: the open window, its steps so far, what was reported of money, the block of rows.
 
-Array = NDArray[Any]
+A tick on which the player can act is `pending` until what it settled has been reported: 1 while a sidebet's result may
+still come, 2 while the player's money may, 3 after it. Then it becomes a step of WAIT, which is `undecided` until a
+choice takes it.
+"""
+
+
+class TickColumns(NamedTuple):
+    """A session's ticks as they are stored; a column of what the site shows is empty if the session has none of it."""
+
+    seq: Ints
+    ts_us: Ints
+    window: Ints
+    name: Ints
+    kind: Ints
+    is_priced: Marks
+    tick: Ints
+    price: Floats
+    phase: Ints
+    timer_ms: Ints
+    present: Ints
+    connected_players: Ints
+    rugpool_amount: Floats
+    rugpool_threshold: Ints
+    instarug_count: Ints
+    average_multiplier: Floats
+    count_2x: Ints
+    count_10x: Ints
+    count_50x: Ints
+    count_100x: Ints
+    highest_today: Floats
+    players_in_game: Ints
+    players_with_positions: Ints
+    total_market_capital: Ints
+
+
+class OtherEvents(NamedTuple):
+    """A session's events that are not ticks."""
+
+    seq: Ints
+    ts_us: Ints
+    window: Ints
+    is_own: Marks
+    name: Ints
+    rows: Records
+    """As encoder.ROW."""
+    actions: Ints
+    """Of each event's choice the index for each head, -1 in the first if it is none."""
+    own: Ints
+    """Fields of own events: OWN_KIND to SETTLES."""
+
+
+class RowColumns(NamedTuple):
+    """What is written of each row: one before each step, and one after the last step of a window."""
+
+    observations: Rows
+    missing: Marks
+    ints: Ints
+    floats: Floats
+    known: Ints
+    block: Rows
+    """Rows that are not yet among the observations."""
+
+
+class StepColumns(NamedTuple):
+    """What is written of each step."""
+
+    actions: NDArray[np.int16]
+    substeps: NDArray[np.int16]
+    effects: Marks
+    age_ticks: NDArray[np.int32]
+    age_us: Ints
+    labels: Floats
+
+
+class SessionState(NamedTuple):
+    """The records that a pass folds a session into, and the columns that it writes."""
+
+    k: Record
+    """As WALK."""
+    windows: Records
+    s: Record
+    h: Record
+    b: Record
+    known_lots: Record
+    """What the player knows: state, history, book and lots of encoder.ObservationState."""
+    lane: Record
+    lots: Record
+    cfg: Record
+    """The player's money."""
+    rows: RowColumns
+    steps: StepColumns
+    kind: int
+    """Index of the observation set."""
+    with_history: bool
+    is_player: bool
+    """False for somebody who only watches: then choices and money are not written."""
 
 
 @compiled
 def survey(
-    windows: Array, known_tick: Array, priced: Array, ticks: Array, prices: Array, phases: Array, out: Array
+    windows: Ints, known_tick: Marks, priced: Marks, ticks: Ints, prices: Floats, phases: Ints, out: Records
 ) -> None:
     """Follow each window's ticks: how far they are unbroken from 0, where it rugged, and its peak."""
     for w in range(len(out)):
@@ -101,430 +182,95 @@ def survey(
                 w.odd = 1
 
 
-@inlined
-def take_reported(k: Any, lane: Any, lots: Any) -> Any:
-    """Hold what was told; tell whether that is other money, and was not asked for."""
-    k.filled = 0
-    same = True
-    if k.cash >= 0 and k.cash != lane.cash:
-        lane.granted += k.cash - lane.cash
-        lane.cash = k.cash
-        same = False
-    if k.qty >= 0 and k.qty != lane.qty:
-        lane.lot_head = 0
-        lane.lot_count = 1 if k.qty > 0 else 0
-        lane.qty = k.qty
-        lane.cost = share_of(k.qty, k.avg_cost)
-        lots.qty[0] = lane.qty
-        lots.cost[0] = lane.cost
-        same = False
-    if k.stake >= 0 and k.stake != lane.side_stake:
-        lane.side_stake = k.stake
-        lane.side_end = k.end_tick
-        same = False
-    granted = k.granted != 0
-    k.granted = 0
-    return not same and not granted
-
-
-@inlined
-def share_of(qty: int, avg_cost: int) -> Any:
-    """Give qty x avg_cost / 10^9, rounded down, without passing 64 bits."""
-    whole = qty // UNIT
-    return whole * avg_cost + (qty - whole * UNIT) * avg_cost // UNIT
-
-
-@inlined
-def hear(k: Any, lane: Any, lots: Any, indices: Array, i: int) -> Any:
-    """Take an own fact before its choice is carried out; tell whether it is other money than is held."""
-    deed = indices[DEED, i]
-    if deed == D_PRESS or deed == D_PRESS_ACTION:
-        k.bet = indices[BET, i]
-        k.share = indices[SHARE, i]
-        k.pressed = deed == D_PRESS_ACTION
-    elif deed == D_ORDER or deed == D_TOP_UP:
-        if indices[LED, i] == 0:
-            k.bet = indices[BET, i]
-            k.share = indices[SHARE, i]
-        k.pressed = 0
-        k.reported = 0
-        k.orders += 1
-        k.granted |= deed == D_TOP_UP
-    elif deed == D_ACK or deed == D_REFUSED:
-        k.orders = max(0, k.orders - 1)
-        undone = deed == D_REFUSED and k.filled != 0
-        if k.orders == 0 and (k.reported != 0 or undone):
-            return take_reported(k, lane, lots)
-    elif deed == D_PLAYER:
-        k.cash = indices[CASH, i]
-        k.qty = indices[QTY, i]
-        k.avg_cost = indices[AVG_COST, i]
-        k.stake = indices[STAKE, i]
-        k.end_tick = indices[END_TICK, i]
-        k.reported = 1
-        if k.orders == 0 and k.pressed == 0:
-            return take_reported(k, lane, lots)
-    return False
-
-
-@inlined
-def begin_round(k: Any, lane: Any, lots: Any, cfg: Any) -> None:
-    """Begin a round; one whose rug was not seen is settled as if it had come on the next tick."""
-    if lane.qty > 0 or lane.side_stake > 0:
-        lane.tick += 1
-        lane.price = rug_price(cfg.world, lane.price, lane.low)
-        kernel.settle_rug(lane, lots, cfg)
-    lane.invested = 0
-    lane.round_cash = lane.cash
-    lane.share = 100
-    lane.phase = COOLDOWN
-    lane.tick = 0
-    lane.price = 1.0
-    lane.low = 1.0
-    lane.peak = 1.0
-    k.orders = 0
-    k.pressed = 0
-    k.begun = 1
-
-
-@inlined
-def see_tick(k: Any, lane: Any, lots: Any, cfg: Any, tick: int, price: float, phase: int) -> None:
-    """Take a tick, and settle what it ends."""
-    lane.tick = tick
-    lane.price = price
-    lane.phase = phase if 0 <= phase <= RUGGED else COOLDOWN
-    k.pressed = 0
-    if lane.phase == RUGGED:
-        kernel.settle_rug(lane, lots, cfg)
-        return
-    lane.low = min(lane.low, price)
-    lane.peak = max(lane.peak, price)
-    if lane.phase == ACTIVE and lane.side_stake > 0 and tick >= lane.side_end:
-        lane.side_stake = 0
-
-
-@inlined
-def order(k: Any, lane: Any, lots: Any, cfg: Any, main: int, amount: int, percent: int) -> Any:
-    """Place an order (1 buy, 2 sell, 3 sidebet); tell whether it was carried out."""
-    done = False
-    if main == 1:
-        done = kernel.buy(lane, lots, cfg, amount)
-    elif main == 2:
-        done = kernel.sell(lane, lots, percent)
-    elif main == 3:
-        done = kernel.bet(lane, cfg, amount)
-        lane.opened += done
-    if main != 0:
-        k.filled = done
-    return done
-
-
-@inlined
-def act(k: Any, lane: Any, lots: Any, cfg: Any, main: int, second: int, third: int) -> Any:
-    """Carry a choice out with the bet and the share that stood there; tell whether it changed anything."""
-    bet, share = k.bet, k.share
-    k.bet = -1
-    k.share = -1
-    if cfg.actions == TRADER:
-        amount = SIZES[second] if bet < 0 else bet
-        part = 10 * third if share < 0 else share
-        if main == 6:
-            return order(k, lane, lots, cfg, 2, amount, part)
-        return order(k, lane, lots, cfg, main if main < 4 else 0, amount, 100)
-    held_bet, held_share = lane.bet, lane.share
-    lane.bet = kernel.adjusted_bet(lane.bet, lane.cash, second)
-    if third != 0:
-        lane.share = SHARES[third]
-    if bet >= 0:
-        lane.bet = bet
-    if share >= 0:
-        lane.share = share
-    part = lane.share if cfg.actions == kernel.BUTTONS_SHARE or share >= 0 else 100
-    done = order(k, lane, lots, cfg, main, lane.bet, part)
-    return done or lane.bet != held_bet or lane.share != held_share
-
-
-@inlined
-def stand(lane: Any, ints: Array, floats: Array, row: int) -> None:
-    """Write where the money stands, in the order of INT_FACTS and FLOAT_FACTS."""
-    ints[0, row] = lane.cash
-    ints[1, row] = kernel.marked(lane)
-    ints[2, row] = lane.opened
-    ints[3, row] = lane.qty
-    ints[4, row] = lane.cost
-    ints[5, row] = lane.side_stake
-    ints[6, row] = lane.tick
-    ints[7, row] = lane.phase
-    ints[8, row] = lane.staked - lane.sidebet_staked
-    ints[9, row] = lane.sold
-    ints[10, row] = lane.sidebet_staked
-    ints[11, row] = lane.sidebet_paid
-    ints[12, row] = lane.caught
-    ints[13, row] = lane.bet
-    ints[14, row] = lane.share
-    floats[0, row] = lane.price
-    floats[1, row] = lane.low
-    floats[2, row] = lane.peak
-
-
-@inlined
-def take_light(s: Any, e: Any) -> None:
-    """Take a tick into what the sets without history need of it."""
-    if (e.present & encoder.T_CONNECTED) != 0:
-        fold.apply_connected(s, float(e.connected_players))
-    if (e.present & encoder.T_RUGPOOL) != 0:
-        fold.apply_rugpool(s, e.rugpool_amount, float(e.rugpool_threshold), float(e.instarug_count))
-    if (e.present & encoder.T_SESSION) != 0:
-        fold.apply_session(
-            s, e.average_multiplier, float(e.count_2x), float(e.count_10x), float(e.count_50x), float(e.count_100x)
-        )
-    if (e.present & encoder.T_HIGHEST) != 0:
-        fold.apply_highest(s, e.highest_today)
-    fold.apply_tick(s, e.tick, e.price, e.cooldown_timer_ms if (e.present & encoder.T_TIMER) != 0 else -1, e.game_phase)
-
-
-@inlined
-def flush(k: Any, block: Array, out: Array) -> None:
-    """Write the rows held back to their places, feature by feature."""
-    for f in range(block.shape[1]):
-        for i in range(k.held):
-            out[k.base + i, f] = block[i, f]
-    k.held = 0
-
-
-@inlined
-def show(
-    s: Any,
-    h: Any,
-    lane: Any,
-    player: Any,
-    kind: int,
-    with_history: bool,
-    row: int,
-    out: Array,
-    missing: Array,
-    ints: Array,
-    floats: Array,
-    bits: Array,
-    k: Any,
-    block: Array,
-) -> None:
-    """Write a row: what is seen, and where the money stands. What is unknown is filled later where it can be."""
-    if with_history:
-        encoder.look(s, h, kind, out, row)
-        encoder.mark_missing(s, h, kind, missing, row)
-    else:
-        if row < k.base or row >= k.base + BLOCK:
-            flush(k, block, out)
-            k.base = row
-        k.held = row - k.base + 1
-        if out.shape[1] == fold.FEATURE_COUNT:
-            fold.observe_recorded(s, block, row - k.base)
-        else:
-            fold.observe_policy(s, block, row - k.base)
-        bits[row] = s.known
-    if player:
-        stand(lane, ints, floats, row)
-    else:
-        ints[6, row] = lane.tick
-        ints[7, row] = lane.phase
-        floats[0, row] = lane.price
-        floats[1, row] = lane.low
-        floats[2, row] = lane.peak
-
-
-@compiled
-def fill_unknown(bits: Array, need: int, fill: np.float32, out: Array, missing: Array) -> None:
-    """Mark the rows in which a feature is unknown, and write its fill value there (`known.look`)."""
-    for i in range(len(bits)):
-        missing[i] = (need & ~bits[i]) != 0
-        out[i] = fill if missing[i] else out[i]
-
-
 @uncounted
-def walk(  # noqa: PLR0912, PLR0915  (one loop over a dozen arrays, which inner functions would all have to be handed)
-    state: Any,
-    money: Any,
-    walked: Array,
-    windows: Array,
-    hashes: Array,
-    ticks: Any,
-    others: Any,
+def walk(
+    known: tuple[Records, Records, Records, Records],
+    money: tuple[Records, Records, Records],
+    walked: Records,
+    windows: Records,
+    hashes: Floats,
+    ticks: TickColumns,
+    others: OtherEvents,
     kind: int,
     with_history: bool,
-    seen: Any,
-    taken: Any,
-    order_of: Array,
-    block: Array,
-    scratch: Array,
+    rows: RowColumns,
+    steps: StepColumns,
+    order_of: Ints,
+    scratch: Records,
 ) -> int:
     """Take a session's events in their order; give how many windows were opened, whose numbers are in `order_of`."""
-    states, histories, books, known_lots = state
-    s, h, b, held = states[0], histories[0], books[0], known_lots[0]
-    lanes, all_lots, configs = money
-    lane, lots, cfg = lanes[0], all_lots[0], configs[0]
     k = walked[0]
     k.bet = -1
     k.share = -1
-    (
-        t_seq,
-        t_ts,
-        t_window,
-        t_name,
-        t_kind,
-        t_priced,
-        t_tick,
-        t_price,
-        t_phase,
-        t_timer,
-        t_present,
-        t_connected,
-        t_pool,
-        t_threshold,
-        t_instarugs,
-        t_mean,
-        t_2,
-        t_10,
-        t_50,
-        t_100,
-        t_highest,
-        t_players,
-        t_holders,
-        t_capital,
-    ) = ticks
-    o_seq, o_ts, o_window, o_own, o_name, o_rows, o_action, o_own_fields = others
-    out, missing, ints, floats, bits = seen
-    player = k.player != 0
-    actions, substeps, effects, age_ticks, age_us, labels = taken
-    heads = actions.shape[1]
-    e = scratch[0]
-    opened = 0
-    i, j = 0, 0
-    while i < len(t_seq) or j < len(o_seq):
-        from_ticks = i < len(t_seq) and (j >= len(o_seq) or t_seq[i] < o_seq[j])
-        window = t_window[i] if from_ticks else o_window[j]
-        now = t_ts[i] if from_ticks else o_ts[j]
-        stays = window < 0 or window == k.window or windows[window].closed != 0
-        quiet = not from_ticks and o_own_fields[SETTLES, j] == QUIET and stays
-        if k.pending != 0 and not quiet:
-            if not from_ticks and o_own_fields[SETTLES, j] == k.pending:
-                k.pending += 1
-            else:
-                show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits, k, block)
-                decide(
-                    k, windows[k.window], player, k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels
-                )
-                k.undecided = 1
-                k.pending = 0
-        if not quiet:
+    session = SessionState(
+        k,
+        windows,
+        known[0][0],
+        known[1][0],
+        known[2][0],
+        known[3][0],
+        money[0][0],
+        money[1][0],
+        money[2][0],
+        rows,
+        steps,
+        kind,
+        with_history,
+        k.player != 0,
+    )
+    opened, i, j = 0, 0, 0
+    while i < len(ticks.seq) or j < len(others.seq):
+        is_tick = comes_first(ticks.seq, i, others.seq, j)
+        window = ticks.window[i] if is_tick else others.window[j]
+        now = ticks.ts_us[i] if is_tick else others.ts_us[j]
+        settles = 0 if is_tick else others.own[SETTLES, j]
+        is_new = window >= 0 and window != k.window and windows[window].closed == 0
+        # what is for the record alone neither ends a pending decision nor moves the clock, unless a window begins
+        if settles != QUIET or is_new:
+            settle_pending(session, settles)
             k.last_us = now
-        if window >= 0 and window != k.window and windows[window].closed == 0:
-            if k.window >= 0:
-                row = k.row
-                if close_window(k, windows[k.window]):
-                    show(s, h, lane, player, kind, with_history, row, out, missing, ints, floats, bits, k, block)
+        if is_new:
+            end_window(session)
             open_window(k, window, now)
             order_of[opened] = window
             opened += 1
-        chooses = False
-        if from_ticks:
-            if t_kind[i] == encoder.TICK:
-                e.kind = encoder.TICK
-                e.present = t_present[i]
-                e.tick = t_tick[i]
-                e.price = t_price[i]
-                e.game_phase = t_phase[i]
-                if (e.present & encoder.T_TIMER) != 0:
-                    e.cooldown_timer_ms = t_timer[i]
-                if (e.present & encoder.T_CONNECTED) != 0:
-                    e.connected_players = t_connected[i]
-                if (e.present & encoder.T_RUGPOOL) != 0:
-                    e.rugpool_amount = t_pool[i]
-                    e.rugpool_threshold = t_threshold[i]
-                    e.instarug_count = t_instarugs[i]
-                if (e.present & encoder.T_SESSION) != 0:
-                    e.average_multiplier = t_mean[i]
-                    e.count_2x = t_2[i]
-                    e.count_10x = t_10[i]
-                    e.count_50x = t_50[i]
-                    e.count_100x = t_100[i]
-                if (e.present & encoder.T_HIGHEST) != 0:
-                    e.highest_today = t_highest[i]
-                if (e.present & encoder.T_LEADERBOARD) != 0:
-                    e.players_in_game = t_players[i]
-                    e.players_with_positions = t_holders[i]
-                    e.total_market_capital = t_capital[i]
-                if with_history:
-                    e.id_hash = hashes[window]
-                    encoder.take_row(s, h, b, held, e)
-                else:
-                    take_light(s, e)
-            if t_name[i] == N_TICK and window == k.window and window >= 0:
-                if k.begun == 0:
-                    begin_round(k, lane, lots, cfg)
-                if t_priced[i]:
-                    see_tick(k, lane, lots, cfg, t_tick[i], t_price[i], t_phase[i])
-                phase = t_phase[i]
-                if phase == RUGGED:
-                    k.over = 1
-                else:
-                    k.anchor += 1
-                    k.anchor_tick = t_tick[i]
-                if phase == PRESALE or phase == ACTIVE:
-                    k.ticks += 1
-                    k.decided += 1
-                    k.undecided = 0
-                    k.pending = 1
+        if is_tick:
+            take_tick(session, ticks, i, hashes, scratch[0])
             i += 1
-        elif o_own[j] == 0:
-            if with_history or o_rows[j].kind != encoder.TICK:
-                encoder.take_row(s, h, b, held, o_rows[j])
-            else:
-                take_light(s, o_rows[j])
-            if o_name[j] == N_ROUND and window == k.window and window >= 0:
-                begin_round(k, lane, lots, cfg)
         else:
-            k.corrected += hear(k, lane, lots, o_own_fields, j)
-            chooses = o_action[j, 0] >= 0
-        if chooses and (k.window < 0 or k.anchor == 0 or k.over != 0):
-            k.strays += k.window >= 0 and k.anchor == 0
-            k.late += k.over
-            act(k, lane, lots, cfg, o_action[j, 0], o_action[j, 1], o_action[j, 2] if heads == 3 else 0)
-            chooses = False
-        if chooses and k.undecided == 0:
-            substep = 0
-            if k.step > k.first_step and k.decided_at == k.anchor:
-                substep = k.substep + 1
-            show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits, k, block)
-            decide(k, windows[k.window], player, now, substep, actions, substeps, effects, age_ticks, age_us, labels)
-        if chooses:
-            at = k.step - 1
-            for head in range(heads):
-                actions[at, head] = o_action[j, head]
-            third = o_action[j, 2] if heads == 3 else 0
-            effects[at] = act(k, lane, lots, cfg, o_action[j, 0], o_action[j, 1], third)
-            k.undecided = 0
-        if not from_ticks:
-            if o_own[j] != 0:
-                encoder.take_row(s, h, b, held, o_rows[j])
-                if o_own_fields[DEED, j] == D_PLAYER:
-                    k.is_updated = 1
-                    k.updated_us = now
-                    k.ticks = 0
+            if others.is_own[j]:
+                take_own(session, others, j)
+            else:
+                take_world(session, others, j)
             j += 1
-    if k.pending != 0:
-        show(s, h, lane, player, kind, with_history, k.row, out, missing, ints, floats, bits, k, block)
-        decide(k, windows[k.window], player, k.last_us, 0, actions, substeps, effects, age_ticks, age_us, labels)
-    if k.window >= 0:
-        row = k.row
-        if close_window(k, windows[k.window]):
-            show(s, h, lane, player, kind, with_history, row, out, missing, ints, floats, bits, k, block)
-    flush(k, block, out)
+    settle_pending(session, 0)
+    end_window(session)
+    flush(k, rows)
     return opened
 
 
 @inlined
-def open_window(k: Any, window: int, now: int) -> None:
+def comes_first(seq: Ints, i: int, other_seq: Ints, j: int) -> bool:
+    """Tell whether event i of one table comes before event j of another one; at least one is left."""
+    return bool(i < len(seq) and (j >= len(other_seq) or seq[i] < other_seq[j]))
+
+
+@inlined
+def settle_pending(session: SessionState, settles: int) -> None:
+    """Decide on the last tick once all that it settled is reported; an event that `settles` nothing is too late."""
+    k = session.k
+    if k.pending == 0:
+        return
+    if settles == k.pending:
+        k.pending += 1
+    else:
+        add_step(session, k.last_us, 0)
+        k.undecided = 1
+        k.pending = 0
+
+
+@inlined
+def open_window(k: Record, window: int, now: int) -> None:
     """Begin a window."""
     k.window = window
     k.first_row = k.row
@@ -541,8 +287,12 @@ def open_window(k: Any, window: int, now: int) -> None:
 
 
 @inlined
-def close_window(k: Any, w: Any) -> Any:
-    """Keep the open window's steps or take them back; tell whether they are kept, and need a last row."""
+def end_window(session: SessionState) -> None:
+    """End the open window: keep its steps and write the row after the last one, or take them back."""
+    k = session.k
+    if k.window < 0:
+        return
+    w = session.windows[k.window]
     w.closed = 1
     w.start_us = k.start_us
     w.steps = k.step - k.first_step
@@ -560,48 +310,202 @@ def close_window(k: Any, w: Any) -> Any:
     elif k.decided < k.min_ticks:
         w.reason = SHORT
     k.window = -1
-    if w.reason != KEPT:
+    if w.reason == KEPT:
+        write_row(session, k.row)
+        k.row += 1
+    else:
         k.row = k.first_row
         k.step = k.first_step
-        return False
-    k.row += 1
-    return True
 
 
 @inlined
-def decide(
-    k: Any,
-    w: Any,
-    player: Any,
-    now: int,
-    substep: int,
-    actions: Array,
-    substeps: Array,
-    effects: Array,
-    age_ticks: Array,
-    age_us: Array,
-    labels: Array,
-) -> None:
-    """Note a step of WAIT; a choice may still take its place. Of somebody who only watches nothing else is known."""
+def take_tick(session: SessionState, ticks: TickColumns, i: int, hashes: Floats, e: Record) -> None:
+    """Take a tick: into what the player knows, into the money, and as a point of decision."""
+    k, window = session.k, ticks.window[i]
+    if ticks.kind[i] == encoder.TICK:
+        read_tick(ticks, i, e)
+        if session.with_history:
+            e.id_hash = hashes[window]
+            encoder.take_row(session.s, session.h, session.b, session.known_lots, e)
+        else:
+            encoder.take_state(session.s, e)
+    if ticks.name[i] != N_TICK or window != k.window or window < 0:
+        return
+    tick, phase = ticks.tick[i], ticks.phase[i]
+    if k.begun == 0:
+        begin_round(session)
+    if ticks.is_priced[i]:
+        ledger.apply_tick(k, session.lane, session.lots, session.cfg, tick, ticks.price[i], phase)
+    if phase == RUGGED:
+        k.over = 1
+    else:
+        k.anchor += 1
+        k.anchor_tick = tick
+    if phase == PRESALE or phase == ACTIVE:
+        k.ticks += 1
+        k.decided += 1
+        k.undecided = 0
+        k.pending = 1
+
+
+@inlined
+def read_tick(ticks: TickColumns, i: int, e: Record) -> None:
+    """Read a tick into a row of encoder.ROW; what it does not have keeps its last value, which nobody reads."""
+    present = ticks.present[i]
+    e.kind = encoder.TICK
+    e.present = present
+    e.tick = ticks.tick[i]
+    e.price = ticks.price[i]
+    e.game_phase = ticks.phase[i]
+    # a column that the session lacks is empty, so that it must not be read
+    if (present & encoder.T_TIMER) != 0:
+        e.cooldown_timer_ms = ticks.timer_ms[i]
+    if (present & encoder.T_CONNECTED) != 0:
+        e.connected_players = ticks.connected_players[i]
+    if (present & encoder.T_RUGPOOL) != 0:
+        e.rugpool_amount = ticks.rugpool_amount[i]
+        e.rugpool_threshold = ticks.rugpool_threshold[i]
+        e.instarug_count = ticks.instarug_count[i]
+    if (present & encoder.T_SESSION) != 0:
+        e.average_multiplier = ticks.average_multiplier[i]
+        e.count_2x = ticks.count_2x[i]
+        e.count_10x = ticks.count_10x[i]
+        e.count_50x = ticks.count_50x[i]
+        e.count_100x = ticks.count_100x[i]
+    if (present & encoder.T_HIGHEST) != 0:
+        e.highest_today = ticks.highest_today[i]
+    if (present & encoder.T_LEADERBOARD) != 0:
+        e.players_in_game = ticks.players_in_game[i]
+        e.players_with_positions = ticks.players_with_positions[i]
+        e.total_market_capital = ticks.total_market_capital[i]
+
+
+@inlined
+def take_world(session: SessionState, others: OtherEvents, j: int) -> None:
+    """Take an event of the world that is not a tick."""
+    k, window = session.k, others.window[j]
+    if session.with_history or others.rows[j].kind != encoder.TICK:
+        encoder.take_row(session.s, session.h, session.b, session.known_lots, others.rows[j])
+    else:
+        encoder.take_state(session.s, others.rows[j])
+    if others.name[j] == N_ROUND and window == k.window and window >= 0:
+        begin_round(session)
+
+
+@inlined
+def begin_round(session: SessionState) -> None:
+    """Begin the window's round in the money."""
+    ledger.begin_round(session.k, session.lane, session.lots, session.cfg)
+    session.k.begun = 1
+
+
+@inlined
+def take_own(session: SessionState, others: OtherEvents, j: int) -> None:
+    """Take an own event: into the money, as a choice, and only then into what the player knows.
+
+    So the row of a choice shows what was known before it.
+    """
+    k, now = session.k, others.ts_us[j]
+    k.corrected += ledger.apply_own(k, session.lane, session.lots, others.own, j)
+    if others.actions[j, 0] >= 0:
+        take_choice(session, others.actions, j, now)
+    encoder.take_row(session.s, session.h, session.b, session.known_lots, others.rows[j])
+    if others.own[OWN_KIND, j] == OWN_PLAYER:
+        k.is_updated = 1
+        k.updated_us = now
+        k.ticks = 0
+
+
+@inlined
+def take_choice(session: SessionState, actions: Ints, j: int, now: int) -> None:
+    """Carry a choice out; inside a round it takes the tick's WAIT, or becomes a further step of the same tick."""
+    k, heads = session.k, session.steps.actions.shape[1]
+    third = actions[j, 2] if heads == 3 else 0
+    if k.window < 0 or k.anchor == 0 or k.over != 0:
+        # no decision point for it: the money moves all the same
+        k.strays += k.window >= 0 and k.anchor == 0
+        k.late += k.over
+        ledger.act(k, session.lane, session.lots, session.cfg, actions[j, 0], actions[j, 1], third)
+        return
+    if k.undecided == 0:
+        substep = 0
+        if k.step > k.first_step and k.decided_at == k.anchor:
+            substep = k.substep + 1
+        add_step(session, now, substep)
+    at = k.step - 1
+    for head in range(heads):
+        session.steps.actions[at, head] = actions[j, head]
+    session.steps.effects[at] = ledger.act(
+        k, session.lane, session.lots, session.cfg, actions[j, 0], actions[j, 1], third
+    )
+    k.undecided = 0
+
+
+@inlined
+def add_step(session: SessionState, now: int, substep: int) -> None:
+    """Write a row and a step of WAIT, which a choice may still take; a watcher's steps have nothing else."""
+    k, steps = session.k, session.steps
+    w = session.windows[k.window]
+    write_row(session, k.row)
     at = k.step
-    if player:
-        for head in range(actions.shape[1]):
-            actions[at, head] = 0
-        substeps[at] = substep
-        effects[at] = False
-        age_ticks[at] = k.ticks if k.is_updated != 0 else -1
-        age_us[at] = now - k.updated_us if k.is_updated != 0 else -1
-    labels[at] = 1.0 if w.rug_tick <= k.anchor_tick + SIDEBET_TICKS else 0.0
+    if session.is_player:
+        for head in range(steps.actions.shape[1]):
+            steps.actions[at, head] = 0
+        steps.substeps[at] = substep
+        steps.effects[at] = False
+        steps.age_ticks[at] = k.ticks if k.is_updated != 0 else -1
+        steps.age_us[at] = now - k.updated_us if k.is_updated != 0 else -1
+    steps.labels[at] = 1.0 if w.rug_tick <= k.anchor_tick + SIDEBET_TICKS else 0.0
     if w.rug_tick < 0:
-        labels[at] = np.nan
+        steps.labels[at] = np.nan
     k.substep = substep
     k.decided_at = k.anchor
     k.row += 1
     k.step += 1
 
 
+@inlined
+def write_row(session: SessionState, row: int) -> None:
+    """Write what is seen and how the money stands. What is unknown is filled later where it can be."""
+    k, s, rows = session.k, session.s, session.rows
+    if session.with_history:
+        encoder.look(s, session.h, session.kind, rows.observations, row)
+        encoder.mark_missing(s, session.h, session.kind, rows.missing, row)
+    else:
+        if row < k.base or row >= k.base + BLOCK:
+            flush(k, rows)
+            k.base = row
+        k.held = row - k.base + 1
+        if rows.observations.shape[1] == state.FEATURE_COUNT:
+            state.observe_recorded(s, rows.block, row - k.base)
+        else:
+            state.observe_policy(s, rows.block, row - k.base)
+        rows.known[row] = s.known
+    if session.is_player:
+        ledger.write_account(session.lane, rows.ints, rows.floats, row)
+    else:
+        ledger.write_round(session.lane, rows.ints, rows.floats, row)
+
+
+@inlined
+def flush(k: Record, rows: RowColumns) -> None:
+    """Write the rows held back among the observations, feature by feature."""
+    for f in range(rows.block.shape[1]):
+        for i in range(k.held):
+            rows.observations[k.base + i, f] = rows.block[i, f]
+    k.held = 0
+
+
 @compiled
-def segmented(equity: Array, stake: Array, qty: Array, tick: Array, lengths: Array, what: int, out: Array) -> None:
+def fill_unknown(bits: Ints, need: int, fill: np.float32, out: Rows, missing: Marks) -> None:
+    """Mark the rows in which a feature is unknown, and write its fill value there (`encoder.look`)."""
+    for i in range(len(bits)):
+        missing[i] = (need & ~bits[i]) != 0
+        out[i] = fill if missing[i] else out[i]
+
+
+@compiled
+def segmented(equity: Ints, stake: Ints, qty: Ints, tick: Ints, lengths: Ints, what: int, out: Ints) -> None:
     """Write, within each episode, the lowest wealth (0), the highest equity (1) or the ticks held (2) so far."""
     at = 0
     for length in lengths:

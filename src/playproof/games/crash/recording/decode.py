@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
 
 from playproof.errors import DecodeError
 from playproof.events import Event, Value
@@ -67,10 +66,10 @@ def text_of(frame: RawFrame) -> str | None:
         return None
 
 
-def read_trade(payload: Mapping[str, Any]) -> dict[str, Value] | None:
+def read_trade(payload: Mapping[str, object]) -> dict[str, Value] | None:
     """Read a standard/newTrade; None if it does not say what was traded for how much."""
     kind, amount = payload.get("type"), to_amount(payload.get("amount"))
-    if kind not in TRADE_TYPES or amount is None:
+    if not isinstance(kind, str) or kind not in TRADE_TYPES or amount is None:
         return None
     return {
         "tick": to_whole(payload.get("tickIndex"), MAX_TICK),
@@ -86,10 +85,10 @@ def read_trade(payload: Mapping[str, Any]) -> dict[str, Value] | None:
     }
 
 
-def read_sidebet(payload: Mapping[str, Any]) -> dict[str, Value] | None:
+def read_sidebet(payload: Mapping[str, object]) -> dict[str, Value] | None:
     """Read a currentSidebet or its result; None if it does not say what was staked."""
     kind, stake = payload.get("type"), to_amount(payload.get("betAmount"))
-    if kind not in SIDEBET_TYPES or stake is None:
+    if not isinstance(kind, str) or kind not in SIDEBET_TYPES or stake is None:
         return None
     return {
         "tick": to_whole(payload.get("tickIndex"), MAX_TICK),
@@ -111,7 +110,7 @@ class CrashDecoder:
         self.rounds = RoundTracker()
         self.hand = PlayerTracker(self.rounds)
         self._told = RecentKeys(KEPT_TRADES)
-        self._readers: Mapping[str, Callable[[Mapping[str, Any]], Iterator[Fact]]] = {
+        self._readers: Mapping[str, Callable[[Mapping[str, object]], Iterator[Fact]]] = {
             STATE: self._take_state,
             TRADE: self._take_trade,
             SIDEBET: self._take_sidebet,
@@ -146,15 +145,15 @@ class CrashDecoder:
         elif frame.kind == "ack" and not sent:
             yield from self.hand.take_ack(frame.ack_id, payload, ts)
 
-    def _take_state(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
+    def _take_state(self, payload: Mapping[str, object]) -> Iterator[Fact]:
         yield from self.rounds.take(payload)
         self.hand.follow()
 
-    def _take_player_state(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
+    def _take_player_state(self, payload: Mapping[str, object]) -> Iterator[Fact]:
         yield from self.hand.take_identity(to_record(payload.get("leaderboardEntry")).get("id"))
         yield from self.rounds.take_rugpool(payload)
 
-    def _take_trade(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
+    def _take_trade(self, payload: Mapping[str, object]) -> Iterator[Fact]:
         trade, game_id = read_trade(payload), payload.get("gameId")
         if trade is None or not isinstance(game_id, str) or not is_window(game_id) or not self._is_new(trade):
             return
@@ -164,7 +163,7 @@ class CrashDecoder:
         else:
             yield c.fact(c.TRADE, trade, window_id)
 
-    def _take_sidebet(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
+    def _take_sidebet(self, payload: Mapping[str, object]) -> Iterator[Fact]:
         sidebet, game_id = read_sidebet(payload), payload.get("gameId")
         if sidebet is None or not isinstance(game_id, str) or not is_window(game_id) or not self._is_new(sidebet):
             return

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
-from typing import Any
 
 from playproof.errors import DecodeError
 from playproof.money import to_units
@@ -24,12 +23,12 @@ _LAST_MS = 4_102_444_800_000
 """The year 2100."""
 
 
-def to_record(value: object) -> dict[str, Any]:
+def to_record(value: object) -> dict[str, object]:
     """Take an object, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-def to_list(value: object) -> list[Any]:
+def to_list(value: object) -> list[object]:
     """Take a list, or an empty one."""
     return value if isinstance(value, list) else []
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from playproof.events import Value
 from playproof.game import Fact
@@ -130,7 +129,7 @@ class PlayerTracker:
             self.name = name
             yield self._own(c.IDENTITY, {"trader": name})
 
-    def take_player(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
+    def take_player(self, payload: Mapping[str, object]) -> Iterator[Fact]:
         """Read a playerUpdate; another player's is not read, nor one that says the same at the same tick."""
         fields = payload.get("id")
         yield from self.take_identity(fields)
@@ -157,7 +156,7 @@ class PlayerTracker:
             self._told = (self.rounds.current_id, columns)
             yield self._own(c.PLAYER, columns)
 
-    def take_press(self, payload: Mapping[str, Any], ts: datetime) -> Iterator[Fact]:
+    def take_press(self, payload: Mapping[str, object], ts: datetime) -> Iterator[Fact]:
         """Read a press: button_id, and if the page says them client_timestamp and bet_amount."""
         button = payload.get("button_id")
         if not isinstance(button, str) or button not in CATEGORIES:
@@ -208,7 +207,9 @@ class PlayerTracker:
         elif button in ADJUSTMENTS and self.bet is not None:
             self.bet = adjusted(self.bet, 0, button)
 
-    def take_order(self, event: str, payload: Mapping[str, Any], order_id: int | None, ts: datetime) -> Iterator[Fact]:
+    def take_order(
+        self, event: str, payload: Mapping[str, object], order_id: int | None, ts: datetime
+    ) -> Iterator[Fact]:
         """Read an order that was sent."""
         kind, pressed = ORDER_KINDS[event], self._pressed
         if pressed is None or pressed.button != kind or not timedelta(0) <= ts - pressed.ts <= PAUSE:
@@ -231,7 +232,7 @@ class PlayerTracker:
         }
         yield self._own(c.ORDER, columns)
 
-    def take_ack(self, order_id: int | None, body: Mapping[str, Any], ts: datetime) -> Iterator[Fact]:
+    def take_ack(self, order_id: int | None, body: Mapping[str, object], ts: datetime) -> Iterator[Fact]:
         """Read the answer to an order; of what was not ordered nothing is read."""
         success = to_flag(body.get("success"))
         if order_id is None or order_id not in self._sent or success is None:
@@ -252,7 +253,7 @@ class PlayerTracker:
         }
         yield self._own(c.ACK, columns, to_moment(body.get("timestamp")))
 
-    def _execution(self, sent: PendingOrder, body: Mapping[str, Any]) -> dict[str, Value]:
+    def _execution(self, sent: PendingOrder, body: Mapping[str, object]) -> dict[str, Value]:
         """Tell where an order was carried out: as its fill says, else at the last tick received."""
         price = to_number(body.get("executedPrice"), MAX_PRICE)
         if sent.execution or price is None:

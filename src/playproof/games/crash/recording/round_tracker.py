@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from playproof.events import Value
 from playproof.game import Fact
@@ -59,9 +59,12 @@ class RecentKeys:
 Place = tuple[int, int]
 """Phase and tick: a round goes through them in this order."""
 
-NEW_ROUND: Mapping[str, Any] = {"active": False, "rugged": False, "tickCount": 0, "price": 1.0}
+CoreFields: TypeAlias = dict[str, Any]
+"""The fields that decide where a round stands, by their names in messages."""
 
-_CORE: Mapping[str, Callable[[object], Any]] = {
+NEW_ROUND: CoreFields = {"active": False, "rugged": False, "tickCount": 0, "price": 1.0}
+
+_CORE: Mapping[str, Callable[[object], Value]] = {
     "active": to_flag,
     "rugged": to_flag,
     "allowPreRoundBuys": to_flag,
@@ -91,13 +94,13 @@ _RUGPOOL: Fields = {
 }
 
 
-def read_core(payload: Mapping[str, Any]) -> dict[str, Any] | None:
+def read_core(payload: Mapping[str, object]) -> CoreFields | None:
     """Read the fields that decide where a round stands; None if one of them is no value."""
     core = {name: read(payload[name]) for name, read in _CORE.items() if name in payload}
     return None if any(value is None for value in core.values()) else core
 
 
-def _read(table: Fields, payload: Mapping[str, Any]) -> dict[str, Value]:
+def _read(table: Fields, payload: Mapping[str, object]) -> dict[str, Value]:
     result = {column: read(payload.get(name)) for column, (name, read) in table.items()}
     return {column: value for column, value in result.items() if value is not None}
 
@@ -124,7 +127,7 @@ def read_leaderboard(value: object, price: float) -> dict[str, Value]:
     }
 
 
-def _plays_coin(entry: Mapping[str, Any]) -> bool:
+def _plays_coin(entry: Mapping[str, object]) -> bool:
     """Tell whether an entry plays with the coin itself and not with practice tokens."""
     chosen = entry.get("selectedCoin")
     return chosen is None or to_record(chosen).get("address") == COIN_ADDRESS
@@ -135,7 +138,7 @@ class TrackedRound:
     """One round as far as it was received."""
 
     id: str
-    state: dict[str, Any] = field(default_factory=lambda: dict(NEW_ROUND))
+    state: CoreFields = field(default_factory=lambda: dict(NEW_ROUND))
     """The carried fields that decide where it stands."""
     shown: dict[str, Value] = field(default_factory=dict)
     """The carried columns beside them."""
@@ -161,7 +164,7 @@ class TrackedRound:
         timer = self.state.get("cooldownTimer")
         return {**self.here, "cooldown_timer_ms": timer, **self.shown}
 
-    def lay(self, state: dict[str, Any], payload: Mapping[str, Any]) -> None:
+    def lay(self, state: CoreFields, payload: Mapping[str, object]) -> None:
         """Lay a message over what was known."""
         self.state = state
         self.shown |= _read(_SHOWN, payload) | read_rugpool(payload.get("rugpool"))
@@ -188,7 +191,7 @@ class RoundTracker:
         """Give the id of the current round."""
         return self.current.id if self.current else None
 
-    def take(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
+    def take(self, payload: Mapping[str, object]) -> Iterator[Fact]:
         """Read a gameStateUpdate; what it reveals of finished rounds comes first."""
         game_id, core = payload.get("gameId"), read_core(payload)
         if not isinstance(game_id, str) or not is_window(game_id) or core is None:
@@ -203,7 +206,7 @@ class RoundTracker:
             index = (int(phase), state["tickCount"])
             yield from self._place(result, index, state, payload)
 
-    def _open(self, game_id: str, payload: Mapping[str, Any]) -> Fact:
+    def _open(self, game_id: str, payload: Mapping[str, object]) -> Fact:
         """Begin a round; the oldest one kept is forgotten."""
         self.current = self.kept[game_id] = TrackedRound(game_id)
         if len(self.kept) > KEPT_ROUNDS:
@@ -213,7 +216,7 @@ class RoundTracker:
         return c.fact(c.ROUND, {"server_seed_hash": seed_hash, "game_version": version}, game_id)
 
     def _place(
-        self, tracked_round: TrackedRound, index: Place, state: dict[str, Any], payload: Mapping[str, Any]
+        self, tracked_round: TrackedRound, index: Place, state: CoreFields, payload: Mapping[str, object]
     ) -> Iterator[Fact]:
         """Tell what a message adds, by where its round stands in it."""
         if index in tracked_round.prices:
@@ -227,7 +230,7 @@ class RoundTracker:
             yield from self._tick(tracked_round, index, state, payload)
 
     def _tick(
-        self, tracked_round: TrackedRound, index: Place, state: dict[str, Any], payload: Mapping[str, Any]
+        self, tracked_round: TrackedRound, index: Place, state: CoreFields, payload: Mapping[str, object]
     ) -> Iterator[Fact]:
         """Tell a tick, and before it what was missed."""
         missing = tracked_round.gap(index)
@@ -248,7 +251,7 @@ class RoundTracker:
             yield c.fact(c.LATE_TICK, _at(index, price), tracked_round.id)
 
     def _again(
-        self, tracked_round: TrackedRound, index: Place, state: dict[str, Any], payload: Mapping[str, Any]
+        self, tracked_round: TrackedRound, index: Place, state: CoreFields, payload: Mapping[str, object]
     ) -> Iterator[Fact]:
         """Take a place that is known: before tick 0 the timer moves on, after it a price must not."""
         before = tracked_round.state.get("cooldownTimer", MAX_TIMER)
@@ -259,7 +262,7 @@ class RoundTracker:
             if index[0] < Phase.ACTIVE and state.get("cooldownTimer", MAX_TIMER) < before:
                 yield c.fact(c.COUNTDOWN, tracked_round.columns(), tracked_round.id)
 
-    def take_rugpool(self, payload: Mapping[str, Any]) -> Iterator[Fact]:
+    def take_rugpool(self, payload: Mapping[str, object]) -> Iterator[Fact]:
         """Read the side lottery of a gameStatePlayerUpdate, where it tells something new."""
         result, pool = self.current, read_rugpool(payload.get("rugpool"))
         if result is None or payload.get("gameId") != result.id or not pool:
@@ -268,14 +271,14 @@ class RoundTracker:
             result.shown |= pool
             yield c.fact(c.RUGPOOL, pool, result.id)
 
-    def _reveal(self, history: list[Any]) -> Iterator[Fact]:
+    def _reveal(self, history: list[object]) -> Iterator[Fact]:
         """Tell finished rounds that were not told yet, the oldest first."""
         for entry in map(to_record, reversed(history[:MAX_HISTORY])):
             game_id = entry.get("id")
             if isinstance(game_id, str) and is_window(game_id):
                 yield from self._reveal_one(game_id, entry)
 
-    def _reveal_one(self, game_id: str, entry: Mapping[str, Any]) -> Iterator[Fact]:
+    def _reveal_one(self, game_id: str, entry: Mapping[str, object]) -> Iterator[Fact]:
         prices = [to_number(price, MAX_PRICE) for price in to_list(entry.get("prices"))]
         known = [price for price in prices if price is not None]
         if not 2 <= len(prices) <= MAX_TICK + 1 or len(known) < len(prices) or not self._revealed.add(game_id):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 import orjson
 
@@ -105,7 +104,7 @@ class SampleRecorder:
         payload = {"button_id": button, "client_timestamp": int(self.now.timestamp() * 1000)}
         self._keep(json.dumps(payload), "none")
         amount = from_units(self._bet)
-        orders: Mapping[str, tuple[str, dict[str, Any]]] = {
+        orders: Mapping[str, tuple[str, dict[str, object]]] = {
             "BUY": (BUY, {"amount": amount}),
             "SELL": (SELL, {"percentage": self._share}),
             "SIDEBET": (BET, {"amount": amount, "coinAddress": COIN_ADDRESS, "xPayout": 5}),
@@ -113,7 +112,7 @@ class SampleRecorder:
         if button in orders:
             self._order(*orders[button])
 
-    def _order(self, event: str, payload: dict[str, Any]) -> None:
+    def _order(self, event: str, payload: dict[str, object]) -> None:
         number, self._orders = self._orders, self._orders + 1
         self._keep(event_frame(event, [payload], number), "sent", ORDER_MS)
         ack = self.table.order(PLAYER_ID, event, payload)

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from playproof._numba import compiler
 from playproof.games.crash.features.state import ACTIVE, COOLDOWN, PRESALE, RUGGED
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.worlds import TICK_MS, get_world
+from playproof.games.crash.sim.arrays import Array, Floats, Ints
 from playproof.games.crash.sim.prices_nb import MAX_TICKS, counter_round
 
 compiled = compiler(__file__)
@@ -30,11 +29,10 @@ ROUND_US = 15_000_000
 MEAN_US = 80_000_000
 """More than a round takes on average, so that sessions follow each other in time."""
 TIME = pa.timestamp("us", tz="UTC")
-Array = NDArray[Any]
 
 
 @compiled
-def deal(code: int, seed: Any, first: int, rounds: int, prices: Array, lengths: Array) -> int:
+def deal(code: int, seed: np.uint64, first: int, rounds: int, prices: Floats, lengths: Ints) -> int:
     """Write the prices of rounds one after the other; give how many there are."""
     at = 0
     one = np.empty(MAX_TICKS + 1)
@@ -111,7 +109,7 @@ def deal_session(
 
 def _table(
     session_id: str, seq: Array, ts: Array, name: str, doc_type: str, number: Array, windows: list[str]
-) -> dict[str, Any]:
+) -> dict[str, pa.Array | Array]:
     """Give the envelope of some events."""
     nobody = np.zeros(len(seq), np.int32)
     texts = {"session_id": session_id, "source": "public_ws", "doc_type": doc_type, "direction": "received"}

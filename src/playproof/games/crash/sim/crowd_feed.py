@@ -19,13 +19,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from playproof.errors import InputError
 from playproof.games.crash.rules.money import Sidebet, proceeds
 from playproof.games.crash.server.messages import Deal
 from playproof.games.crash.server.protocol import COIN_ADDRESS, LEADERS
 from playproof.games.crash.server.table_crowd import Act, TableCrowd
+from playproof.games.crash.sim.arrays import Records
 from playproof.games.crash.sim.crowd import STRETCH, crowd
 from playproof.money import UNIT
 
@@ -103,7 +103,7 @@ def read_leaderboard(entries: Iterable[Mapping[str, Any]], price: float) -> Lead
     return figures_of([round(entry["positionQty"] * UNIT) for entry in entries if is_coin(entry)], price)
 
 
-def to_records(trades: Sequence[Deal]) -> NDArray[Any]:
+def to_records(trades: Sequence[Deal]) -> Records:
     """Give trades as compiled code reads them."""
     return np.array([(made.amount, made.tick, made.side == "buy") for made in trades], TRADE)
 

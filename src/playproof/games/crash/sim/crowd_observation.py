@@ -7,10 +7,8 @@ history (history), which then writes the observation. Leaves out: many lanes at 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from playproof._numba import compiler
 from playproof.games.crash.features import history
@@ -19,26 +17,26 @@ from playproof.games.crash.features.table import OBSERVATIONS, PAST_ROUNDS
 from playproof.games.crash.rules.prices import MAX_TICKS
 from playproof.games.crash.rules.worlds import get_world
 from playproof.games.crash.server.messages import Deal
+from playproof.games.crash.sim.arrays import Floats, Marks, Records, Rows
 from playproof.games.crash.sim.crowd_feed import CrowdFeed, CrowdUpdate, OwnPosition, to_records
-from playproof.games.crash.sim.kernel import F_ADVANCED
 from playproof.games.crash.sim.lanes import SingleLane
+from playproof.games.crash.sim.layout import F_ADVANCED
 from playproof.games.crash.sim.prices_nb import counter_round
 
 MARKET, TRADER = range(2)
 KINDS = {"market": MARKET, "trader": TRADER}
 
 compiled = compiler(__file__)
-Array = NDArray[Any]
 
 
 @compiled
-def sit_down(histories: Array) -> None:
+def sit_down(histories: Records) -> None:
     """Begin the player's session."""
     history.start_session(histories[0])
 
 
 @compiled
-def recall(histories: Array, world: int, lanes: Array, prices: Array) -> None:
+def recall(histories: Records, world: int, lanes: Records, prices: Floats) -> None:
     """Take the rounds before the one that comes next, as a site shows them to who joins."""
     lane = lanes[0]
     for number in range(lane.round + 1 - PAST_ROUNDS, lane.round + 1):
@@ -47,7 +45,7 @@ def recall(histories: Array, world: int, lanes: Array, prices: Array) -> None:
 
 
 @compiled
-def hear(histories: Array, states: Array, lanes: Array, players: int, holders: int, capital: int) -> None:
+def hear(histories: Records, states: Records, lanes: Records, players: int, holders: int, capital: int) -> None:
     """Take what the message of a tick said, and what it settled."""
     h, s, lane = histories[0], states[0], lanes[0]
     if s.phase == PRESALE:
@@ -60,7 +58,9 @@ def hear(histories: Array, states: Array, lanes: Array, players: int, holders: i
 
 
 @compiled
-def look(histories: Array, states: Array, lanes: Array, lots: Array, kind: int, out: Array, missing: Array) -> None:
+def look(
+    histories: Records, states: Records, lanes: Records, lots: Records, kind: int, out: Rows, missing: Marks
+) -> None:
     """Take the player's lots and sidebet, and write the observation and what of it is unknown."""
     h, s, lane = histories[0], states[0], lanes[0]
     history.apply_lots(h, lots[0], lane.lot_head, lane.lot_count)
@@ -96,13 +96,13 @@ class CrowdObserver:
             code = get_world(self._table.settings.world).code
             recall(self._histories, code, self._table.lanes, np.empty(MAX_TICKS + 1))
 
-    def start(self) -> Array:
+    def start(self) -> Rows:
         """Begin an episode at its first presale; give the observation."""
         sit_down(self._histories)
         self._hear()
         return self._look()
 
-    def follow(self, flags: int) -> Array:
+    def follow(self, flags: int) -> Rows:
         """Follow one step of the kernel; give the observation."""
         if flags & F_ADVANCED:
             self._hear()
@@ -133,8 +133,8 @@ class CrowdObserver:
             own = OwnPosition(pnl, int(lane["invested"]), int(lane["qty"]))
         return self._feed.at(tick, price, own) if phase == ACTIVE else self._feed.rug(tick, price, own)
 
-    def _look(self) -> Array:
+    def _look(self) -> Rows:
         table = self._table
         look(self._histories, table.states, table.lanes, table.lots, self._kind, self._row, self._mask)
-        row: Array = self._row[0].copy()
+        row: Rows = self._row[0].copy()
         return row

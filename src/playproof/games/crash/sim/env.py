@@ -8,8 +8,8 @@ Leaves out: stable-baselines3 (sb3).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, InputError
 from playproof.games.crash.features import table
-from playproof.games.crash.sim import kernel
+from playproof.games.crash.sim import layout
+from playproof.games.crash.sim.arrays import Floats, Ints, Marks
 from playproof.games.crash.sim.lanes import COMPILED_SETS, CrashConfig, KernelLanes, PriceTape, SingleLane, make_tape
 from playproof.money import show
 
@@ -30,18 +31,20 @@ if TYPE_CHECKING:
 ENV_ID = "playproof/Crash-v1"
 SEED_LIMIT = 2**63
 
-Obs = NDArray[np.float32]
-Array = NDArray[Any]
+Obs: TypeAlias = NDArray[np.float32]
+Observation: TypeAlias = Obs | dict[str, Obs]
+"""A row, or the named blocks of one."""
+Info: TypeAlias = dict[str, Any]
 
 _HIGHEST = float(np.finfo(np.float32).max)
-_FACTS = kernel.FACTS
+_FACTS = layout.FACTS
 _FLAGS = _FACTS.index("flags")
 PHASE_NAMES = ("COOLDOWN", "PRESALE", "ACTIVE", "RUGGED")
 _CLIENT = ("trade_id_hash", "client_timestamp", "latency_ms")
 _EXECUTION = ("execution_tick", "execution_price")
 
 
-def to_settings(options: dict[str, Any]) -> CrashConfig:
+def to_settings(options: Info) -> CrashConfig:
     """Read keyword arguments as settings; a list of rounds is laid on a tape."""
     tape = options.get("tape")
     if tape is not None and not isinstance(tape, PriceTape):
@@ -75,26 +78,26 @@ def to_blocks(row: Obs, blocks: Mapping[str, int]) -> dict[str, Obs]:
     return parts
 
 
-def to_info(facts: list[int]) -> dict[str, Any]:
+def to_info(facts: list[int]) -> Info:
     """Tell the facts of one lane."""
     return dict(zip(_FACTS, facts, strict=True))
 
 
-def to_infos(facts: Array) -> dict[str, Any]:
+def to_infos(facts: Ints) -> Info:
     """Tell the facts of all lanes, one array a fact."""
     return dict(zip(_FACTS, facts.T))  # noqa: B905
 
 
-class FinalInfo(Mapping[str, Array]):
+class FinalInfo(Mapping[str, Ints]):
     """The facts of the lanes that finished, by name; 0 in the lanes that did not.
 
     Written out only when asked for: few lanes finish in a step, and few readers look.
     """
 
-    def __init__(self, rows: Array, facts: Array, lanes: int) -> None:
+    def __init__(self, rows: Ints, facts: Ints, lanes: int) -> None:
         self._rows, self._facts, self._lanes = rows, facts, lanes
 
-    def __getitem__(self, name: str) -> Array:
+    def __getitem__(self, name: str) -> Ints:
         if name not in _FACTS:
             raise KeyError(name)
         column = np.zeros(self._lanes, np.int64)
@@ -108,7 +111,7 @@ class FinalInfo(Mapping[str, Array]):
         return len(_FACTS)
 
 
-class CrashEnv(gymnasium.Env[Any, Any]):
+class CrashEnv(gymnasium.Env[Observation, Ints]):
     """One player at a table of the crash game."""
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012  (as Gymnasium declares it)
@@ -131,7 +134,7 @@ class CrashEnv(gymnasium.Env[Any, Any]):
 
             self._watcher = CrowdObserver(self._lanes, self.settings.observation)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Observation, Info]:
         """Start an episode; `options={"round": n}` deals that round of the seed."""
         super().reset(seed=seed)
         number = (options or {}).get("round")
@@ -147,22 +150,21 @@ class CrashEnv(gymnasium.Env[Any, Any]):
         row = obs[0].copy() if self._watcher is None else self._watcher.start()
         return self._shown(row), self._info(facts[0].tolist())
 
-    def _shown(self, row: Obs) -> Any:
+    def _shown(self, row: Obs) -> Observation:
         return to_blocks(row, self._blocks) if self._blocks else row
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Sequence[int] | Ints) -> tuple[Observation, float, bool, bool, Info]:
         """Take one action: an index for each head."""
         if self._over:
             raise InputError("expected a running episode, found one that is over; call reset first")
         obs, reward, code, facts = self._lanes.step_one(action)
         self._over = code != 0
-        if self._watcher is not None:
-            obs = self._shown(self._watcher.follow(facts[_FLAGS]))
-        return obs, reward, code == kernel.TERMINATED, code == kernel.TRUNCATED, self._info(facts)
+        shown = obs if self._watcher is None else self._shown(self._watcher.follow(facts[_FLAGS]))
+        return shown, reward, code == layout.TERMINATED, code == layout.TRUNCATED, self._info(facts)
 
-    def _info(self, facts: list[int]) -> dict[str, Any]:
+    def _info(self, facts: list[int]) -> Info:
         self._facts = facts
-        info: dict[str, Any] = dict(zip(_FACTS, facts))  # noqa: B905  (equal by construction, and twice as quick)
+        info: Info = dict(zip(_FACTS, facts))  # noqa: B905  (equal by construction, and twice as quick)
         info["missing"] = self._missing() if self._may_miss else ()
         return info
 
@@ -178,9 +180,9 @@ class CrashEnv(gymnasium.Env[Any, Any]):
         """Give how many steps so far had their reward clipped."""
         return self._lanes.clipped
 
-    def action_masks(self) -> Array:
+    def action_masks(self) -> Marks:
         """Give which choices can have an effect now, the heads side by side."""
-        mask: Array = self._lanes.masks()[0]
+        mask: Marks = self._lanes.masks()[0]
         return mask
 
     def render(self) -> str | None:
@@ -217,9 +219,7 @@ class CrashVectorEnv(VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
 
-    def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Obs, dict[str, Any]]:
+    def reset(self, *, seed: int | list[int | None] | None = None, options: Info | None = None) -> tuple[Obs, Info]:
         """Start an episode in every lane, or in those of `options["reset_mask"]`; lane i has seed + i."""
         if isinstance(seed, int) or seed is None:
             super().reset(seed=seed)
@@ -230,7 +230,7 @@ class CrashVectorEnv(VectorEnv[Any, Any, Any]):
         obs, facts = self._lanes.reset(chosen)
         return obs, to_infos(facts)
 
-    def _seed(self, seed: int | list[int | None] | None, chosen: Array) -> None:
+    def _seed(self, seed: int | list[int | None] | None, chosen: Marks) -> None:
         if seed is None and self._seeded:
             return
         if seed is None:
@@ -245,7 +245,7 @@ class CrashVectorEnv(VectorEnv[Any, Any, Any]):
         self._lanes.seed([value or 0 for value in seeds], keyed)
         self._seeded = True
 
-    def step(self, actions: Array) -> tuple[Obs, Array, Array, Array, dict[str, Any]]:
+    def step(self, actions: Ints) -> tuple[Obs, Floats, Marks, Marks, Info]:
         """Take one action a lane, shape (lanes, heads)."""
         rows = np.ascontiguousarray(actions, np.int64)
         if rows.ndim != 2 or len(rows) != self.num_envs:
@@ -256,7 +256,7 @@ class CrashVectorEnv(VectorEnv[Any, Any, Any]):
             self._add_finals(infos, ended, terminated | truncated)
         return obs, rewards, terminated, truncated, infos
 
-    def _add_finals(self, infos: dict[str, Any], rows: Array, over: Array) -> None:
+    def _add_finals(self, infos: Info, rows: Ints, over: Marks) -> None:
         """Tell the last observation and facts of the lanes that finished in this step."""
         final_obs = np.empty(self.num_envs, dtype=object)
         for row, last in zip(rows.tolist(), self._lanes.final_obs[: len(rows)].copy(), strict=True):
@@ -271,6 +271,6 @@ class CrashVectorEnv(VectorEnv[Any, Any, Any]):
         """Give how many steps so far had their reward clipped."""
         return self._lanes.clipped
 
-    def action_masks(self) -> Array:
+    def action_masks(self) -> Marks:
         """Give which choices can have an effect now, shape (lanes, all heads side by side)."""
         return self._lanes.masks()

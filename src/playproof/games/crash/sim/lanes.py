@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +24,22 @@ from playproof.games.crash.rewards.terms import to_facts
 from playproof.games.crash.rules.money import MAX_MONEY, MIN_BET
 from playproof.games.crash.rules.prices import MASK, MAX_TICKS, id_hash
 from playproof.games.crash.rules.worlds import get_world
-from playproof.games.crash.sim import kernel
+from playproof.games.crash.sim import kernel, layout
+from playproof.games.crash.sim.arrays import Floats, Ints, Marks, Records, Rows
+from playproof.games.crash.sim.rounds import seed_lanes
 from playproof.money import UNIT
 
 ObservationName = Literal["policy", "recorded", "market", "trader"]
 ActionsName = Literal["buttons", "buttons-share", "trader"]
 ClockName = Literal["tick", "press"]
+Element = TypeVar("Element", bound=np.generic)
 
-ACTION_CODES = {"buttons": kernel.BUTTONS, "buttons-share": kernel.BUTTONS_SHARE, "trader": kernel.TRADER}
-CLOCK_CODES = {"tick": kernel.CLOCK_TICK, "press": kernel.CLOCK_PRESS}
-COMPILED_SETS = {"policy": (kernel.POLICY, state.POLICY_COUNT), "recorded": (kernel.RECORDED, state.FEATURE_COUNT)}
-
-Array = NDArray[Any]
+ACTION_CODES = {"buttons": layout.BUTTONS, "buttons-share": layout.BUTTONS_SHARE, "trader": layout.TRADER}
+CLOCK_CODES = {"tick": layout.CLOCK_TICK, "press": layout.CLOCK_PRESS}
+COMPILED_SETS = {"policy": (layout.POLICY, state.POLICY_COUNT), "recorded": (layout.RECORDED, state.FEATURE_COUNT)}
 
 
-def look_up(kind: str, name: str, table: dict[str, Any]) -> Any:
+def look_up(kind: str, name: str, table: Mapping[str, int]) -> int:
     """Give a table's entry, or say which there are."""
     if name not in table:
         raise UnknownName(kind, name, table)
@@ -49,8 +50,8 @@ def look_up(kind: str, name: str, table: dict[str, Any]) -> Any:
 class PriceTape:
     """Recorded rounds, laid end to end for the kernel."""
 
-    ticks: Array
-    rounds: Array
+    ticks: Records
+    rounds: Records
 
     def __len__(self) -> int:
         return len(self.rounds)
@@ -67,8 +68,8 @@ def make_tape(
     names = game_ids if game_ids is not None else [f"tape-{number}" for number in range(len(rounds))]
     if len(names) != len(rounds):
         raise InputError(f"expected {len(rounds)} game ids, found {len(names)}")
-    table = np.zeros(len(rounds), kernel.TAPE_ROUND)
-    ticks = np.zeros(sum(len(prices) for prices in rounds), kernel.TAPE)
+    table = np.zeros(len(rounds), layout.TAPE_ROUND)
+    ticks = np.zeros(sum(len(prices) for prices in rounds), layout.TAPE)
     start = 0
     for number, prices in enumerate(rounds):
         values = np.asarray(prices, np.float64)
@@ -86,7 +87,7 @@ def make_tape(
     return PriceTape(ticks, table)
 
 
-NO_TAPE = PriceTape(np.zeros(1, kernel.TAPE), np.zeros(0, kernel.TAPE_ROUND))
+NO_TAPE = PriceTape(np.zeros(1, layout.TAPE), np.zeros(0, layout.TAPE_ROUND))
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,10 @@ class CrashConfig:
             if not 0 <= amount <= MAX_MONEY:
                 raise ConfigError(f"expected {what} of 0 to {MAX_MONEY} units of 10^-9, found {amount}")
 
-    def to_record(self, lanes: int) -> Array:
+    def to_record(self, lanes: int) -> Records:
         """Write the settings as the kernel reads them."""
         world = get_world(self.world)
-        config = np.zeros(1, kernel.CONFIG)
+        config = np.zeros(1, layout.CONFIG)
         config["world"] = world.code
         config["payout_numerator"] = world.payout.numerator
         config["payout_denominator"] = world.payout.denominator
@@ -134,7 +135,7 @@ class CrashConfig:
         config["rounds"] = self.rounds
         config["clock"] = look_up("clock", self.clock, CLOCK_CODES)
         config["actions"] = look_up("action set", self.actions, ACTION_CODES)
-        config["observation"] = COMPILED_SETS.get(self.observation, (kernel.POLICY, 0))[0]
+        config["observation"] = COMPILED_SETS.get(self.observation, (layout.POLICY, 0))[0]
         config["taped"] = len(self.tape) if self.tape is not None else 0
         config["stride"] = lanes
         config["watched"] = not is_minimal(self.paying)
@@ -148,20 +149,20 @@ class CrashConfig:
     @property
     def heads(self) -> tuple[int, ...]:
         """Give the number of choices of each head."""
-        return tuple(int(n) for n in kernel.HEADS[look_up("action set", self.actions, ACTION_CODES)] if n)
+        return tuple(int(n) for n in layout.HEADS[look_up("action set", self.actions, ACTION_CODES)] if n)
 
 
-class ArrayPool:
+class ArrayPool(Generic[Element]):
     """Hand out arrays of one shape, again as soon as nobody else holds them.
 
     A fresh array of this size costs page faults at every step, more than the step itself.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: type[Element]) -> None:
         self._shape, self._dtype = shape, dtype
-        self._arrays: list[Array] = []
+        self._arrays: list[NDArray[Element]] = []
 
-    def take(self) -> Array:
+    def take(self) -> NDArray[Element]:
         """Give an array that nobody else holds; its values are left over."""
         for array in self._arrays:
             if sys.getrefcount(array) == _UNHELD:
@@ -171,7 +172,7 @@ class ArrayPool:
         return array
 
 
-_FLAGS = kernel.FACTS.index("flags")
+_FLAGS = layout.FACTS.index("flags")
 _POOLED = 4
 _UNHELD = 3
 """References to an array that only its pool holds: the list, the loop and the question."""
@@ -185,23 +186,23 @@ class RewardTracker:
 
     def __init__(self, settings: CrashConfig, count: int) -> None:
         self.reward = settings.paying
-        self.before, self.after = np.zeros(count, kernel.MOMENT), np.zeros(count, kernel.MOMENT)
+        self.before, self.after = np.zeros(count, layout.MOMENT), np.zeros(count, layout.MOMENT)
         self.memory = np.zeros((3, count), np.int64)
         self._balance = settings.balance
         self._trader = settings.actions == "trader"
         self.paid: dict[str, Values] = {}
 
-    def begin(self, chosen: Array) -> None:
+    def begin(self, chosen: Marks | Ints) -> None:
         """Forget the chosen lanes: a player sits down with a fresh balance."""
         self.memory[:2, chosen] = self._balance
         self.memory[2, chosen] = 0
 
-    def pay(self, actions: Array, flags: Array, terminated: Array) -> Values:
+    def pay(self, actions: Ints, flags: Ints, terminated: Marks) -> Values:
         """Give each lane's reward for the step it has just taken; its components stand in `paid`."""
         self.paid = self.reward.pay(self._facts(actions, flags, terminated))
         return total(self.paid)
 
-    def _facts(self, actions: Array, flags: Array, terminated: Array) -> Facts:
+    def _facts(self, actions: Ints, flags: Ints, terminated: Marks) -> Facts:
         before, after = self.before, self.after
         lowest, highest, entry = self.memory.copy()
         more = {
@@ -217,10 +218,10 @@ class RewardTracker:
         np.copyto(self.memory[2], before["tick"], where=(before["qty"] == 0) & (after["qty"] > 0))
         return to_facts(before, after, more)
 
-    def _effect(self, actions: Array, flags: Array) -> Array:
+    def _effect(self, actions: Ints, flags: Ints) -> Marks:
         """Tell which actions changed anything; WAIT alone changes nothing."""
         asked = actions[:, 0] != 0 if self._trader else (actions != 0).any(axis=1)
-        changed: Array = asked & ((flags & (kernel.F_NO_EFFECT | kernel.F_ADJUSTED)) != kernel.F_NO_EFFECT)
+        changed: Marks = asked & ((flags & (layout.F_NO_EFFECT | layout.F_ADJUSTED)) != layout.F_NO_EFFECT)
         return changed
 
 
@@ -232,17 +233,17 @@ class KernelLanes:
         self.count = count
         self.config = settings.to_record(count)
         self.width = COMPILED_SETS.get(settings.observation, COMPILED_SETS["policy"])[1]
-        self.lanes = np.zeros(count, kernel.LANE)
+        self.lanes = np.zeros(count, layout.LANE)
         self.lanes["seat"] = np.arange(count)
         self.states = state.new_state(count)
-        self.sites = np.zeros(count, kernel.SITE)
-        self.lots = np.zeros(count, kernel.LOTS)
+        self.sites = np.zeros(count, layout.SITE)
+        self.lots = np.zeros(count, layout.LOTS)
         tape = settings.tape or NO_TAPE
         self.tape, self.tape_rounds = tape.ticks, tape.rounds
         self._obs = ArrayPool((count, self.width), np.float32)
-        self._facts = ArrayPool((count, len(kernel.FACTS)), np.int64)
+        self._facts = ArrayPool((count, len(layout.FACTS)), np.int64)
         self.final_obs = np.zeros((count, self.width), np.float32)
-        self.final_facts = np.zeros((count, len(kernel.FACTS)), np.int64)
+        self.final_facts = np.zeros((count, len(layout.FACTS)), np.int64)
         self._ended = np.zeros(count, np.int64)
         self._finished = 0
         self._nothing = np.zeros(count)
@@ -252,11 +253,11 @@ class KernelLanes:
         """Steps so far whose reward was clipped."""
         self.purse = RewardTracker(settings, count) if self.config["watched"][0] else None
         moments = (self.purse.before, self.purse.after) if self.purse else (self.lanes, self.lanes)
-        self._addresses = kernel.addresses(
+        self._addresses = layout.addresses(
             self.lanes, self.states, self.sites, self.lots, self.config, self.tape_rounds, self.tape, *moments
         )
 
-    def only(self, kept: Array) -> KernelLanes:
+    def only(self, kept: Ints) -> KernelLanes:
         """Give these lanes alone, as they stand."""
         kernel_lanes = KernelLanes(self.settings, len(kept))
         for name in ("lanes", "states", "sites", "lots", "final_obs", "final_facts"):
@@ -267,12 +268,12 @@ class KernelLanes:
             kernel_lanes.purse.memory[:] = self.purse.memory[:, kept]
         return kernel_lanes
 
-    def seed(self, seeds: Sequence[int], chosen: Array, first_round: int = 0) -> None:
+    def seed(self, seeds: Sequence[int], chosen: Marks, first_round: int = 0) -> None:
         """Key the chosen lanes; their next round is the first."""
         keys = np.array([seed & MASK for seed in seeds], np.uint64)
-        kernel.seed_lanes(self.lanes, self.sites, self.config, keys, first_round, chosen)
+        seed_lanes(self.lanes, self.sites, self.config, keys, first_round, chosen)
 
-    def reset(self, chosen: Array) -> tuple[Array, Array]:
+    def reset(self, chosen: Marks) -> tuple[Rows, Ints]:
         """Start a new episode in the chosen lanes; give observations and facts of all."""
         obs, facts = self._obs.take(), self._facts.take()
         kernel.reset(self.lanes, self.states, self.sites, self.config, self.tape_rounds, chosen, obs, facts)
@@ -280,7 +281,7 @@ class KernelLanes:
             self.purse.begin(chosen)
         return obs, facts
 
-    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+    def step(self, actions: Ints) -> tuple[Rows, Floats, Marks, Marks, Ints, Ints]:
         """Step every lane; give observations, rewards, terminated, truncated, facts and the lanes that finished.
 
         A finished lane starts its next episode; its last observation and facts stand in `final_obs` and
@@ -315,32 +316,32 @@ class KernelLanes:
             rewards = self._clip(rewards)
         return obs, rewards, terminated, truncated, facts, ended
 
-    def components(self, rewards: Array) -> dict[str, Values]:
+    def components(self, rewards: Floats) -> dict[str, Values]:
         """Split the rewards of the last step into what each component paid, (lanes,) each."""
         if self.purse is not None:
             return self.purse.paid
         ended = self._ended[: self._finished]
         flags = self.final_facts[: self._finished, _FLAGS]
-        if not self._finished or not (flags & kernel.F_BANKRUPT).any():
+        if not self._finished or not (flags & layout.F_BANKRUPT).any():
             return {"financial": rewards, "bankruptcy": self._nothing}
         broke = np.zeros(self.count)
-        broke[ended] = np.where(flags & kernel.F_BANKRUPT, kernel.BANKRUPTCY, 0.0) * (self.settings.balance >= MIN_BET)
+        broke[ended] = np.where(flags & layout.F_BANKRUPT, kernel.BANKRUPTCY, 0.0) * (self.settings.balance >= MIN_BET)
         return {"financial": rewards - broke, "bankruptcy": broke}
 
-    def _pay(self, purse: RewardTracker, actions: Array, flags: Array, terminated: Array) -> Array:
+    def _pay(self, purse: RewardTracker, actions: Ints, flags: Ints, terminated: Marks) -> Floats:
         """Pay what the kernel does not compute, and count what was clipped."""
         rewards = purse.pay(actions, flags, terminated)
         if self.clip is not None:
             self.clipped += int(np.count_nonzero(purse.paid[CLIP]))
         return rewards
 
-    def _clip(self, rewards: Array) -> Array:
+    def _clip(self, rewards: Floats) -> Floats:
         """Clip what the kernel paid, and count it."""
         clip = float(self.clip or 0.0)
         self.clipped += int(np.count_nonzero(np.abs(rewards) > clip))
         return np.clip(rewards, -clip, clip)
 
-    def _refuse(self, actions: Array) -> None:
+    def _refuse(self, actions: Ints) -> None:
         """Say which action is not one of the action set."""
         heads = np.array(self.settings.heads)
         if actions.shape[1] != len(heads):
@@ -348,7 +349,7 @@ class KernelLanes:
         lane = int(np.flatnonzero(((actions < 0) | (actions >= heads)).any(axis=1))[0])
         raise InputError(f"expected choices below {heads.tolist()}, found {actions[lane].tolist()} in lane {lane}")
 
-    def masks(self) -> Array:
+    def masks(self) -> Marks:
         """Give which choices can have an effect now, the heads side by side."""
         out = np.empty((self.count, sum(self.settings.heads)), np.bool_)
         kernel.masks(self.lanes, self.config, out)
@@ -363,10 +364,10 @@ class SingleLane(KernelLanes):
         self._heads = len(settings.heads)
         self._obs_one = np.zeros((1, self.width), np.float32)
         self._reward = np.zeros(1)
-        self._facts_one = np.zeros((1, kernel.FACT_COUNT), np.int64)
+        self._facts_one = np.zeros((1, layout.FACT_COUNT), np.int64)
         self._row, self._told = self._obs_one[0], self._facts_one[0]
 
-    def step_one(self, action: Any) -> tuple[Array, float, int, list[int]]:
+    def step_one(self, action: Sequence[int] | Ints) -> tuple[Rows, float, int, list[int]]:
         """Take an action, an index for each head; give observation, reward, done code and facts."""
         if len(action) != self._heads:
             self._refuse(np.atleast_2d(np.asarray(action)))
@@ -378,7 +379,7 @@ class SingleLane(KernelLanes):
             self._refuse(np.atleast_2d(np.asarray(action)))
         if self.purse is not None:
             taken = np.array([action], np.int64).reshape(1, -1)
-            over = np.array([done == kernel.TERMINATED])
+            over = np.array([done == layout.TERMINATED])
             self._reward[:] = self._pay(self.purse, taken, self._facts_one[:, _FLAGS], over)
         elif self.clip is not None:
             self._reward[:] = self._clip(self._reward)

@@ -6,7 +6,6 @@ Leaves out: who plays (kernel). No fastmath: every operation is the plain twin's
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +46,7 @@ inlined = compiler(__file__, inline=True)
 
 
 @inlined
-def mix(z: Any) -> Any:
+def mix(z: np.uint64) -> np.uint64:
     """Scramble 64 bits."""
     z = (z ^ (z >> _S30)) * _M1
     z = (z ^ (z >> _S27)) * _M2
@@ -55,13 +54,13 @@ def mix(z: Any) -> Any:
 
 
 @inlined
-def round_key(seed: Any, round_number: int, purpose: int) -> Any:
+def round_key(seed: np.uint64, round_number: int, purpose: int) -> np.uint64:
     """Key one round's stream; seed as uint64."""
     return mix(mix(mix(np.uint64(seed)) + np.uint64(purpose)) + np.uint64(round_number) * _ROUND_STEP)
 
 
 @inlined
-def counter_uniform(key: Any, tick: int, draw: int) -> float:
+def counter_uniform(key: np.uint64, tick: int, draw: int) -> float:
     """Draw number `draw` of a tick."""
     z = mix(key + _GOLDEN * (_EIGHT * np.uint64(tick) + np.uint64(draw) + _ONE))
     return float(np.int64(z >> _S11)) * 2.0**-53
@@ -86,13 +85,13 @@ def rug_price(code: int, price: float, low: float) -> float:
 
 
 @inlined
-def draw_hot(code: int, world_key: Any) -> bool:
+def draw_hot(code: int, world_key: np.uint64) -> bool:
     """Draw whether the round is hot (world `hazard`)."""
     return code == HAZARD and counter_uniform(world_key, 0, 0) < HOT_SHARE
 
 
 @inlined
-def draw_instarug(code: int, world_key: Any) -> int:
+def draw_instarug(code: int, world_key: np.uint64) -> int:
     """Draw the forced rug tick of world `instarug`, 0 for none."""
     if code == INSTARUG and counter_uniform(world_key, 0, 0) < INSTARUG_SHARE:
         return 1 + int(INSTARUG_TICKS * counter_uniform(world_key, 0, 1))
@@ -123,7 +122,7 @@ def moved(code: int, price: float, countdown: int, u_god: float, u_big: float, u
 
 
 @inlined
-def counter_moved(code: int, key: Any, tick: int, price: float, countdown: int) -> float:
+def counter_moved(code: int, key: np.uint64, tick: int, price: float, countdown: int) -> float:
     """Move the price to a tick with the counter-based draws 1 to 4."""
     return moved(
         code,
@@ -137,7 +136,7 @@ def counter_moved(code: int, key: Any, tick: int, price: float, countdown: int) 
 
 
 @inlined
-def next_countdown(code: int, world_key: Any, tick: int, countdown: int) -> int:
+def next_countdown(code: int, world_key: np.uint64, tick: int, countdown: int) -> int:
     """Give the ticks left of the countdown as shown at a tick (world `drift`)."""
     if code != DRIFT:
         return 0
@@ -147,7 +146,7 @@ def next_countdown(code: int, world_key: Any, tick: int, countdown: int) -> int:
 
 
 @compiled
-def counter_round(code: int, seed: Any, round_number: int, prices: Prices) -> tuple[int, bool]:
+def counter_round(code: int, seed: np.uint64, round_number: int, prices: Prices) -> tuple[int, bool]:
     """Play a round into `prices` (5001 long); give the last tick and whether it rugged."""
     key = round_key(seed, round_number, PRICES)
     world_key = round_key(seed, round_number, WORLD)
@@ -168,7 +167,15 @@ def counter_round(code: int, seed: Any, round_number: int, prices: Prices) -> tu
 
 @compiled
 def finish_round(
-    code: int, key: Any, world_key: Any, hot: bool, forced: int, tick: int, price: float, peak: float, left: int
+    code: int,
+    key: np.uint64,
+    world_key: np.uint64,
+    hot: bool,
+    forced: int,
+    tick: int,
+    price: float,
+    peak: float,
+    left: int,
 ) -> tuple[int, float]:
     """Play a begun round to its end without keeping it; give the last tick and the peak."""
     for at in range(tick + 1, MAX_TICKS + 1):
@@ -194,7 +201,7 @@ def arc4_start(key: NDArray[np.uint8], s: NDArray[np.uint8]) -> None:
 
 
 @inlined
-def arc4_byte(s: NDArray[np.uint8], at: NDArray[np.int64]) -> Any:
+def arc4_byte(s: NDArray[np.uint8], at: NDArray[np.int64]) -> int:
     """Draw one byte; `at` holds i and j."""
     i = (at[0] + 1) & 255
     t = np.int64(s[i])
@@ -204,7 +211,7 @@ def arc4_byte(s: NDArray[np.uint8], at: NDArray[np.int64]) -> Any:
     s[j] = t
     at[0] = i
     at[1] = j
-    return np.int64(s[(t + u) & 255])
+    return int(s[(t + u) & 255])
 
 
 @inlined
@@ -288,34 +295,34 @@ def exceeds(a: float, b: float, c: float, d: float) -> bool:
 
 
 @compiled
-def bought(amount: int, price: float) -> Any:
+def bought(amount: int, price: float) -> int:
     """Give amount / price rounded down, or -1 above 2^53."""
     quotient = np.floor(float(amount) / price)
     if not quotient < 9007199254740992.0:
         return -1
     if exceeds(quotient, price, float(amount), 1.0):
         quotient -= 1.0
-    return np.int64(quotient)
+    return int(quotient)
 
 
 @compiled
-def proceeds(qty: int, price: float) -> Any:
+def proceeds(qty: int, price: float) -> int:
     """Give qty x price rounded down, for qty below 2^53."""
     high, low = product(float(qty), price)
     if high >= MAX_PROCEEDS:
         return MAX_PROCEEDS
     whole = np.floor(high)
     if whole == high:
-        return np.int64(whole) + np.int64(np.floor(low))
-    return np.int64(whole)
+        return int(whole) + int(np.floor(low))
+    return int(whole)
 
 
 @compiled
-def cost_share(cost: int, sold: int, qty: int) -> Any:
+def cost_share(cost: int, sold: int, qty: int) -> int:
     """Give cost x sold / qty rounded down, for values up to 10^13."""
     share = np.floor(float(cost) * (float(sold) / float(qty)))
     while exceeds(share, float(qty), float(cost), float(sold)):
         share -= 1.0
     while not exceeds(share + 1.0, float(qty), float(cost), float(sold)):
         share += 1.0
-    return np.int64(share)
+    return int(share)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,7 @@ CHUNK = 50_000
 @compiled
 def _simulate(
     code: int,
-    seed: Any,
+    seed: np.uint64,
     first: int,
     horizons: NDArray[np.int64],
     rug_ticks: NDArray[np.int32],
@@ -73,7 +72,7 @@ class SimulatedRounds:
     rug_ticks: NDArray[np.int32]
     peaks: NDArray[np.float64]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Give the figures without the rounds."""
 
         def table(rows: dict[int, MeasuredMean]) -> dict[str, dict[str, float]]:

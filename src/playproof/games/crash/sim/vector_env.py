@@ -17,17 +17,16 @@ from playproof._numba import compiler
 from playproof.errors import InputError
 from playproof.events import Event
 from playproof.game.vector_env import Actions, Chosen, FinishedEpisodes, Ints, ReplayTape, Rows, StepResult, VectorTerms
-from playproof.games.crash.features import state as fold
 from playproof.games.crash.features.table import OBSERVATIONS
 from playproof.games.crash.recording import columns as c
-from playproof.games.crash.rules.money import MAX_LOTS, MAX_MONEY, MIN_BET
 from playproof.games.crash.rules.windows import Phase
-from playproof.games.crash.sim import kernel
+from playproof.games.crash.sim import layout, orders
+from playproof.games.crash.sim.arrays import Records
 from playproof.games.crash.sim.lanes import COMPILED_SETS, CrashConfig, KernelLanes, make_tape
 
 compiled = compiler(__file__)
 _QTY, _TICK, _FLAGS, _EQUITY, _OPENED, _INVESTED, _NO_EFFECT = (
-    kernel.FACTS.index(name)
+    layout.FACTS.index(name)
     for name in (
         "position_qty",
         "tick",
@@ -38,25 +37,27 @@ _QTY, _TICK, _FLAGS, _EQUITY, _OPENED, _INVESTED, _NO_EFFECT = (
         "no_effect_actions",
     )
 )
-_KEEPS = kernel.F_BET | kernel.F_NO_EFFECT
+_KEEPS = layout.F_BET | layout.F_NO_EFFECT
 
 
 @compiled
-def follow(facts: Any, last: Any, ended: Any, chosen: Any, opened: Any, bets: Any, held: Any, payload: Any) -> None:
+def follow(
+    facts: Ints, last: Ints, ended: Ints, chosen: Ints, opened: Chosen, bets: Ints, held: Chosen, payload: Ints
+) -> None:
     """Tell where a position was held while time passed, and what the rounds that ended came to.
 
-    `told` gets equity, positions and bets, money paid in and choices without effect of each round that ended. A
+    `payload` gets equity, positions and bets, money paid in and choices without effect of each round that ended. A
     position sold in part on the last tick counts as sold.
     """
     for index in range(len(ended)):
         lane, flags = ended[index], last[index, _FLAGS]
-        bets[lane] += (flags & kernel.F_BET) != 0
+        bets[lane] += (flags & layout.F_BET) != 0
         payload[0, index] = last[index, _EQUITY]
         payload[1, index] = last[index, _OPENED] + bets[lane]
         payload[2, index] = last[index, _INVESTED]
         payload[3, index] = last[index, _NO_EFFECT]
         kept = opened[lane] and (chosen[lane] == 0 or (flags & _KEEPS) != 0)
-        held[lane] = (flags & kernel.F_BOUGHT) != 0 or kept
+        held[lane] = (flags & layout.F_BOUGHT) != 0 or kept
         opened[lane] = facts[lane, _QTY] > 0
         bets[lane] = -1  # counted
     for lane in range(len(facts)):
@@ -65,12 +66,41 @@ def follow(facts: Any, last: Any, ended: Any, chosen: Any, opened: Any, bets: An
             continue
         flags = facts[lane, _FLAGS]
         opened[lane] = facts[lane, _QTY] > 0
-        held[lane] = opened[lane] and facts[lane, _TICK] > 0 and (flags & kernel.F_ADVANCED) != 0
-        bets[lane] += (flags & kernel.F_BET) != 0
+        held[lane] = opened[lane] and facts[lane, _TICK] > 0 and (flags & layout.F_ADVANCED) != 0
+        bets[lane] += (flags & layout.F_BET) != 0
+
+
+@compiled
+def mark_orders(lanes: Records, config: Records, out: Chosen) -> None:
+    """Write into columns 1 and 3 whether a buy, and a sidebet, would be taken with some adjustment of the bet."""
+    cfg = config[0]
+    for i in range(len(lanes)):
+        lane = lanes[i]
+        buys, bets = False, False
+        for button in range(len(orders.FACTORS)):
+            amount = orders.adjusted_bet(lane.bet, lane.cash, button)
+            buys |= orders.may_buy(lane, cfg, amount)
+            bets |= orders.may_bet(lane, cfg, amount)
+        out[i, 1] = buys
+        out[i, 3] = bets
+
+
+@compiled
+def drop_refused(lanes: Records, config: Records, actions: Actions) -> None:
+    """Put a wait in place of a buy or a sidebet that would not be taken after the adjustment of the same step."""
+    cfg = config[0]
+    for i in range(len(lanes)):
+        lane, main, button = lanes[i], actions[i, 0], actions[i, 1]
+        if not 0 <= button < len(orders.FACTORS):
+            continue  # the step refuses it, and says why
+        amount = orders.adjusted_bet(lane.bet, lane.cash, button)
+        buys, bets = orders.may_buy(lane, cfg, amount), orders.may_bet(lane, cfg, amount)
+        if (main == 1 and not buys) or (main == 3 and not bets):
+            actions[i, 0] = 0
 
 
 @lru_cache(maxsize=2)
-def _warmed(world: str, seed: tuple[int, ...], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _warmed(world: str, seed: tuple[int, ...], count: int) -> tuple[Records, Records]:
     """Key lanes and play their warm-up rounds; once for all players of the same windows."""
     lanes = KernelLanes(CrashConfig(world=world), count)
     keys = np.random.SeedSequence(seed).generate_state(count, np.uint64)
@@ -145,8 +175,7 @@ class CrashVectorGame:
         """
         chosen: Chosen = self._lanes.masks()
         if self.settings.actions != "trader":
-            buys, bets = self._orders(np.arange(len(kernel.FACTORS)))
-            chosen[:, 1], chosen[:, 3] = buys.any(axis=1), bets.any(axis=1)
+            mark_orders(self._lanes.lanes, self._lanes.config, chosen)
         return chosen
 
     def settle(self, actions: Actions) -> Actions:
@@ -154,27 +183,10 @@ class CrashVectorGame:
         if self.settings.actions == "trader":
             return actions
         settled = np.array(actions, np.int64)
-        buys, bets = self._orders(settled[:, 1:2])
-        settled[(settled[:, 0] == 1) & ~buys[:, 0], 0] = 0
-        settled[(settled[:, 0] == 3) & ~bets[:, 0], 0] = 0
+        drop_refused(self._lanes.lanes, self._lanes.config, settled)
         return settled
 
-    def _orders(self, pressed: NDArray[np.int64]) -> tuple[Chosen, Chosen]:
-        """Tell where a buy, and where a sidebet, would be taken after these adjustments (kernel.may_buy, may_bet)."""
-        lanes, config = self._lanes.lanes, self._lanes.config[0]
-        cash, cost, side = (lanes[name][:, None] for name in ("cash", "cost", "side_stake"))
-        room = np.minimum(cash, MAX_MONEY)
-        if config["stake"] >= 0:
-            loss = np.maximum(0, lanes["round_cash"][:, None] - cash - cost - side)
-            room = np.minimum(room, config["stake"] - cost - side - loss)
-        amounts = (lanes["bet"][:, None] * kernel.FACTORS[pressed]) >> kernel.HALVES[pressed]
-        amounts = np.minimum(amounts + kernel.INCREMENTS[pressed] + cash * kernel.WHOLES[pressed], kernel.MAX_BET)
-        playing = ((lanes["phase"] == fold.PRESALE) | (lanes["phase"] == fold.ACTIVE)) & (lanes["skip"] == 0)
-        fits = (amounts >= MIN_BET) & (amounts <= room)
-        buys = playing & (lanes["lot_count"] < MAX_LOTS) & (lanes["price"] > 0.0)
-        return buys[:, None] & fits & (amounts <= config["open_cost"] - cost), playing[:, None] & (side == 0) & fits
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Give the whole state as the arrays it lives in."""
         lanes = self._lanes
         state = {"lanes": lanes.lanes, "states": lanes.states, "sites": lanes.sites, "lots": lanes.lots}
