@@ -339,7 +339,7 @@ def test_a_recording_gives_the_same_money_to_the_last_unit() -> None:
         ledger = ArenaLedger(Terms("decision"))
         for event in events_of(facts, agent):
             if event.player_id is None:
-                ledger.see(event)
+                ledger.apply_world(event)
             elif event.event_name == "decision":
                 total += 1
                 ledger.act(str(event.columns["text"]))

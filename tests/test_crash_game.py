@@ -902,7 +902,7 @@ def test_execution_columns_hold_what_was_completed_before() -> None:
 
 
 def take(ledger: CrashLedger, name: str, window: str, **payload: Any) -> tuple[Fact, ...]:
-    return ledger.see(c.fact(name, payload, window).event(NOW, "test", 0))
+    return ledger.apply_world(c.fact(name, payload, window).event(NOW, "test", 0))
 
 
 def test_a_round_whose_rug_was_not_seen_is_settled_by_the_worlds_rule() -> None:

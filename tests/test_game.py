@@ -696,7 +696,7 @@ def test_money_is_conserved_whatever_is_played(choices: list[tuple[int, ...]], s
     ledger = coin.CoinLedger(Terms("bets", cash=3 * coin.STAKE))
     events = [event for event in coin_events() if event.player_id is None]
     for event in events:
-        ledger.see(event)
+        ledger.apply_world(event)
         for _ in range(1 + seed % 2):
             if coin.decides(event):
                 ledger.act(choices[int(event.columns["flip"] or 0)])

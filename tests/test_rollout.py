@@ -216,9 +216,9 @@ def test_coin_lanes_hold_the_ledgers_money() -> None:
         for lane, ledger in enumerate(ledgers):
             hint = Fact("hint", "game_tick", {"flip": flip, "side": 0}, "coin-000000")
             fell = Fact("flip", "game_tick", {"flip": flip, "side": int(sides[lane, flip])}, "coin-000000")
-            ledger.see(hint.event(coin.START, "t", 0))
+            ledger.apply_world(hint.event(coin.START, "t", 0))
             ledger.act((int(actions[lane, 0]),))
-            ledger.see(fell.event(coin.START, "t", 0))
+            ledger.apply_world(fell.event(coin.START, "t", 0))
             cash = moved.ended.pnl[lane] + UNIT if flip == coin.FLIPS - 1 else lanes._cash[lane]
             assert cash == ledger.cash
     assert moved.ended.opened.tolist() == [ledger.opened for ledger in ledgers]

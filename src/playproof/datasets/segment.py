@@ -74,7 +74,7 @@ def _plain(game: Game) -> RecordingRules:
         updates=lambda _: False,
         lack=lambda _: RecordingGap(NOT_WHOLE),
         terms=lambda _, terms: terms,
-        hear=lambda _ledger, _event: False,
+        apply_own=lambda _ledger, _event: False,
     )
 
 
@@ -145,7 +145,7 @@ class _Walk:
         self.view.apply(event)
         if self.notes is None or event.window_id != self.notes.window_id:
             return
-        self.notes.see(event)
+        self.notes.apply_world(event)
         self.anchor = event if self.rules.anchors(event) else self.anchor
         self.over = self.over or self.rules.ends(event)
         if self.decides(event):
@@ -155,7 +155,7 @@ class _Walk:
             self.pending = event
 
     def _take_own(self, event: Event) -> None:
-        self.corrected += self.rules.hear(self.ledger, event)
+        self.corrected += self.rules.apply_own(self.ledger, event)
         action = self.recorded(event)
         if action is not None:
             self._choose(action, event)

@@ -105,9 +105,9 @@ class EpisodeNotes:
         self.facts.extend(payload)
         return payload
 
-    def see(self, event: Event) -> tuple[Fact, ...]:
+    def apply_world(self, event: Event) -> tuple[Fact, ...]:
         """Let the ledger take an event of the world."""
-        payload = self.ledger.see(event)
+        payload = self.ledger.apply_world(event)
         self.facts.extend(payload)
         return payload
 
@@ -178,7 +178,7 @@ class _Table:
         self.view.apply(event)
         if self.notes is None or event.window_id != self.notes.window_id:
             return
-        self._tell(self.notes.see(event), event)
+        self._tell(self.notes.apply_world(event), event)
         if self.decides(event) and self.policy is not None:
             look = self.view.look()
             self.notes.decide(event, look)

@@ -268,7 +268,7 @@ class Ledger(Protocol):
     def standing(self) -> AccountSnapshot:
         """Give where the player stands."""
 
-    def see(self, event: Event) -> tuple[Fact, ...]:
+    def apply_world(self, event: Event) -> tuple[Fact, ...]:
         """Take what the world did (marks, settlements); give what the player is told of it."""
 
     def act(self, action: Action) -> tuple[Fact, ...]:
@@ -342,7 +342,7 @@ class RecordingRules:
     """Say what a window of which there is no outcome lacks."""
     terms: Callable[[Sequence[Event], Terms], Terms]
     """Give the terms on which a session's player sat down, as its events tell them."""
-    hear: Callable[[Any, Event], bool]
+    apply_own: Callable[[Any, Event], bool]
     """Let the ledger take an own event before its choice is carried out; what is told stands.
 
     Tells whether it was other money than the ledger held."""

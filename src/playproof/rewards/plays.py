@@ -63,7 +63,7 @@ def walk(game: Game, play: Play, actions: str) -> tuple[Step, ...]:
     wait = game.actions[actions].wait
     taken: list[tuple[Action, bool, AccountSnapshot]] = []
     for event in play.events:
-        ledger.see(event)
+        ledger.apply_world(event)
         if decides(event):
             action = play.actions[len(taken)] if len(taken) < len(play.actions) else wait
             before = ledger.standing()

@@ -197,7 +197,7 @@ class CoinLedger:
         """Give where the player stands; an open bet counts 0 until it is settled."""
         return AccountSnapshot(self.cash, self.cash, self.opened)
 
-    def see(self, event: Event) -> tuple[Fact, ...]:
+    def apply_world(self, event: Event) -> tuple[Fact, ...]:
         """Take what the table did, and settle the bet at the flip."""
         if event.event_name == "open":
             self.open_window, self.window_cash, self.flip, self.bet = event.window_id, self.cash, None, None
@@ -303,7 +303,7 @@ class CoinTable:
         frame = Frame(START, json.dumps(payload | {"window": window}))
         yield payload | {"window": window}, "received"
         for fact in decode(frame):
-            yield from map(_told, self.ledger.see(fact.event(START, "table", 0)))
+            yield from map(_told, self.ledger.apply_world(fact.event(START, "table", 0)))
 
     def _order(self, window: str) -> Iterator[Said]:
         """Let the player order, and answer him."""

@@ -51,9 +51,9 @@ class Audit:
         """Pass the question on."""
         return self.ledger.standing()
 
-    def see(self, event: Event) -> tuple[Fact, ...]:
+    def apply_world(self, event: Event) -> tuple[Fact, ...]:
         """Pass an event on and look at the books."""
-        return self._watched(lambda: self.ledger.see(event), f"seeing {event.event_name!r}")
+        return self._watched(lambda: self.ledger.apply_world(event), f"seeing {event.event_name!r}")
 
     def act(self, action: Action) -> tuple[Fact, ...]:
         """Pass an action on and look at the books."""

@@ -30,7 +30,7 @@ def _one_of(column: str, values: tuple[str, ...], name: str) -> CheckConstraint:
     return CheckConstraint(f"{column} IN ({', '.join(repr(value) for value in values)})", name=name)
 
 
-class Record(DeclarativeBase):
+class TableRow(DeclarativeBase):
     """Stand at the root of every table."""
 
     metadata = MetaData(
@@ -53,7 +53,7 @@ class Record(DeclarativeBase):
     }
 
 
-class AgentRow(Record):
+class AgentRow(TableRow):
     """Who chooses: a person, a language model, a policy or a baseline."""
 
     __tablename__ = "agent"
@@ -69,7 +69,7 @@ class AgentRow(Record):
     created_at: Mapped[datetime]
 
 
-class Trajectory(Record):
+class Trajectory(TableRow):
     """One agent's way through one window, as it was recorded."""
 
     __tablename__ = "trajectory"
@@ -119,7 +119,7 @@ class Trajectory(Record):
     created_at: Mapped[datetime]
 
 
-class StepRow(Record):
+class StepRow(TableRow):
     """One decision of a trajectory; its action is None while the agent is still choosing."""
 
     __tablename__ = "step"
@@ -142,7 +142,7 @@ class StepRow(Record):
     done: Mapped[bool | None]
 
 
-class LlmCall(Record):
+class LlmCall(TableRow):
     """One call of a language model: what it was told, what it answered, and what training on it needs."""
 
     __tablename__ = "llm_call"
@@ -178,7 +178,7 @@ class LlmCall(Record):
     error: Mapped[str | None]
 
 
-class MarketOutcome(Record):
+class MarketOutcome(TableRow):
     """What a window did with one asset or one market; written once, when the window has closed."""
 
     __tablename__ = "market_outcome"
@@ -202,7 +202,7 @@ class MarketOutcome(Record):
     created_at: Mapped[datetime]
 
 
-class Judgement(Record):
+class Judgement(TableRow):
     """A judge's score of one trajectory."""
 
     __tablename__ = "judgement"
@@ -224,7 +224,7 @@ class Judgement(Record):
     created_at: Mapped[datetime]
 
 
-class JudgeCall(Record):
+class JudgeCall(TableRow):
     """One question to a judge and what it answered, whether or not the answer could be used."""
 
     __tablename__ = "judge_call"
@@ -248,7 +248,7 @@ class JudgeCall(Record):
     created_at: Mapped[datetime]
 
 
-class TrainingBatch(Record):
+class TrainingBatch(TableRow):
     """What one training iteration learned from, and how it ended."""
 
     __tablename__ = "training_batch"
@@ -272,7 +272,7 @@ class TrainingBatch(Record):
     finished_at: Mapped[datetime | None]
 
 
-class UsedWindow(Record):
+class UsedWindow(TableRow):
     """A window that a line of models has learned from, or that is kept from it."""
 
     __tablename__ = "used_window"
@@ -293,7 +293,7 @@ class UsedWindow(Record):
     created_at: Mapped[datetime]
 
 
-class TrainedModel(Record):
+class TrainedModel(TableRow):
     """A model that a training batch made."""
 
     __tablename__ = "trained_model"
@@ -314,7 +314,7 @@ class TrainedModel(Record):
     deployed_at: Mapped[datetime | None]
 
 
-class TrialRow(Record):
+class TrialRow(TableRow):
     """One look at data by one policy: what the honest statistics count."""
 
     __tablename__ = "trial"
@@ -340,7 +340,7 @@ class TrialRow(Record):
     origin: Mapped[str | None]
 
 
-class Request(Record):
+class Request(TableRow):
     """A request that was carried out under an idempotency key, and its answer."""
 
     __tablename__ = "request"
@@ -353,4 +353,4 @@ class Request(Record):
     created_at: Mapped[datetime]
 
 
-metadata = Record.metadata
+metadata = TableRow.metadata

@@ -44,7 +44,7 @@ class ArenaLedger:
         equity = self.account.equity(self.public.quotes, self.public.pools)
         return AccountSnapshot(self.account.cash, equity, self.account.opened)
 
-    def see(self, event: Event) -> tuple[Fact, ...]:
+    def apply_world(self, event: Event) -> tuple[Fact, ...]:
         """Take what the world did: opening, prices, fundings, resolutions."""
         payload: Any = event.columns
         if event.event_name == "open":

@@ -71,4 +71,4 @@ def quiet(event: Event, observation: str) -> bool:
 
 
 SHOWN = ("bet_amount", "sell_share", "sidebet_stake")
-ALIGNMENT = RecordingRules(anchors, ends, updates, lack, terms, CrashLedger.hear, settles, quiet, SHOWN)
+ALIGNMENT = RecordingRules(anchors, ends, updates, lack, terms, CrashLedger.apply_own, settles, quiet, SHOWN)

@@ -127,7 +127,7 @@ class CrashLedger:
         facts |= {"skips": self.skips} if self.trades else {"bet_amount": self.bet, "sell_share": self.share}
         return AccountSnapshot(book.cash, book.equity(self.price), self.opened, facts)
 
-    def see(self, event: Event) -> Facts:
+    def apply_world(self, event: Event) -> Facts:
         """Take what the world did."""
         if event.event_name == c.ROUND and event.window_id is not None:
             return self._begin(event.window_id)
@@ -174,7 +174,7 @@ class CrashLedger:
         lines += [self._settled(stake, paid)] if stake else []
         return (*lines, self._player()) if lines else ()
 
-    def hear(self, event: Event) -> bool:
+    def apply_own(self, event: Event) -> bool:
         """Take an own recorded fact before its choice is carried out; tell whether it is other money than is held.
 
         What is told while an order is under way may be from before it, and is looked at when the order is answered.
