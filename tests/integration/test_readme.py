@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from old_recordings import write_recordings
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OWN_RECORDINGS = "my-recordings"
 """A reader's own folder, which the documents speak of; here it holds simulated rounds."""

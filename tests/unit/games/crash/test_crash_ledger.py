@@ -193,7 +193,7 @@ def test_ten_million_random_actions_lose_no_unit() -> None:
 def test_the_compiled_rules_of_money_have_one_source() -> None:
     """Whoever rounds amounts in compiled code calls sim/orders.py; a second copy of the rules would drift."""
     roundings = {"bought", "proceeds", "cost_share"}
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[4]
     users = set()
     for path in [*(root / "src/playproof").rglob("*.py"), *(root / "studies").rglob("*.py")]:
         text = path.read_text(encoding="utf-8")

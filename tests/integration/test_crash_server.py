@@ -620,7 +620,7 @@ def test_the_page_is_served_alone_and_closed_in(lasting: RunningServer) -> None:
     assert headers["x-content-type-options"] == "nosniff"
     for path in ("/../server.py", "/%2e%2e/server.py", "/..%2fserver.py", "/api/rounds/..%2f..%2fx", "/nothing"):
         assert get(lasting, path)[0] == 404
-    page = Path(__file__).parents[1] / "src/playproof/games/crash/server/page"
+    page = Path(__file__).parents[2] / "src/playproof/games/crash/server/page"
     for file in (*page.iterdir(), *STATIC.iterdir()):
         text = file.read_text()
         assert not re.search(r"https?://(?!www\.w3\.org/)", text), "everything comes from this server"

@@ -480,7 +480,7 @@ def test_time_zone_and_hash_seed_do_not_change_the_parts(tmp_path: Path, zone: s
     names, answers = [], set()
     for index, (where, seed) in enumerate((("UTC", "1"), (zone, "2"))):
         home = tmp_path / str(index)
-        environment = os.environ | {"TZ": where, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parent)}
+        environment = os.environ | {"TZ": where, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])}
         done = subprocess.run(
             [sys.executable, "-c", code, str(home)], env=environment, capture_output=True, text=True, check=True
         )

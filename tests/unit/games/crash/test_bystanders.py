@@ -48,7 +48,7 @@ from playproof.games.crash.sim.crowd import (
     warm_site,
 )
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[4]
 DATA = ROOT.parent / "shared" / "data"
 PUBLISHED = WORLDS["published"]
 seeds = st.integers(0, 2**64 - 1)

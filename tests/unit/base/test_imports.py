@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[1] / "src"
+SOURCE = Path(__file__).resolve().parents[3] / "src"
 
 GAMES = ("crash", "arena")
 TORCH_ALLOWED = ("train", "policies", "datasets.export.torch")

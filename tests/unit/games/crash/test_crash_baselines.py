@@ -528,7 +528,7 @@ def test_he_takes_profits_and_panics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "payload"),
     [
         ("whim", {}),
         ("greed", {"PNL_PCT": 0.31}),

@@ -29,7 +29,7 @@ from playproof.reports.chart import (
 )
 from playproof.reports.page import PageSection, PageTable, Toned, embed, render
 
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "playproof"
+SOURCE = Path(__file__).resolve().parents[3] / "src" / "playproof"
 HOSTILE = "</script><script>document.title='run'</script><img src=x onerror=alert(1)>\u2028&"
 
 

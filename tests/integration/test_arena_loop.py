@@ -258,7 +258,7 @@ def test_collected_windows_are_recorded_with_outcomes_and_scored(home: Path) -> 
 MORTAL = """
 import os, signal, sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 import tongues
 from playproof.cli.app import main
 from playproof.workflows.arena.presets import PRESETS
@@ -294,7 +294,9 @@ def test_kill_9_amid_real_training_ends_in_the_same_loop(tmp_path: Path) -> None
     ended = []
     for name, mortals in (("calm", (False,)), ("killed", (True, False))):
         for mortal in mortals:
-            program = MORTAL.format(tests=str(Path(__file__).parent), base=str(base), mortal=mortal)
+            program = MORTAL.format(
+                tests=[str(Path(__file__).parent), str(Path(__file__).parents[1])], base=str(base), mortal=mortal
+            )
             payload = subprocess.run(
                 [sys.executable, "-c", program],
                 env={**os.environ, "PLAYPROOF_HOME": str(tmp_path / name), "JUDGE_MODEL": "", "OMP_NUM_THREADS": "1"},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "python"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "python"
 SAYS = {
     "record": "tick",
     "build_dataset": "windows 2 steps",

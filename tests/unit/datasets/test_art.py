@@ -32,12 +32,19 @@ from playproof.store.db.trajectories import StoredCall, StoredStep, StoredTrajec
 
 NOW = datetime(2025, 1, 15, 10, tzinfo=UTC)
 WINDOW = "2025-01-15T10:00Z"
-GOLDEN = Path(__file__).parent / "data" / "art_group.json"
+GOLDEN = Path(__file__).parents[2] / "data" / "art_group.json"
 
 
 def call(index: int, messages: list[dict[str, Any]], response: str | None, **more: Any) -> StoredCall:
     payload: dict[str, Any] = {field.name: None for field in dataclasses.fields(StoredCall)}
-    payload |= {"call_id": f"c{index}", "step": index, "place": index, "time": NOW, "model": "m", "purpose": "action"}
+    payload |= {
+        "call_id": f"c{index}",
+        "step": index,
+        "position": index,
+        "time": NOW,
+        "model": "m",
+        "purpose": "action",
+    }
     return StoredCall(**(payload | {"messages": messages, "response": response} | more))
 
 

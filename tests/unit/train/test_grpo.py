@@ -222,7 +222,7 @@ def by_length(group: Any) -> Any:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 import test_grpo as own
 calls = 0
 
@@ -245,7 +245,7 @@ def test_kill_9_loses_nothing_and_trains_nothing_twice(tmp_path: Path) -> None:
     with_engine = tables(tmp_path / "whole.db")
     engine = next(with_engine)
     whole = train_grpo(arena(), _config(base), tmp_path / "whole" / "line", engine, reward=by_length, tracking=QUIET)
-    program = KILLED.format(tests=str(Path(__file__).parent), path=str(tmp_path))
+    program = KILLED.format(tests=[str(Path(__file__).parent), str(Path(__file__).parents[2])], path=str(tmp_path))
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=280)
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
     assert not (tmp_path / "killed" / "line" / "checkpoints" / "0002").exists()

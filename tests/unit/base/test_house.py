@@ -12,7 +12,7 @@ import pytest
 
 from playproof.game import Game
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 SOURCES = [ROOT / "src" / "playproof", ROOT / "benchmarks", ROOT / "studies"]
 PARTICIPLES = (
     *("Moved", "Ended", "Played", "Done", "Begun", "Taken", "Laid", "Heard", "Told", "Found", "Asked", "Known", "Kept"),

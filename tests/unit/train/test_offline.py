@@ -29,7 +29,7 @@ from playproof.train.iql import Iql, advantage_weight, expectile_loss, train_iql
 from playproof.train.offline_loop import Losses, seeded
 from playproof.train.run import Run, Tracking
 
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "cql.json").read_text(encoding="utf-8"))
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "cql.json").read_text(encoding="utf-8"))
 QUIET = Tracking(tensorboard=False)
 COIN = OfflineSetup.from_game(coin.game())
 CRASH = load_game("crash")
