@@ -19,7 +19,7 @@ from playproof.record.feeds import chromium
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
+def result() -> dict[str, Any]:
     return doctor.diagnose()
 
 
