@@ -229,7 +229,7 @@ def test_an_empty_group_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "payload",
     [
         {},
         {"messages_and_choices": None, "reward": 0, "metrics": {}, "metadata": {}},

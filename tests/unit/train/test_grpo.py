@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import types
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -338,7 +339,7 @@ def test_recorded_windows_without_any_are_an_error_that_says_what_to_do(
 def test_art_is_refused_without_its_package_or_key(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingExtra, match="openpipe-art"):
         art.client({})
-    monkeypatch.setattr(art, "import_module", lambda _: object())
+    monkeypatch.setitem(sys.modules, "art", types.ModuleType("art"))
     with pytest.raises(ConfigError, match="WANDB_API_KEY"):
         art.client({})
     assert art.client({"WANDB_API_KEY": "k"}) is not None

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from playproof.errors import ConfigError, MissingExtra
 from playproof.home import folder
@@ -46,17 +46,6 @@ class Answer:
     tokens: tuple[str, ...]
     """The text of each token."""
     finish: Literal["stop", "length"]
-
-
-class ChatModel(Protocol):
-    """What a server needs of a model."""
-
-    @property
-    def name(self) -> str:
-        """Give the name that clients ask for."""
-
-    def answer(self, messages: Sequence[Mapping[str, str]], sampling: Sampling) -> Answer:
-        """Answer a chat."""
 
 
 class LocalModel:
