@@ -77,8 +77,8 @@ def _groups(scans: Sequence[Scan]) -> list[int]:
     groups, first = list(range(len(scans))), dict[str, int]()
 
     def root(index: int) -> int:
-        while groups[position] != position:
-            groups[position] = index = groups[groups[position]]
+        while groups[index] != index:
+            groups[index] = index = groups[groups[index]]
         return index
 
     for position, scan in enumerate(scans):
