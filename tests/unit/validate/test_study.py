@@ -161,8 +161,9 @@ def test_a_torn_line_counts_for_nothing_and_a_broken_one_is_refused(tmp_path: Pa
 
 
 def test_a_study_that_was_killed_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "playproof", "study", "--small", "--part", "size", "--output", str(tmp_path)]
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "studies.validator", "--small", "--part", "size", "--output", str(tmp_path)]
+    root = Path(__file__).resolve().parents[3]
+    running = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     file = None
     for _ in range(600):
         file = next(tmp_path.glob("*.jsonl"), None)
