@@ -138,8 +138,8 @@ def test_a_state_that_is_no_state_is_told(tmp_path: Path) -> None:
 PROGRAM = """
 import json, os, signal, sys
 from pathlib import Path
-from playproof.workflows.arena.benchmark import Played, Scripted
-from playproof.workflows.arena.loop import Joints, Loop, LoopPlan
+from playproof.workflows.arena.benchmark import ScriptedContestant, WindowResult
+from playproof.workflows.arena.loop import Loop, LoopPlan, LoopSteps
 
 path, log, left = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 
@@ -176,12 +176,12 @@ def step(name):
         return {}
     return did
 
-class Mortal(Scripted):
+class Mortal(ScriptedContestant):
     def answers(self, tables, place):
         event()
         return super().answers(tables, place)
 
-joints = Joints(teach, collect, step("outcomes"), step("score"), lambda model, plan: Mortal(model))
+joints = LoopSteps(teach, collect, step("outcomes"), step("score"), lambda model, plan: Mortal(model))
 loop = Loop(path, joints, LoopPlan("random", decisions=2, bench_windows=6))
 while loop.state["cycle"] <= 3:
     loop.cycle()
@@ -262,20 +262,20 @@ sys.path[:0] = {tests!r}
 import tongues
 from playproof.cli.app import main
 from playproof.workflows.arena.presets import PRESETS
-from playproof.train.language.grpo_update import Learner
+from playproof.train.language.grpo_update import GRPOLearner
 
 PRESETS["small"] = tongues.small_preset(Path({base!r}))
-whole, steps = Learner.step, 0
+whole, steps = GRPOLearner.step, 0
 
-def step(self, batch, told):
+def step(self, batch, stats):
     global steps
     steps += 1
-    whole(self, batch, told)
+    whole(self, batch, stats)
     if steps == 2:  # the second iteration has changed the weights, and nothing of it is saved
         os.kill(os.getpid(), signal.SIGKILL)
 
 if {mortal}:
-    Learner.step = step
+    GRPOLearner.step = step
 sys.exit(main(["arena", "loop", "--preset", "small", "--once", "--json"]))
 """
 

@@ -58,7 +58,7 @@ class TablePolicy:
         try:
             payload: dict[str, Any] = json.loads(text)
             rows = {tuple(map(float, row)): tuple(map(int, action)) for row, action in payload["table"]}
-            lists: dict[str, Any] = {name: tuple(payload[name]) for name in ("features", "places", "wait")}
+            lists: dict[str, Any] = {name: tuple(payload[name]) for name in ("features", "columns", "wait")}
             return cls(**payload | lists | {"table": rows})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DecodeError(f"expected the file of a table policy, found: {error}") from None

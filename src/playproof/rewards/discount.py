@@ -28,7 +28,9 @@ SIGMAS = 3.3
 
 def worthless_world(game: Game) -> str | None:
     """Name the first world in which nothing can be earned; None if there is none."""
-    ceiling = game.simulated().ceiling
+    if game.simulation is None:
+        return None
+    ceiling = game.simulation().ceiling
     return next((world for world in game.worlds if (most := ceiling(world)) is not None and most <= 0.0), None)
 
 
@@ -56,8 +58,8 @@ def check_discount(game: Game, reward: Reward, seed: int, gamma: float, windows:
                 "R8",
                 RULE,
                 "failed",
-                f"{item.name} earns {item.discounted:+.4g} (± {1.96 * item.discounted_se:.2g}) a window at "
-                f"discount {gamma} "
+                f"{item.name} earns {item.discounted:+.4g} (± {1.96 * item.discounted_se:.2g}) a window at discount "
+                f"{gamma} "
                 f"in world {world}, where its money is {item.pnl:+.3g} a window (ROI {item.roi:+.1%})",
             )
     return RewardFinding("R8", RULE, "passed", f"{len(zoo)} policies in world {world}")

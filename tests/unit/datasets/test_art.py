@@ -162,7 +162,7 @@ def test_nothing_that_makes_a_policys_view_can_reach_outcomes() -> None:
     """The function takes a stored trajectory alone, and that has no outcome."""
     import inspect
 
-    assert list(inspect.signature(policy_view).parameters) == ["found", "reward"]
+    assert list(inspect.signature(policy_view).parameters) == ["trajectory", "reward"]
     names = {
         field.name for record in (StoredTrajectory, StoredStep, StoredCall) for field in dataclasses.fields(record)
     }

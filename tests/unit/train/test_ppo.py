@@ -354,8 +354,8 @@ def test_the_plan_preset_is_the_plans_set_up(tmp_path: Path) -> None:
 def test_a_clone_is_warmed_up_and_kept_near(solved: PPOResult, tmp_path: Path) -> None:
     assert solved.best is not None
     origin = load_checkpoint(solved.best, GAME)
-    config = fine_tuned(replace(CONFIG, steps=2 * ROLLOUT, lean=5.0), solved.best, GAME)
-    assert config.lean == 0.0  # a lean to doing nothing would undo what the clone does
+    config = fine_tuned(replace(CONFIG, steps=2 * ROLLOUT, noop_prior=5.0), solved.best, GAME)
+    assert config.noop_prior == 0.0  # a prior towards WAIT would undo what the clone does
     assert (config.warmup, config.anchor, config.hidden) == (4, 1.0, (16, 16))
     warm = train_ppo(GAME, replace(config, warmup=2), tmp_path / "warm", source=solved.best)
     actor = [name for name in warm.weights if not name.startswith("critic")]

@@ -444,8 +444,8 @@ def test_windows_do_not_depend_on_the_local_zone() -> None:
         "from playproof.games.arena.market.windows import *; from datetime import datetime, UTC;"
         "from playproof.games.arena.agents.runner import *;"
         "print(window_id(datetime(2025, 1, 15, 10, 59, tzinfo=UTC)), parse_window('2025-01-15T10:00').start);"
-        "run = Run(Plan(Settings(start=datetime(2025, 1, 15, 22, tzinfo=UTC)), 3), scripted(2));"
-        "print([(it.window, it.start.hour, it.tallies[0].pnl) for it in run.windows()])"
+        "run = ArenaRun(RunPlan(WorldSettings(start=datetime(2025, 1, 15, 22, tzinfo=UTC)), 3), scripted(2));"
+        "print([(closed.window, closed.start.hour, closed.tallies[0].pnl) for closed in run.windows()])"
     )
     stdouts = [
         subprocess.run(

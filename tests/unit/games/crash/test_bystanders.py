@@ -280,25 +280,25 @@ def fitting() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def found(fitting: ModuleType) -> Any:
+def recorded(fitting: ModuleType) -> Any:
     """Read the recordings."""
     if not (DATA / "crash").is_dir():
         pytest.skip("the recordings are not at ../shared/data")
     return fitting.read_recordings(DATA)
 
 
-def test_constants_are_what_the_script_fits(fitting: ModuleType, result: Any) -> None:
-    lines = [*fitting.fit_site(result), *fitting.fit_counts(result), *fitting.fit_players(result)]
+def test_constants_are_what_the_script_fits(fitting: ModuleType, recorded: Any) -> None:
+    lines = [*fitting.fit_site(recorded), *fitting.fit_counts(recorded), *fitting.fit_players(recorded)]
     fitted = {line.split(" = ")[0]: line.split(" = ")[1].split("  #")[0] for line in lines if not line.startswith("#")}
     assert len(fitted) == 20
     for name, text in fitted.items():
         assert ast.literal_eval(text) == getattr(bystanders, name), name
 
 
-def test_the_model_looks_like_the_recordings(fitting: ModuleType, result: Any) -> None:
+def test_the_model_looks_like_the_recordings(fitting: ModuleType, recorded: Any) -> None:
     """Compare medians, and the spread from 10 to 90 %, wherever the sample is large enough to tell."""
     games = fitting.simulate(70, 4)
-    rows = (*fitting.compare_counts(result, games), *fitting.compare_players(result, games))
+    rows = (*fitting.compare_counts(recorded, games), *fitting.compare_players(recorded, games))
     large = [row for row in rows if len(row.data) >= 80]
     assert len(large) >= 7
     for row in large:
