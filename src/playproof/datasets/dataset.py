@@ -199,16 +199,16 @@ class Transitions:
         return self.terminated | self.truncated
 
 
-def join(transitionses: Sequence[Transitions]) -> Transitions:
+def join(parts: Sequence[Transitions]) -> Transitions:
     """Put transitions one after the other."""
-    if len(transitionses) == 1:
-        return transitionses[0]
+    if len(parts) == 1:
+        return parts[0]
     arrays: dict[str, Any] = {
-        name: np.concatenate([getattr(item, name) for item in transitionses])
+        name: np.concatenate([getattr(item, name) for item in parts])
         for name in Transitions.__dataclass_fields__
         if name != "windows"
     }
-    return Transitions(**arrays, windows=tuple(window for item in transitionses for window in item.windows))
+    return Transitions(**arrays, windows=tuple(window for item in parts for window in item.windows))
 
 
 def open_dataset(path: Path) -> Dataset:

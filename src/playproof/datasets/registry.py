@@ -36,8 +36,8 @@ def list_datasets(home: Path | None = None) -> list[DatasetEntry]:
     """Give the finished data sets of a home, by name and then in the order in which they were finished."""
     root = (home or default_home()) / "datasets"
     paths = [path for path in root.iterdir() if (path / MANIFEST).is_file()] if root.is_dir() else []
-    founds = [_found(path) for path in paths]
-    return sorted(founds, key=lambda item: (str(item.manifest.get("name")), item.finished, item.label))
+    entries = [_entry(path) for path in paths]
+    return sorted(entries, key=lambda item: (str(item.manifest.get("name")), item.finished, item.label))
 
 
 def find_dataset(name: str | Path, home: Path | None = None) -> Path:
@@ -56,7 +56,7 @@ def find_dataset(name: str | Path, home: Path | None = None) -> Path:
     return max(fitting, key=lambda item: (item.finished, item.label)).path
 
 
-def _found(path: Path) -> DatasetEntry:
+def _entry(path: Path) -> DatasetEntry:
     manifest = path / MANIFEST
     try:
         payload = json.loads(manifest.read_text(encoding="utf-8"))

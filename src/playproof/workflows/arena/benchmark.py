@@ -426,9 +426,9 @@ class Criterion:
     dummy_met: bool
 
 
-def criteria(contestant_figureses: Sequence[ContestantFigures], model: str, against: str) -> list[Criterion]:
+def criteria(rows: Sequence[ContestantFigures], model: str, against: str) -> list[Criterion]:
     """Hold a model against another by the plan's criteria, over all scenarios."""
-    by_name = {item.name: item for item in contestant_figureses if item.scenario == ALL}
+    by_name = {item.name: item for item in rows if item.scenario == ALL}
     own, reference, dummy = by_name[model], by_name[against], by_name[DUMMY]
     bar = reference.pnl + 0.1 * abs(reference.pnl)
     return [

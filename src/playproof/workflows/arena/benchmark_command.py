@@ -136,7 +136,7 @@ def _played(everybody: Sequence[Contestant], plan: BenchPlan, path: Path) -> Res
         }
 
 
-def _table(contestant_figureses: Sequence[ContestantFigures], measured: Any, reference: str) -> RenderableType:
+def _table(rows: Sequence[ContestantFigures], measured: Any, reference: str) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
 
@@ -144,7 +144,7 @@ def _table(contestant_figureses: Sequence[ContestantFigures], measured: Any, ref
     table = Table(*columns, "e-value", title="USD a window", title_justify="left")
     for column in table.columns[2:]:
         column.justify = "right"
-    for entry in contestant_figureses:
+    for entry in rows:
         table.add_row(
             entry.scenario,
             entry.name,

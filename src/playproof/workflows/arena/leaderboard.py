@@ -16,16 +16,16 @@ HEAD = ("", "P&L", "95 % interval", "alpha", "wins", "drawdown", "valid", "error
 
 
 def page(
-    contestant_figureses: Sequence[ContestantFigures],
+    rows: Sequence[ContestantFigures],
     models: Sequence[str],
     criteria: Mapping[str, Sequence[Criterion]],
     facts: Mapping[str, Any],
 ) -> str:
     """Write the leaderboard."""
-    scenarios = list(dict.fromkeys(item.scenario for item in contestant_figureses))
+    scenarios = list(dict.fromkeys(item.scenario for item in rows))
     if facts["scenarios"] == 1:  # whose figures are those of all
         scenarios = [name for name in scenarios if name != ALL]
-    total = [item for item in contestant_figureses if item.scenario == ALL]
+    total = [item for item in rows if item.scenario == ALL]
     among = "one scenario" if facts["scenarios"] == 1 else f"each of {facts['scenarios']} scenarios"
     return render(
         "report.html",
@@ -36,10 +36,7 @@ def page(
         ),
         charts=[profit_figure(total, models)],
         sections=[
-            *(
-                _scenario(name, [item for item in contestant_figureses if item.scenario == name], models)
-                for name in scenarios
-            ),
+            *(_scenario(name, [item for item in rows if item.scenario == name], models) for name in scenarios),
             *_criteria(criteria, str(facts["against"])),
             *_duels(total, models),
         ],
