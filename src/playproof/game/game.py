@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from playproof.game.episode_columns import ColumnarSession
     from playproof.game.forks import MakeForks
     from playproof.game.golden import Golden
-    from playproof.game.importers import Importer
+    from playproof.game.importers import Importer, StoreImporter
     from playproof.game.prediction import PredictionTask
     from playproof.game.replay import ReplayRules
     from playproof.game.rewards import Components, Probes
@@ -85,7 +85,9 @@ class Recording:
     columnar: ColumnarSession | None = None
     """Builds whole sessions at once from stored columns; None: event by event."""
     importers: Mapping[str, Importer] = field(default_factory=lambda: _EMPTY)
-    """Older recordings that can be imported, by the name of their format."""
+    """Recordings in files of JSON that can be imported, by the name of their format."""
+    stores: Mapping[str, StoreImporter] = field(default_factory=lambda: _EMPTY)
+    """Foreign event stores in Parquet that can be imported, by the name of their format."""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
-"""How a game reads its old recordings: rows in, facts with their times out.
+"""How a game reads recordings that other programs made: rows in, facts with their times out.
 
-The stage `record` opens files and archives, finds the rows and keeps the facts; the game says what
-rows mean. Leaves out: both.
+The stage `record` opens files and archives, orders the rows and keeps the facts; the game says what rows mean.
+Two shapes: `Importer` for files of JSON (a line or a document a row), `StoreImporter` for tables of events in Parquet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Protocol
 
@@ -67,6 +67,25 @@ class WindowCoverage:
     """Was its end seen?"""
     whole: bool
     """Was everything seen, from its beginning to its end?"""
+    completed: bool = False
+    """Did a part of it come from what the feed published after its end?"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayCounts:
+    """What the recorded player did, as an import counts it."""
+
+    presses: int = 0
+    sequences: int = 0
+    orders: int = 0
+    """Orders by a press of an action button, or by a program."""
+    matched: int = 0
+    """Orders whose fill was recorded."""
+    refused: int = 0
+    """Orders without a fill, and without a change of the player's money."""
+
+    def __add__(self, other: PlayCounts) -> PlayCounts:
+        return PlayCounts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +96,7 @@ class ImportReading:
     seen: tuple[WindowCoverage, ...] = ()
     duplicates: int = 0
     problems: tuple[ImportProblem, ...] = ()
+    play: PlayCounts = PlayCounts()
 
 
 class Redactor(Protocol):
@@ -113,6 +133,62 @@ class Importer:
     None if that is its own file."""
     read: Callable[[Sequence[ImportPart], ImportSettings], ImportReading]
     """Read one recording; the parts come in any order, and their order must not matter."""
+    documents: Callable[[object], Sequence[Mapping[str, Any]] | None] = lambda document: None  # noqa: ARG005
+    """Give the rows of a whole JSON document that is no JSON Lines file; None if it is not of this kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRow:
+    """One row of a foreign event store."""
+
+    file: str
+    line: int
+    """Row of its file, from 1."""
+    values: Mapping[str, Any]
+    """By column; null columns are left out."""
+
+
+@dataclass(frozen=True)
+class StoreSession:
+    """What is known of one session before its rows are read in their order."""
+
+    session_id: str
+    kinds: frozenset[tuple[str, str, str, str]] = frozenset()
+    """Every combination of doc type, event name, window and player that occurs; an empty text where a row has none."""
+    first: Mapping[tuple[str, str], StoreRow] = field(default_factory=dict)
+    """The first row of every doc type and event name."""
+    presses: tuple[StoreRow, ...] = ()
+    """The rows of presses, in the order of arrival."""
+
+
+class StoreReader(Protocol):
+    """Read the rows of one session of a foreign event store."""
+
+    def take(self, row: StoreRow) -> Iterable[ImportedFact]:
+        """Give the facts of the next row, in the order of arrival."""
+
+    def repeat(self, row: StoreRow) -> Iterable[ImportedFact]:
+        """Take a row that stands in two files."""
+
+    def close(self) -> Iterable[ImportedFact]:
+        """Give what was held back until it was clear that nothing follows."""
+
+    def reading(self) -> ImportReading:
+        """Give what was counted; its facts are empty."""
+
+
+@dataclass(frozen=True)
+class StoreImporter:
+    """One kind of foreign event store: a table of events in Parquet files."""
+
+    doc: str
+    zone: str
+    """IANA name of the zone of times that name none."""
+    columns: frozenset[str]
+    """Columns by which a table of this kind is known."""
+    presses: str
+    """Doc type of the rows of presses."""
+    reader: Callable[[StoreSession, ImportSettings], StoreReader]
 
 
 def read_moment(value: object, zone: tzinfo) -> datetime:

@@ -237,7 +237,8 @@ def test_secrets_and_names_are_redacted_before_they_are_stored(
 
 
 def test_names_are_kept_where_asked(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path / "a.jsonl", [row(1, "standard/newTrade", [TRACE, trade(0)])])
+    rows = [row(1, "gameStateUpdate", state(0)), row(2, "standard/newTrade", [TRACE, trade(0)])]
+    path = write(tmp_path / "a.jsonl", rows)
     assert main(["import", "capture", str(path), "--keep-names", "--zone", "UTC"]) == 0
     assert "bob" in "".join(event.raw or "" for event in stored(home))
     assert stored(home)[0].ts.isoformat() == "2025-12-12T17:16:01.500000+00:00"

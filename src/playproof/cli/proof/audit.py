@@ -124,25 +124,25 @@ class InMemoryLog:
         return pa.table(data)
 
 
-def imported(path: Path, game: Game) -> InMemoryLog:
-    """Read old recordings of whatever kind they are."""
-    from playproof.cli.data.importing import find_zone
+def imported(path: str, game: Game) -> InMemoryLog:
+    """Read recordings of other programs, of whatever kind they are."""
+    from playproof.cli.data.importing import find_zone, refuse_empty
     from playproof.game.importers import ImportSettings
-    from playproof.record.imports.importing import Import
+    from playproof.record.imports.recognise import import_path
     from playproof.record.redaction import KEY_BYTES, Redaction
 
-    key = secrets.token_bytes(KEY_BYTES)
-    for kind, importer in game.recording().importers.items():
-        log = InMemoryLog(game.columns)
-        work = Import(path, kind, importer, ImportSettings(find_zone(importer.zone), lambda: Redaction(key)), log)
-        with progress() as bar:
-            task = bar.add_task("reading", total=None)
-            report = work.run(partial(_advance, bar, task))
-        if report.rounds:
-            note(f"{report.files} {kind} files, {report.rounds} windows, {report.corrupt_lines} corrupt lines")
-            return log
-    kinds = ", ".join(game.recording().importers) or "none"
-    raise InputError(f"expected recordings of a known kind ({kinds}) at {path}, found none that can be read")
+    key, log = secrets.token_bytes(KEY_BYTES), InMemoryLog(game.columns)
+
+    def settings(zone: str) -> ImportSettings:
+        return ImportSettings(find_zone(zone), lambda: Redaction(key))
+
+    with progress() as bar:
+        task = bar.add_task("reading", total=None)
+        report = import_path(path, game, settings, log, advance=partial(_advance, bar, task))
+    refuse_empty(report, path)
+    kinds = ", ".join(f"{files} {kind}" for kind, files in report.kinds.items())
+    note(f"{kinds} files, {report.rounds} windows, {report.corrupt_lines} corrupt lines")
+    return log
 
 
 def _advance(bar: Progress, task: TaskID, what: str, done: int, total: int | None) -> None:

@@ -45,7 +45,7 @@ def recording() -> Recording:
     from playproof.games.crash.recording.alignment import ALIGNMENT
     from playproof.games.crash.recording.columnar import COLUMNAR
     from playproof.games.crash.recording.decode import decides, decoder
-    from playproof.games.crash.recording.importers import captures, legacy
+    from playproof.games.crash.recording.importers import captures, event_store, legacy, prices
     from playproof.games.crash.recording.player_ledger import CrashLedger
     from playproof.games.crash.recording.sample import sample
 
@@ -58,7 +58,8 @@ def recording() -> Recording:
         sample=sample,
         alignment=ALIGNMENT,
         columnar=COLUMNAR,
-        importers={"legacy": legacy.IMPORTER, "capture": captures.IMPORTER},
+        importers={"legacy": legacy.IMPORTER, "capture": captures.IMPORTER, "prices": prices.IMPORTER},
+        stores={"events": event_store.IMPORTER},
     )
 
 

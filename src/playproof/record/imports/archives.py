@@ -11,7 +11,7 @@ import io
 import os
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Self, cast
@@ -20,6 +20,8 @@ from playproof.errors import DecodeError, InputError
 from playproof.game.importers import ImportProblem
 
 Visit = Callable[[str, BinaryIO], None]
+VisitTable = Callable[[str, BinaryIO, Path | None], None]
+"""Takes a Parquet file: its name, its stream, and its path where it is a file of its own."""
 
 BROKEN = (OSError, EOFError, zlib.error, tarfile.TarError)
 """What a damaged or torn file raises when it is read."""
@@ -31,6 +33,7 @@ _END_OF_ARCHIVE = "end of file header"
 """What tarfile says at the two empty blocks with which an archive ends."""
 _ARCHIVE_NAMES = (".tar", ".tar.gz", ".tgz")
 _NAME_SHOWN = 200
+_PARQUET = b"PAR1"
 
 
 @dataclass(frozen=True)
@@ -80,16 +83,23 @@ class _Metered(io.RawIOBase):
 class Archive:
     """All files under a path, visited as streams, again and again in the same order."""
 
-    def __init__(self, path: Path, limits: ArchiveLimits = LIMITS) -> None:
-        if not path.exists():
-            raise InputError(f"expected a file, a folder or a tar archive, found nothing at {path}")
-        self.path, self.limits = path, limits
+    def __init__(self, path: Path | Sequence[Path], limits: ArchiveLimits = LIMITS) -> None:
+        """Take a file, a folder, or the files that a pattern stands for."""
+        self.roots = (path,) if isinstance(path, Path) else tuple(path)
+        for root in self.roots:
+            if not root.exists():
+                raise InputError(f"expected a file, a folder or a tar archive, found nothing at {root}")
+        self.limits = limits
         self._problems: list[ImportProblem] = []
         self._files = self._bytes = 0
+        self._table: VisitTable | None = None
 
-    def visit(self, take: Visit) -> list[ImportProblem]:
-        """Call a function with the name and the stream of every file; give what could not be read."""
-        self._problems, self._files, self._bytes = [], 0, 0
+    def visit(self, take: Visit, table: VisitTable | None = None) -> list[ImportProblem]:
+        """Call a function with the name and the stream of every file, another with every Parquet file.
+
+        Gives what could not be read; without a function for them, Parquet files are among it.
+        """
+        self._problems, self._files, self._bytes, self._table = [], 0, 0, table
         for name, path in self._paths():
             try:
                 self._open(name, path, take)
@@ -102,18 +112,21 @@ class Archive:
 
     def _paths(self) -> Iterator[tuple[str, Path]]:
         """Give the files of a folder sorted by name, or the one file; links in a folder are not followed."""
-        if not self.path.is_dir():
-            yield self.path.name, self.path
-            return
-        for folder, folders, files in os.walk(self.path):
-            folders.sort()
-            for file in sorted(files):
-                path = Path(folder, file)
-                name = path.relative_to(self.path).as_posix()
-                if path.is_symlink() or not path.is_file():
-                    self._report(name, "a link or special file was left out")
-                else:
-                    yield _printable(name), path
+        for root in self.roots:
+            if not root.is_dir():
+                yield _printable(root.name), root
+                continue
+            for folder, folders, files in os.walk(root):
+                folders.sort()
+                for file in sorted(files):
+                    path = Path(folder, file)
+                    name = _printable(path.relative_to(root).as_posix())
+                    if path.is_symlink() or not path.is_file():
+                        self._report(name, "a link or special file was left out")
+                    elif is_temporary(file):
+                        self._report(name, UNFINISHED)
+                    else:
+                        yield name, path
 
     def _open(self, name: str, path: Path, take: Visit) -> None:
         """Open one file by what it holds, not by its name: an archive, something packed, or plain."""
@@ -125,11 +138,12 @@ class Archive:
             most = min(self.limits.total_bytes, packed * self.limits.ratio + self.limits.spared_bytes)
             stream = _metered(plain, most)
             if stream.peek(_TAR_BLOCK)[_USTAR] == b"ustar":
-                self._members(f"{name}/" if self.path.is_dir() else "", stream, take)
+                alone = len(self.roots) == 1 and not self.roots[0].is_dir()
+                self._members("" if alone else f"{name}/", stream, take)
             elif name.endswith(_ARCHIVE_NAMES):
                 raise DecodeError("expected a tar archive, as its name says, found something else")
             else:
-                self._take(name, 0, stream, take)
+                self._take(name, 0, stream, take, None if is_packed else path)
 
     def _members(self, prefix: str, stream: BinaryIO, take: Visit) -> None:
         """Visit the regular files of a tar archive; everything else is reported."""
@@ -138,7 +152,7 @@ class Archive:
                 if member.isdir():
                     continue
                 name = prefix + _printable(member.name)
-                why = _refusal(member, self.limits)
+                why = UNFINISHED if is_temporary(name) else _refusal(member, self.limits)
                 opened = None if why else archive.extractfile(member)
                 if opened is None:
                     self._report(name, why or "a member that is no regular file was left out")
@@ -148,20 +162,34 @@ class Archive:
                 except _TooMuch as error:
                     self._report(name, str(error))
 
-    def _take(self, name: str, size: int, stream: BinaryIO, take: Visit) -> None:
+    def _take(self, name: str, size: int, stream: BinaryIO, take: Visit, path: Path | None = None) -> None:
         """Hand one file on, held to its limit; what is plainly no text is refused."""
         self._files += 1
         self._bytes += size
         if self._files > self.limits.files or self._bytes > self.limits.total_bytes:
             raise _Full(f"expected at most {self.limits.files} files and {self.limits.total_bytes} bytes, found more")
         limited = _metered(stream, self.limits.file_bytes)
-        if b"\0" in limited.peek(BLOCK):
-            self._report(name, "expected lines of JSON, found bytes that are no text; the file was left out")
+        head = limited.peek(BLOCK)
+        if head.startswith(_PARQUET) and self._table is not None:
+            self._table(name, limited, path)
+        elif b"\0" in head and not head.startswith(_PARQUET):
+            self._report(name, "expected JSON or Parquet, found bytes that are no text; the file was left out")
+        elif head.startswith(_PARQUET):
+            self._report(name, "expected lines of JSON, found a Parquet file; the file was left out")
         else:
             take(name, limited)
 
     def _report(self, name: str, problem: str) -> None:
         self._problems.append(ImportProblem(name, 0, problem))
+
+
+UNFINISHED = "an unfinished file of a writer was skipped"
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether a name is that of a file which its writer has not finished."""
+    last = PurePosixPath(name).name
+    return last.endswith((".tmp", ".part")) or (last.startswith(".") and last.endswith((".parquet", ".jsonl")))
 
 
 def _metered(stream: BinaryIO, most: int) -> io.BufferedReader:

@@ -12,7 +12,7 @@ A file that cannot be read is reported, and the others go on.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
@@ -28,9 +28,11 @@ from playproof.game.importers import (
     ImportReading,
     ImportRow,
     ImportSettings,
+    PlayCounts,
     WindowCoverage,
 )
 from playproof.record.imports.archives import LIMITS, Archive, ArchiveLimits, Visit
+from playproof.record.imports.event_store import StoreSurvey
 from playproof.record.imports.rows import RowReader, Scan
 
 Key = tuple[str, int]
@@ -42,6 +44,8 @@ Advance = Callable[[str, int, int | None], None]
 
 MOST_ON_THE_WAY = 20_000
 """Events that may wait for their commit."""
+STORE_GROUP = 2_000
+"""Events of a foreign store that are committed together."""
 _DIGEST_SHOWN = 16
 
 
@@ -57,8 +61,30 @@ class ImportReport:
     gaps: int = 0
     incomplete: int = 0
     corrupt_lines: int = 0
+    completed: int = 0
+    """Rounds of which the prices before the recording began came from what the feed published afterwards."""
+    presses: int = 0
+    sequences: int = 0
+    orders: int = 0
+    matched: int = 0
+    """Orders whose fill was recorded."""
+    refused: int = 0
+    """Orders without a fill."""
+    rows: int = 0
+    """Rows that could be read."""
+    events: int = 0
+    """Events in the store after it, those of an earlier import included."""
+    kinds: dict[str, int] = field(default_factory=dict)
+    """Files by the kind of recording that they hold."""
     problems: list[dict[str, Any]] = field(default_factory=list)
     """Each with file, line (None if it is about the whole file) and problem."""
+
+    def __add__(self, other: ImportReport) -> ImportReport:
+        """Join the reports of two kinds of files under one path."""
+        mine, theirs = asdict(self), asdict(other)
+        joined: dict[str, Any] = {name: value + theirs[name] for name, value in mine.items() if name != "kinds"}
+        kinds = dict(Counter(self.kinds) + Counter(other.kinds))
+        return ImportReport(**joined | {"kinds": kinds})
 
 
 class ImportSink(Protocol):
@@ -88,7 +114,7 @@ def _groups(scans: Sequence[Scan]) -> list[int]:
     return [root(index) for index in range(len(scans))]
 
 
-def _silent(what: str, done: int, total: int | None) -> None:
+def silent(what: str, done: int, total: int | None) -> None:
     """Hear of progress, and do nothing."""
 
 
@@ -97,27 +123,28 @@ class Import:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | Sequence[Path],
         kind: str,
         importer: Importer,
         setting: ImportSettings,
         log: ImportSink,
         *,
         limits: ArchiveLimits = LIMITS,
+        only: Set[str] | None = None,
     ) -> None:
+        """Import files of one kind; `only` names the files to read, where others stand beside them."""
         self.kind, self.importer, self.setting = check_id(kind, "a kind of recording"), importer, setting
         self.log, self.limits = log, limits
-        self._archive = Archive(path, limits)
+        self._archive, self._only = Archive(path, limits), only
         self._scans: dict[Key, Scan] = {}
         self._problems: list[ImportProblem] = []
         self._tally = _Tally()
         self._on_the_way: deque[tuple[Future[None], int, Sequence[str]]] = deque()
 
-    def run(self, advance: Advance = _silent) -> ImportReport:
+    def run(self, advance: Advance = silent) -> ImportReport:
         """Read everything, commit the events group by group, and report."""
-        self._problems += self._archive.visit(
-            self._numbered_visit(lambda key, stream: self._look(key, stream, advance))
-        )
+        problems = self._archive.visit(self._numbered_visit(lambda key, stream: self._look(key, stream, advance)))
+        self._problems += problems if self._only is None else ()
         scans = list(self._scans.values())
         gathered = _PendingGroup(dict(zip(self._scans, _groups(scans), strict=True)))
         gathered.forget(key for key, scan in self._scans.items() if not scan.recordings)
@@ -139,14 +166,14 @@ class Import:
             self._await_oldest()
         return self._report(scans)
 
-    @staticmethod
-    def _numbered_visit(take: Callable[[Key, BinaryIO], None]) -> Visit:
+    def _numbered_visit(self, take: Callable[[Key, BinaryIO], None]) -> Visit:
         """Tell files apart that have the same name."""
         times = Counter[str]()
 
         def visit(name: str, stream: BinaryIO) -> None:
             times[name] += 1
-            take((name, times[name]), stream)
+            if self._only is None or name in self._only:
+                take((name, times[name]), stream)
 
         return visit
 
@@ -160,7 +187,7 @@ class Import:
         if known:
             file.scan.recordings = frozenset(recordings)
         else:
-            text = f"expected rows of a recording of the kind {self.kind!r}, found none; the file was left out"
+            text = f"expected rows of a recording of the kind {self.kind!r}, found {file.scan.document or 'none'}; left out"
             file.scan.problems.append(ImportProblem(key[0], 0, text))
         self._scans[key] = file.scan
         advance("reading", len(self._scans), None)
@@ -259,16 +286,71 @@ class Import:
             gaps=self._tally.docs["gap"],
             incomplete=sum(not one.whole for one in seen),
             corrupt_lines=sum(scan.corrupt_lines for scan in scans),
-            problems=[asdict(one) | {"line": one.line or None} for one in self._listed(sorted(problems))],
+            completed=sum(one.completed for one in seen),
+            **asdict(self._tally.play),
+            rows=sum(scan.rows for scan in scans if scan.recordings),
+            events=self._tally.docs.total(),
+            kinds={self.kind: count} if (count := sum(bool(scan.recordings) for scan in scans)) else {},
+            problems=listed(problems, self.limits.problems),
         )
 
-    def _listed(self, problems: Iterable[ImportProblem]) -> Iterator[ImportProblem]:
-        """Give the problems to be listed, and where a file has too many the number of the others."""
-        for file, some in groupby(problems, key=lambda problem: problem.file):
-            own = list(some)
-            yield from own[: self.limits.problems]
-            if len(own) > self.limits.problems:
-                yield ImportProblem(file, 0, f"{len(own) - self.limits.problems} further problems are not listed")
+
+def listed(problems: Iterable[ImportProblem], most: int) -> list[dict[str, Any]]:
+    """Give problems as the report lists them, and where a file has too many the number of the others."""
+    result: list[ImportProblem] = []
+    for file, some in groupby(sorted(problems), key=lambda problem: problem.file):
+        own = list(some)
+        result += own[:most]
+        if len(own) > most:
+            result.append(ImportProblem(file, 0, f"{len(own) - most} further problems are not listed"))
+    return [asdict(problem) | {"line": problem.line or None} for problem in result]
+
+
+def import_store(
+    survey: StoreSurvey, kind: str, setting: ImportSettings, log: ImportSink, advance: Advance = silent
+) -> ImportReport:
+    """Commit the events of a foreign event store, session by session, and report."""
+    tally, problems, done = _Tally(), list[ImportProblem](), 0
+    for session in survey.sessions(setting):
+        group: list[Event] = []
+        waiting: deque[Future[None]] = deque()
+        before = done
+
+        def progress(rows: int, before: int = before) -> None:
+            advance("importing", before + rows, survey.rows)
+
+        for event in session.events(check_id(kind, "a kind of recording"), progress):
+            group.append(event)
+            tally.docs[event.doc_type] += 1
+            if len(group) >= STORE_GROUP:
+                waiting.append(log.submit(group))
+                group = []
+            while len(waiting) * STORE_GROUP > MOST_ON_THE_WAY:
+                waiting.popleft().result()
+        if group:
+            waiting.append(log.submit(group))
+        for future in waiting:
+            future.result()
+        reading = session.reading()
+        tally.add(reading, 0)
+        problems += reading.problems
+        done += len(session)
+    seen = tally.seen.values()
+    return ImportReport(
+        files=survey.read_files,
+        rounds=len(seen),
+        rugged=sum(one.ended for one in seen),
+        ticks=tally.docs["game_tick"],
+        duplicates=tally.duplicates,
+        gaps=tally.docs["gap"],
+        incomplete=sum(not one.whole for one in seen),
+        completed=sum(one.completed for one in seen),
+        **asdict(tally.play),
+        rows=survey.rows,
+        events=tally.docs.total(),
+        kinds={kind: survey.read_files} if survey.read_files else {},
+        problems=listed([*problems, *survey.problems], LIMITS.problems),
+    )
 
 
 class _PendingGroup:
@@ -311,13 +393,18 @@ class _Tally:
     docs: Counter[str] = field(default_factory=Counter)
     duplicates: int = 0
     seen: dict[str, WindowCoverage] = field(default_factory=dict)
+    play: PlayCounts = PlayCounts()
 
     def add(self, reading: ImportReading, again: int) -> None:
         """Count a reading, and rows of files that came again byte for byte."""
         self.docs.update(result.fact.doc_type for result in reading.facts)
         self.duplicates += reading.duplicates + again
+        self.play += reading.play
         for one in reading.seen:
             before = self.seen.get(one.window_id, one)
             self.seen[one.window_id] = WindowCoverage(
-                one.window_id, one.ended or before.ended, one.whole or before.whole
+                one.window_id,
+                one.ended or before.ended,
+                one.whole or before.whole,
+                one.completed and (before.completed or not before.whole or before is one),
             )

@@ -1,4 +1,4 @@
-"""Read the rows of a file of JSON Lines, damaged lines included.
+"""Read the rows of a file of JSON: a row a line, damaged lines included, or one document that holds them all.
 
 A line that is not one JSON object is searched for whole rows: an object counts if it names no key
 twice, and if the importer knows it for a row and not for a piece of one.
@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, BinaryIO
 
 import orjson
@@ -35,6 +36,9 @@ class Scan:
     recordings: frozenset[str | None] = frozenset()
     problems: list[ImportProblem] = field(default_factory=list)
     corrupt_lines: int = 0
+    rows: int = 0
+    document: str = ""
+    """What the file holds if it is one JSON document that the importer does not know."""
 
 
 def salvage(text: str, is_row: Callable[[Mapping[str, Any]], bool]) -> list[tuple[str, dict[str, Any]]]:
@@ -111,7 +115,15 @@ class RowReader:
     def rows(self, stream: BinaryIO) -> Iterator[ImportRow]:
         """Give the rows; the scan is complete when they have all been taken."""
         digest = hashlib.sha256()
-        for number, line in enumerate(self._until_torn(stream), 1):
+        lines = self._until_torn(stream)
+        held = list(islice(lines, 1))
+        if held and held[0] is not None and not self._is_line(held[0]):
+            held += lines
+            document = _document(held)
+            if document is not None:
+                yield from self._from_document(document[0], b"".join(line or b"" for line in held))
+                return
+        for number, line in enumerate(chain(held, lines), 1):
             if line is None:
                 digest.update(b"\0")
                 self._corrupt(number, "a line that is too long was left out")
@@ -120,6 +132,7 @@ class RowReader:
             self.scan.size += len(line)
             value = _parse(line)
             if value is not None:
+                self.scan.rows += 1
                 yield ImportRow(number, line.strip().decode(), value)
             elif line.strip():
                 yield from self._salvaged(number, line)
@@ -128,6 +141,24 @@ class RowReader:
             self.scan.problems.append(
                 ImportProblem(self.scan.name, 0, f"{self._unlisted} further problems are not listed")
             )
+
+    def _is_line(self, line: bytes) -> bool:
+        """Tell whether a first line is a row, and not a part of a document or a whole one."""
+        value = _parse(line)
+        return value is not None and (self._importer.is_row(value) or self._importer.documents(value) is None)
+
+    def _from_document(self, document: object, content: bytes) -> Iterator[ImportRow]:
+        """Give the rows of a document, if the importer knows its shape."""
+        self.scan.digest, self.scan.size = hashlib.sha256(content).hexdigest(), len(content)
+        rows = self._importer.documents(document)
+        if rows is None and isinstance(document, list) and all(isinstance(item, dict) for item in document):
+            rows = document
+        if rows is None:
+            self.scan.document = describe(document)
+            return
+        for number, value in enumerate(rows, 1):
+            self.scan.rows += 1
+            yield ImportRow(number, orjson.dumps(value).decode(), value)
 
     def _until_torn(self, stream: BinaryIO) -> Iterator[bytes | None]:
         """Give the lines of a file up to where it cannot be read."""
@@ -150,6 +181,26 @@ class RowReader:
             self.scan.problems.append(ImportProblem(self.scan.name, number, problem))
         else:
             self._unlisted += 1
+
+
+def _document(lines: Sequence[bytes | None]) -> tuple[object] | None:
+    """Read lines as one JSON document; None if they are none, or hold one object a line."""
+    if None in lines:
+        return None
+    try:
+        value = orjson.loads(b"".join(line or b"" for line in lines))
+    except orjson.JSONDecodeError:
+        return None
+    return (value,)
+
+
+def describe(value: object) -> str:
+    """Say in a few words what a JSON document holds."""
+    if isinstance(value, dict):
+        return f"an object with the keys {', '.join(list(value)[:6])}" if value else "an empty object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}, the first is {describe(value[0])}" if value else "an empty list"
+    return type(value).__name__
 
 
 def _encodable(text: str) -> bool:

@@ -14,7 +14,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import Any
 
 from playproof.events import Direction, Event
@@ -22,7 +21,7 @@ from playproof.game.types import Frame
 from playproof.games.crash.recording.decode import CrashDecoder
 from playproof.games.crash.recording.json_fields import to_moment
 from playproof.games.crash.recording.player_tracker import ORDER_KINDS
-from playproof.games.crash.rules.windows import Phase, is_window
+from playproof.games.crash.rules.windows import Phase, window_named
 from playproof.games.crash.server.protocol import (
     BET,
     BUY,
@@ -125,13 +124,6 @@ def renamed(result: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
         for name, value in result.items()
         if folded(name) in names and value is not None and not (isinstance(value, float) and math.isnan(value))
     }
-
-
-def window_of(game_id: str) -> str:
-    """Give a round's id in the form that the game deals; any text stands for one round."""
-    if is_window(game_id):
-        return game_id
-    return f"20000101-{blake2b(game_id.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
 
 
 def time_of(event: UserEvent) -> datetime | None:
@@ -246,8 +238,8 @@ class EventReader:
         return {} if gameid is None else {"gameId": self._named(str(gameid))}
 
     def _named(self, game_id: str) -> str:
-        self._names[window_of(game_id)] = game_id
-        return window_of(game_id)
+        self._names[window_named(game_id)] = game_id
+        return window_named(game_id)
 
     def _state(self, payload: Mapping[str, Any], event: Mapping[str, Any]) -> Iterator[Frame]:
         """Write a gameStateUpdate; a flat event without anything of one gives none."""

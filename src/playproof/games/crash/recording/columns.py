@@ -95,6 +95,7 @@ COLUMNS = (
     Column("total_market_capital", "money", MONEY, "what those entries hold, at the price said with them"),
     Column("missing_from", "int", "ticks", "first tick that was not received"),
     Column("missing_to", "int", "ticks", "last tick that was not received"),
+    Column("from_history", "bool", "flag", "a price published after the round, of a tick before the recording began"),
     Column("server_seed_hash", "text", "hex", "commitment to the seed, said before the round ends"),
     Column("game_version", "text", "version", "version of the price algorithm"),
     Column("game_id", "text", "id", "the round that is revealed; a trade's, where the recording does not hold it"),

@@ -30,7 +30,7 @@ from playproof.games.crash.recording.json_fields import (
     to_whole,
 )
 from playproof.games.crash.recording.round_tracker import MAX_PRICE, RoundTracker
-from playproof.games.crash.rules.actions import ADJUSTMENTS, CATEGORIES, FULL_SHARE, PERCENTAGES, adjusted
+from playproof.games.crash.rules.actions import ADJUSTMENTS, CATEGORIES, FULL_SHARE, PERCENTAGES, adjusted, button_named
 from playproof.games.crash.rules.money import MIN_BET
 from playproof.games.crash.server.protocol import BET, BUY, SELL, TOP_UP
 
@@ -38,6 +38,8 @@ NAMELESS = "player"
 KEPT_ORDERS = 64
 PAUSE = timedelta(seconds=5)
 MAX_MS = 1e15
+_OWN_ORDER_IDS = 10**9
+"""Above every id that a client's acknowledgements use."""
 ORDER_KINDS: Mapping[str, str] = {BUY: "BUY", SELL: "SELL", BET: "SIDEBET", TOP_UP: "TOP_UP"}
 _FILLED_BY: Mapping[str, str] = {"buy": "BUY", "sell": "SELL"}
 
@@ -93,6 +95,7 @@ class PlayerTracker:
         self._sequences = 0
         self._pressed: PendingPress | None = None
         self._sent: dict[int, PendingOrder] = {}
+        self._own_ids = 0
 
     def _own(self, name: str, columns: Mapping[str, Value], server_ts: datetime | None = None) -> Fact:
         """Make an own fact of the current round."""
@@ -158,8 +161,8 @@ class PlayerTracker:
 
     def take_press(self, payload: Mapping[str, object], ts: datetime) -> Iterator[Fact]:
         """Read a press: button_id, and if the page says them client_timestamp and bet_amount."""
-        button = payload.get("button_id")
-        if not isinstance(button, str) or button not in CATEGORIES:
+        button = button_named(payload.get("button_id"))
+        if button is None:
             return
         category, sequence = CATEGORIES[button], self._next_in_sequence(ts)
         self._adjust(button, to_amount(payload.get("bet_amount")))
@@ -231,6 +234,11 @@ class PlayerTracker:
             "sequence_id": pressed.sequence if pressed else None,
         }
         yield self._own(c.ORDER, columns)
+
+    def new_order_id(self) -> int:
+        """Give an id for an order of which the recording keeps none."""
+        self._own_ids += 1
+        return _OWN_ORDER_IDS + self._own_ids
 
     def take_ack(self, order_id: int | None, body: Mapping[str, object], ts: datetime) -> Iterator[Fact]:
         """Read the answer to an order; of what was not ordered nothing is read."""

@@ -185,6 +185,8 @@ class RoundTracker:
         self.kept: dict[str, TrackedRound] = {}
         self.current: TrackedRound | None = None
         self._revealed = RecentKeys(KEPT_REVEALED)
+        self.completes = False
+        """Are rounds that were joined late completed from the prices that are published after them?"""
 
     @property
     def current_id(self) -> str | None:
@@ -271,6 +273,10 @@ class RoundTracker:
             result.shown |= pool
             yield c.fact(c.RUGPOOL, pool, result.id)
 
+    def take_history(self, history: list[object]) -> list[Fact]:
+        """Read finished rounds that came by themselves and not inside a gameStateUpdate."""
+        return list(self._reveal(history))
+
     def _reveal(self, history: list[object]) -> Iterator[Fact]:
         """Tell finished rounds that were not told yet, the oldest first."""
         for entry in map(to_record, reversed(history[:MAX_HISTORY])):
@@ -284,6 +290,8 @@ class RoundTracker:
         if not 2 <= len(prices) <= MAX_TICK + 1 or len(known) < len(prices) or not self._revealed.add(game_id):
             return
         result, fair = self.kept.get(game_id), to_record(entry.get("provablyFair"))
+        if result is not None and self.completes:
+            yield from self._complete(result, known)
         payload: dict[str, Value] = {
             "game_id": game_id,
             "rug_seen": result is not None and result.saw_rug,
@@ -296,6 +304,22 @@ class RoundTracker:
             "game_version": to_text(entry.get("gameVersion")),
         }
         yield c.fact(c.COMPLETE, payload, game_id if result else None, None, to_moment(entry.get("timestamp")))
+
+    def _complete(self, joined: TrackedRound, prices: list[float]) -> Iterator[Fact]:
+        """Tell the prices before the recording joined a round, now that they are published.
+
+        They come as late ticks: the round is whole, but nobody could act on them, so they give no steps. Ticks lost
+        in mid-round are not completed: the player may have seen them.
+        """
+        active = [tick for phase, tick in joined.prices if phase == Phase.ACTIVE]
+        if not joined.saw_rug or joined.rug_tick != len(prices) - 1 or not active:
+            return
+        if any(joined.prices[int(Phase.ACTIVE), tick] != prices[tick] for tick in active):
+            return
+        for tick in range(min(active)):
+            index = (int(Phase.ACTIVE), tick)
+            joined.prices[index] = prices[tick]
+            yield c.fact(c.LATE_TICK, {**_at(index, prices[tick]), "from_history": True}, joined.id)
 
 
 def _at(index: Place, price: float) -> dict[str, Value]:

@@ -34,6 +34,14 @@ CATEGORIES: Mapping[str, Category] = {
 }
 """Every button of the page, with its category."""
 
+LABELS: Mapping[str, str] = {
+    **{button: button for button in CATEGORIES},
+    **{"X": "CLEAR", "+0.001": "INC_001", "+0.01": "INC_01", "+0.1": "INC_10", "+0.10": "INC_10", "+1": "INC_1"},
+    **{"1/2": "HALF", "½": "HALF", "X2": "DOUBLE", "2X": "DOUBLE", "SIDE": "SIDEBET", "SIDE_BET": "SIDEBET"},
+    **{f"{share}%": button for button, share in PERCENTAGES.items()},
+}
+"""Buttons by their id and by what stands on the page."""
+
 INCREMENTS: Mapping[str, int] = {
     "INC_001": UNIT // 1000,
     "INC_01": UNIT // 100,
@@ -57,6 +65,11 @@ def adjusted(bet: int, cash: int, button: str) -> int:
     """Give the bet field after a press of an adjustment button, in units."""
     bets = {"CLEAR": 0, "HALF": bet // 2, "DOUBLE": 2 * bet, "MAX": cash}
     return min(bets.get(button, bet + INCREMENTS.get(button, 0)), MAX_BET)
+
+
+def button_named(name: object) -> str | None:
+    """Give the id of a button by its id or by its label on the page, in any case; None if there is no such button."""
+    return LABELS.get(name.upper().replace(" ", "")) if isinstance(name, str) else None
 
 
 def pressed_button(event: Event) -> tuple[str, int]:

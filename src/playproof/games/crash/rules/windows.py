@@ -9,6 +9,7 @@ import re
 from datetime import datetime
 from enum import IntEnum
 from functools import lru_cache
+from hashlib import blake2b
 
 from playproof.errors import DecodeError
 from playproof.game import Window
@@ -36,6 +37,13 @@ def is_window(text: str) -> bool:
         return shape is not None and bool(datetime.strptime(f"{shape[1]}+0000", "%Y%m%d%z"))
     except ValueError:
         return False
+
+
+def window_named(name: str) -> str:
+    """Give a round's id in the form that the game deals; any text stands for one round."""
+    if is_window(name):
+        return name
+    return f"20000101-{blake2b(name.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
 
 
 def parse_window(text: str) -> Window:

@@ -201,9 +201,9 @@ class RoundProgress:
         missing = [tick for tick in range(end) if tick not in self.received]
         return f"{len(missing)} ticks before the rug were not received, the first is {missing[0]}" if missing else None
 
-    def seen(self, window_id: str) -> WindowCoverage:
+    def seen(self, window_id: str, *, completed: bool = False) -> WindowCoverage:
         """Say how much was received."""
-        return WindowCoverage(window_id, self.rug_tick is not None, self.reason() is None)
+        return WindowCoverage(window_id, self.rug_tick is not None, self.reason() is None, completed)
 
     def closing(self, game_id: str) -> Fact:
         """Tell how the round ended, or that it is not whole."""
