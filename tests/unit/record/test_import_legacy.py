@@ -137,7 +137,7 @@ def lines(rows: Iterable[dict[str, Any]]) -> bytes:
 
 def counts(report: ImportReport) -> dict[str, int]:
     """Give what every importer counts; a player's presses and orders have tests of their own."""
-    shared = "files rounds rugged ticks duplicates gaps incomplete corrupt_lines".split()
+    shared = ["files", "rounds", "rugged", "ticks", "duplicates", "gaps", "incomplete", "corrupt_lines"]
     return {name: asdict(report)[name] for name in shared}
 
 

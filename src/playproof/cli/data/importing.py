@@ -183,7 +183,8 @@ def importing_game(kind: str | None, name: str | None) -> Game:
 def known_kinds(game: Game) -> dict[str, str]:
     """Give the kinds of recordings that a game imports, with what they are."""
     recording = game.recording()
-    return {kind: item.doc for kind, item in (*recording.importers.items(), *recording.stores.items())}
+    kinds = {kind: importer.doc for kind, importer in recording.importers.items()}
+    return kinds | {kind: store.doc for kind, store in recording.stores.items()}
 
 
 def find_zone(name: str) -> ZoneInfo:
@@ -203,9 +204,8 @@ PLAY = ("completed", "presses", "sequences", "orders", "matched", "refused", "ro
 
 def counts(report: ImportReport, kind: str | None) -> dict[str, Any]:
     """Give a report as it is printed."""
-    return {
-        name: value for name, value in asdict(report).items() if kind not in ("legacy", "capture") or name not in PLAY
-    }
+    oldest = kind in ("legacy", "capture")
+    return {name: value for name, value in asdict(report).items() if not oldest or name not in PLAY}
 
 
 def table(report: ImportReport, kind: str | None = None) -> Table:

@@ -75,7 +75,7 @@ def gather(path: Path, game: Game, auditing: AuditRules) -> Material:
         return gather_dataset(path, game, auditing)
     if path.is_dir() and ((path / "log").is_dir() or (path / "events").is_dir()):
         return auditing.from_store(EventStore(path, game.columns))
-    return auditing.from_store(imported(path, game))
+    return auditing.from_store(imported(str(path), game))
 
 
 def gather_dataset(path: Path, game: Game, auditing: AuditRules) -> Material:

@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +121,7 @@ class StoreSurvey:
     def _ordered(self, name: str, table: pa.Table) -> pa.Table:
         """Order a session's rows by seq, or by their clock where seq begins anew inside the session."""
         minutes = [text[:16] for text in table["ts"].to_pylist()]
-        if sum(later < earlier for earlier, later in zip(minutes, minutes[1:], strict=False)) <= CLOCK_JUMPS:
+        if sum(later < earlier for earlier, later in pairwise(minutes)) <= CLOCK_JUMPS:
             return table
         text = f"seq of session {name[:40]!r} does not follow its clock; its rows were ordered by ts"
         self._problem(self.files[table["file"][0].as_py()], text)
@@ -208,10 +209,12 @@ class _OpenFile:
                 self._batches.append((0, parquet.read().to_pylist()))
 
     def get(self, row: int) -> dict[str, Any]:
+        """Give the columns of one row."""
         while True:
             for start, rows in reversed(self._batches):
                 if start <= row < start + len(rows):
-                    return rows[row - start]
+                    values: dict[str, Any] = rows[row - start]
+                    return values
             self._read(row)
 
     def _read(self, row: int) -> None:

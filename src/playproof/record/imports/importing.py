@@ -187,7 +187,8 @@ class Import:
         if known:
             file.scan.recordings = frozenset(recordings)
         else:
-            text = f"expected rows of a recording of the kind {self.kind!r}, found {file.scan.document or 'none'}; left out"
+            shown = file.scan.document or "none"
+            text = f"expected rows of a recording of the kind {self.kind!r}, found {shown}; the file was left out"
             file.scan.problems.append(ImportProblem(key[0], 0, text))
         self._scans[key] = file.scan
         advance("reading", len(self._scans), None)
@@ -393,7 +394,7 @@ class _Tally:
     docs: Counter[str] = field(default_factory=Counter)
     duplicates: int = 0
     seen: dict[str, WindowCoverage] = field(default_factory=dict)
-    play: PlayCounts = PlayCounts()
+    play: PlayCounts = field(default_factory=PlayCounts)
 
     def add(self, reading: ImportReading, again: int) -> None:
         """Count a reading, and rows of files that came again byte for byte."""

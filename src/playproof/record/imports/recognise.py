@@ -48,7 +48,7 @@ def expand(given: str | Path) -> list[Path]:
         if not path.exists():
             raise InputError(f"expected a file, a folder, an archive or a pattern to import, found nothing at {path}")
         return [path]
-    paths = [Path(match) for match in sorted(glob.glob(str(path), recursive=True, include_hidden=True))]
+    paths = [Path(match) for match in sorted(glob.glob(str(path), recursive=True, include_hidden=True))]  # noqa: PTH207
     files = [match for match in paths if match.is_file()]
     if not files:
         raise InputError(f"expected files that match {given}, found none")

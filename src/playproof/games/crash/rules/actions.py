@@ -36,8 +36,16 @@ CATEGORIES: Mapping[str, Category] = {
 
 LABELS: Mapping[str, str] = {
     **{button: button for button in CATEGORIES},
-    **{"X": "CLEAR", "+0.001": "INC_001", "+0.01": "INC_01", "+0.1": "INC_10", "+0.10": "INC_10", "+1": "INC_1"},
-    **{"1/2": "HALF", "½": "HALF", "X2": "DOUBLE", "2X": "DOUBLE", "SIDE": "SIDEBET", "SIDE_BET": "SIDEBET"},
+    "X": "CLEAR",
+    "+0.001": "INC_001",
+    "+0.01": "INC_01",
+    "+0.1": "INC_10",
+    "+0.10": "INC_10",
+    "+1": "INC_1",
+    "1/2": "HALF",
+    "½": "HALF",
+    "X2": "DOUBLE",
+    "2X": "DOUBLE",
     **{f"{share}%": button for button, share in PERCENTAGES.items()},
 }
 """Buttons by their id and by what stands on the page."""

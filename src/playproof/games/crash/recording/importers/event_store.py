@@ -22,6 +22,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -55,10 +56,10 @@ from playproof.money import show
 ZONE = "UTC"
 """The store's times name no zone and are UTC, unlike those of the older JSON Lines recorder."""
 COLUMNS = frozenset(("ts", "doc_type", "session_id", "seq", "raw_json"))
-KNOWN = COLUMNS | frozenset(
-    "source direction game_id player_id username event_name price tick action_type cash position_qty button_id "
-    "button_category sequence_id sequence_position date".split()
-)
+KNOWN = COLUMNS | {
+    *("source", "direction", "game_id", "player_id", "username", "event_name", "price", "tick", "action_type", "cash"),
+    *("position_qty", "button_id", "button_category", "sequence_id", "sequence_position", "date"),
+}
 """Columns of the two schema versions; others are kept beside the row."""
 UNKNOWN_ID = "unknown"
 EXTRA = Fact("store_columns", "system_event")
@@ -208,9 +209,8 @@ class EventStoreReader:
     ) -> Iterator[ImportedFact]:
         """Count a state that said nothing new, from a second source or sent again; keep every other message raw."""
         window = str(row.values.get("game_id") or "")
-        if name == STATE and window in self.decoder.rounds.kept:
-            self.duplicates += 1
-        elif name == PLAYER and self.decoder.hand.cash is not None:
+        known = window in self.decoder.rounds.kept if name == STATE else self.decoder.hand.cash is not None
+        if name in (STATE, PLAYER) and known:
             self.duplicates += 1
         else:
             yield ImportedFact(ts, Fact(name, "ws_event") if len(name) <= 64 else KEPT, frame, direction)
@@ -414,7 +414,7 @@ def bets_are_after(presses: Sequence[Mapping[str, object]]) -> bool:
     presses of one sequence tell them apart; where they do not, it is before.
     """
     before = after = 0
-    for last, this in zip(presses, presses[1:], strict=False):
+    for last, this in pairwise(presses):
         if last.get("sequence_id") != this.get("sequence_id"):
             continue
         old, new = _amount(last.get("bet_amount")), _amount(this.get("bet_amount"))

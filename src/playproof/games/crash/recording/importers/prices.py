@@ -40,7 +40,7 @@ def is_row(value: Mapping[str, Any]) -> bool:
     return _is_prices(value.get("prices"))
 
 
-def documents(document: object) -> Sequence[Mapping[str, Any]] | None:
+def documents(document: object) -> Sequence[Mapping[str, Any]] | None:  # noqa: PLR0911
     """Give the rounds of a document; None if it holds none."""
     if isinstance(document, Mapping):
         for name in _GROUPS:
