@@ -160,10 +160,14 @@ def refuse_empty(report: ImportReport, path: str) -> None:
     shown = "; ".join(f"{text} ({count} times)" if count > 1 else text for text, count in reasons.most_common(3))
     if not report.files:
         raise InputError(f"expected recordings at {path}, found none that can be read: {shown or 'no files'}")
-    if not report.rounds and not report.presses:
+    if not report.rounds and not report.presses and not report.refused_sessions:
         raise InputError(
             f"expected rounds or presses in the {report.files} files at {path}, found none: "
             f"{shown or 'their rows hold no round of this game'}; see every problem with --json"
+        )
+    if report.refused_sessions:
+        raise InputError(
+            f"expected sessions that are new or unchanged, found {report.refused_sessions} changed: {shown}"
         )
     dropped = report.corrupt_lines + sum("left out" in problem["problem"] for problem in report.problems)
     if dropped > report.rows:
@@ -198,7 +202,18 @@ def find_zone(name: str) -> ZoneInfo:
         ) from None
 
 
-PLAY = ("completed", "presses", "sequences", "orders", "matched", "refused", "rows", "events", "kinds")
+PLAY = (
+    "completed",
+    "presses",
+    "sequences",
+    "orders",
+    "matched",
+    "refused",
+    "rows",
+    "events",
+    "refused_sessions",
+    "kinds",
+)
 """What is reported beside the counts of the two oldest kinds, which hold no play."""
 
 

@@ -44,6 +44,7 @@ Advance = Callable[[str, int, int | None], None]
 
 MOST_ON_THE_WAY = 20_000
 """Events that may wait for their commit."""
+REFUSED = "Import a session once it has ended, or the whole store into a new home (PLAYPROOF_HOME)"
 STORE_GROUP = 2_000
 """Events of a foreign store that are committed together."""
 _DIGEST_SHOWN = 16
@@ -74,6 +75,8 @@ class ImportReport:
     """Rows that could be read."""
     events: int = 0
     """Events in the store after it, those of an earlier import included."""
+    refused_sessions: int = 0
+    """Sessions that are stored already, from other rows of them, and were left as they are."""
     kinds: dict[str, int] = field(default_factory=dict)
     """Files by the kind of recording that they hold."""
     problems: list[dict[str, Any]] = field(default_factory=list)
@@ -311,7 +314,7 @@ def import_store(
     survey: StoreSurvey, kind: str, setting: ImportSettings, log: ImportSink, advance: Advance = silent
 ) -> ImportReport:
     """Commit the events of a foreign event store, session by session, and report."""
-    tally, problems, done = _Tally(), list[ImportProblem](), 0
+    tally, problems, done, refused = _Tally(), list[ImportProblem](), 0, 0
     for session in survey.sessions(setting):
         group: list[Event] = []
         waiting: deque[Future[None]] = deque()
@@ -320,18 +323,26 @@ def import_store(
         def progress(rows: int, before: int = before) -> None:
             advance("importing", before + rows, survey.rows)
 
-        for event in session.events(check_id(kind, "a kind of recording"), progress):
-            group.append(event)
-            tally.docs[event.doc_type] += 1
-            if len(group) >= STORE_GROUP:
+        try:
+            for event in session.events(check_id(kind, "a kind of recording"), progress):
+                group.append(event)
+                tally.docs[event.doc_type] += 1
+                if len(group) >= STORE_GROUP:
+                    waiting.append(log.submit(group))
+                    group = []
+                while len(waiting) * STORE_GROUP > MOST_ON_THE_WAY:
+                    waiting.popleft().result()
+            if group:
                 waiting.append(log.submit(group))
-                group = []
-            while len(waiting) * STORE_GROUP > MOST_ON_THE_WAY:
-                waiting.popleft().result()
-        if group:
-            waiting.append(log.submit(group))
-        for future in waiting:
-            future.result()
+            for future in waiting:
+                future.result()
+        except StoreError as error:
+            if log.failure is not None:
+                raise
+            text = f"session {session.session_id!r} is stored already, from other rows of it; nothing was changed"
+            problems.append(ImportProblem(survey.files[0].name, 0, f"{text}. {REFUSED}. ({error})"))
+            refused += 1
+            continue
         reading = session.reading()
         tally.add(reading, 0)
         problems += reading.problems
@@ -349,6 +360,7 @@ def import_store(
         **asdict(tally.play),
         rows=survey.rows,
         events=tally.docs.total(),
+        refused_sessions=refused,
         kinds={kind: survey.read_files} if survey.read_files else {},
         problems=listed([*problems, *survey.problems], LIMITS.problems),
     )

@@ -8,21 +8,38 @@ from playproof.games.crash.api.episodes import Episode, EpisodeSegmenter
 from playproof.games.crash.api.observation import FEATURE_COUNT, FEATURE_NAMES, Observation, ObservationBuilder
 from playproof.games.crash.api.sequences import Action, BetAdjustment, extract_bet_adjustment, sequence_to_training_pair
 from playproof.games.crash.api.training import AlignedSample, Batch, Sample, TrainingData, TrainingDataGenerator
+from playproof.games.crash.rules.actions import CATEGORIES as BUTTON_CATEGORIES
+from playproof.games.crash.rules.actions import LABELS as BUTTONS
+from playproof.record.presses import ActionSequence, ButtonEvent
 
 __all__ = [
+    "BUTTONS",
+    "BUTTON_CATEGORIES",
     "FEATURE_COUNT",
     "FEATURE_NAMES",
     "Action",
+    "ActionSequence",
     "AlignedSample",
     "Batch",
     "BetAdjustment",
+    "ButtonEvent",
     "Episode",
     "EpisodeSegmenter",
     "Observation",
     "ObservationBuilder",
+    "RugsMultiGameEnv",
     "Sample",
     "TrainingData",
     "TrainingDataGenerator",
     "extract_bet_adjustment",
     "sequence_to_training_pair",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import the environment when it is asked for: it compiles the game."""
+    if name == "RugsMultiGameEnv":
+        from playproof.games.crash.sim.env import RugsMultiGameEnv
+
+        return RugsMultiGameEnv
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from playproof.errors import InputError
 from playproof.events import Event
-from playproof.games.crash.api.files import read_events
+from playproof.games.crash.api.files import Sources
 from playproof.games.crash.api.reading import EventReader, UserEvent, named_payload, round_of
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.windows import Phase
@@ -91,5 +92,15 @@ class EpisodeSegmenter:
         return [item.episode() for item in kept]
 
     def from_parquet(self, path_or_store: Any, limit: int | None = None) -> list[Episode]:
-        """Give the episodes, at most `limit` of them, of a home, a folder of Parquet, one file, or an open store."""
-        return self.segment(read_events(path_or_store))[:limit]
+        """Give the episodes, at most `limit` of them, of a home, an event store, Parquet, a pattern or a frame.
+
+        Nothing comes out empty in silence: without an episode the reasons are an error.
+        """
+        sources = Sources(path_or_store)
+        episodes = self.segment(sources.events)
+        if not episodes:
+            rounds = len(EpisodeSegmenter().segment(sources.events))
+            short = f"{rounds} rounds have fewer than {self.min_ticks} ticks" if rounds else "no round of this game"
+            why = "; ".join([f"{len(sources.events)} events were read, {short}", *sources.problems[:5]])
+            raise InputError(f"expected at least one episode in {path_or_store}, found none: {why}")
+        return episodes[:limit]

@@ -7,16 +7,18 @@ Leaves out: the definitions of the features (docs/reference/features.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import InitVar, dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.game import load_game
+from playproof.errors import ConfigError
+from playproof.game import load_game, lookup
 from playproof.game.play import PlayerView
 from playproof.games.crash.api.reading import EventReader, UserEvent
 from playproof.games.crash.features.table import FILLS, OBSERVATIONS
+from playproof.games.crash.rules.prices import id_hash
 
 if TYPE_CHECKING:
     from typing import Self
@@ -97,6 +99,12 @@ class Observation:
     trade_id_hash: float = 0.0
     client_timestamp: float = 0.0
     latency_ms: float = 0.0
+    game_id: InitVar[str | None] = None
+    """The round's id, which gives `game_id_hash`."""
+
+    def __post_init__(self, game_id: str | None) -> None:
+        if game_id is not None:
+            object.__setattr__(self, "game_id_hash", id_hash(game_id))
 
     def to_numpy(self) -> NDArray[np.float32]:
         """Give the numbers in the order of FEATURE_NAMES, shape (FEATURE_COUNT,)."""
@@ -120,12 +128,15 @@ class ObservationBuilder:
         2.5
     """
 
-    def __init__(self) -> None:
+    def __init__(self, observation: str = SET) -> None:
+        lookup(OBSERVATIONS, observation, "observation set")
+        self.observation = observation
+        """The set whose numbers `to_numpy` gives."""
         self.reset()
 
     def reset(self) -> None:
         """Forget everything."""
-        self._reader, self._view = EventReader(), PlayerView(load_game("crash"), SET)
+        self._reader, self._view = EventReader(), PlayerView(load_game("crash"), self.observation)
 
     def update(self, event: UserEvent) -> None:
         """Take one event."""
@@ -133,24 +144,28 @@ class ObservationBuilder:
             self._view.apply(made)
 
     def build(self) -> Observation:
-        """Give the observation now."""
+        """Give the observation now, by name; only the set `recorded` has these names."""
+        if self.observation != SET:
+            raise ConfigError(f"expected a builder of the set {SET!r}, found {self.observation!r}; use to_numpy()")
         return Observation.from_numpy(self.to_numpy())
 
     def to_numpy(self) -> NDArray[np.float32]:
-        """Give the observation now as float32 numbers, shape (FEATURE_COUNT,), without NaN."""
+        """Give the observation now as float32 numbers, one for each feature of the set, without NaN."""
         row, unknown = self._look()
-        fills = np.array(FILLS[SET], np.float32)
+        fills = np.array(FILLS[self.observation], np.float32)
         return np.where(unknown, fills, row)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Name the features that nothing was told of, and that hold their fill value."""
-        return tuple(name for name, unknown in zip(FEATURE_NAMES, self._look()[1], strict=True) if unknown)
+        names = OBSERVATIONS[self.observation].features
+        return tuple(name for name, unknown in zip(names, self._look()[1], strict=True) if unknown)
 
     def _look(self) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         row, mask = self._view.look()
         assert isinstance(row, np.ndarray)
         assert mask is not None
         payload = self._reader.fields_seen
-        partly = [any(field not in payload for field in _FED_BY.get(name, ())) for name in FEATURE_NAMES]
+        names = OBSERVATIONS[self.observation].features
+        partly = [any(field not in payload for field in _FED_BY.get(name, ())) for name in names]
         return row, mask | np.array(partly)

@@ -16,11 +16,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from playproof.errors import InputError
 from playproof.events import Direction, Event
 from playproof.game.types import Frame
 from playproof.games.crash.recording.decode import CrashDecoder
 from playproof.games.crash.recording.json_fields import to_moment
 from playproof.games.crash.recording.player_tracker import ORDER_KINDS
+from playproof.games.crash.rules.actions import LABELS, button_named
 from playproof.games.crash.rules.windows import Phase, window_named
 from playproof.games.crash.server.protocol import (
     BET,
@@ -297,7 +299,10 @@ class EventReader:
     def _press(self, payload: Mapping[str, Any]) -> Frame:
         """Write the frame of a press."""
         fields = renamed(payload, _PRESS_NAMES)
-        button = str(fields.pop("button_id", "")).upper()
+        named = fields.pop("button_id", None)
+        button = button_named(named)
+        if button is None:
+            raise InputError(f"expected a button, one of {', '.join(LABELS)}; found {named!r}")
         press: dict[str, Any] = {"button_id": button} | _coins(fields)
         return Frame(self._ts, json.dumps(press), "none")
 

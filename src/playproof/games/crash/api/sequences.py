@@ -18,7 +18,7 @@ from playproof.errors import InputError
 from playproof.events import Event
 from playproof.games.crash.api.observation import ObservationBuilder
 from playproof.games.crash.api.reading import folded
-from playproof.games.crash.rules.actions import ADJUSTMENTS, BETS, MAIN, ORDERS, adjusted
+from playproof.games.crash.rules.actions import ADJUSTMENTS, BETS, LABELS, MAIN, ORDERS, adjusted, button_named
 from playproof.money import UNIT, from_units
 
 _TRIED = ((UNIT // 250, UNIT), (UNIT // 10, 3 * UNIT))
@@ -86,29 +86,38 @@ def _after(buttons: Iterable[str], bet: int, cash: int) -> int:
 
 
 def sequence_to_training_pair(
-    sequence: Any, builder: ObservationBuilder | None = None
+    sequence: Any, game_state: Any = None, *, observation: str = "recorded"
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Give the observation, shape (FEATURE_COUNT,), and the action (main, adjustment) of a sequence of presses.
+    """Give the observation and the action (main, adjustment) of a sequence of presses.
 
-    The observation is the builder's as it stands, or else what the last press itself knew. A sequence that
-    ended without an action waits.
+    `game_state` is what was known before the action: an ObservationBuilder, a message of the feed, or a list of
+    messages; without it the last press says what it knew. `observation` names the set of features, such as `recorded`
+    or `market`; a builder brings its own. A sequence that ended without an action waits.
 
     Example:
         >>> presses = [{"button_id": "INC_01", "tick": 7}, {"button_id": "BUY", "tick": 8, "price": 1.5}]
-        >>> observation, action = sequence_to_training_pair(presses)
-        >>> observation.shape, action.tolist()
+        >>> row, action = sequence_to_training_pair(presses)
+        >>> row.shape, action.tolist()
         ((37,), [1, 3])
+        >>> state = {"gameId": "g1", "tickCount": 8, "price": 1.5}
+        >>> sequence_to_training_pair(presses, state, observation="market")[0].shape
+        (40,)
     """
     presses = list(_presses(sequence))
     if not presses:
         raise InputError("expected a sequence of at least one press, found none")
     last = _button(presses[-1])
     action = np.array([MAIN.index(last) if last in ORDERS else 0, extract_bet_adjustment(presses)], np.int64)
-    if builder is None:
-        builder = ObservationBuilder()
-        record = _record(presses[-1])
+    if isinstance(game_state, ObservationBuilder):
+        return game_state.to_numpy(), action
+    builder = ObservationBuilder(observation)
+    record = _record(presses[-1])
+    if game_state is None:
         builder.update({name: value for name, value in record.items() if not folded(name).startswith("button")})
-        builder.update(record)
+    else:
+        for message in [game_state] if isinstance(game_state, Mapping) else game_state:
+            builder.update(message)
+    builder.update(record)
     return builder.to_numpy(), action
 
 
@@ -138,5 +147,11 @@ def _record(press: Any) -> dict[str, Any]:
 
 
 def _button(press: Any) -> str:
+    """Give the id of a press's button, by its id or by its label on the page."""
     record = _record(press)
-    return str(next((value for name, value in record.items() if folded(name) in ("buttonid", "button")), "")).upper()
+    named = next((value for name, value in record.items() if folded(name) in ("buttonid", "button")), None)
+    button = button_named(named)
+    if button is None:
+        known = ", ".join(LABELS)
+        raise InputError(f"expected a button, one of {known}; found {named!r}")
+    return button

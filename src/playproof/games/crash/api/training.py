@@ -7,6 +7,7 @@ Leaves out: data sets on disk, splits and checks (`playproof dataset build`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, overload
@@ -16,16 +17,19 @@ from numpy.typing import NDArray
 
 from playproof import game
 from playproof.datasets import segment
-from playproof.errors import ConfigError
+from playproof.errors import ConfigError, InputError
+from playproof.events import Event
 from playproof.game import Outcome, load_game, lookup
 from playproof.games.crash.api.episodes import Episode, EpisodeSegmenter
-from playproof.games.crash.api.files import read_events
+from playproof.games.crash.api.files import Sources, read_events
 from playproof.games.crash.api.merging import merged
 from playproof.games.crash.api.observation import FEATURE_COUNT, FEATURE_NAMES
 from playproof.games.crash.api.reading import EventReader, UserEvent
 from playproof.games.crash.api.sequences import Action, BetAdjustment
 
-ACTION_SETS = ("buttons", "buttons-share")
+MAIN = "main"
+ACTION_SETS = (MAIN, "buttons", "buttons-share")
+"""`main` is one number a step, WAIT BUY SELL SIDEBET; the others have a head for the bet field, and one for shares."""
 _BET = FEATURE_NAMES.index("bet_amount")
 
 
@@ -47,7 +51,7 @@ class _ByName:
 
 class _SampleFields(NamedTuple):
     observation: NDArray[np.float32]  # (FEATURE_COUNT,)
-    action: NDArray[np.int64]  # (heads,)
+    action: NDArray[np.int64]  # () or (heads,)
     reward: np.float32
     next_observation: NDArray[np.float32]  # (FEATURE_COUNT,)
     done: bool
@@ -59,7 +63,7 @@ class Sample(_ByName, _SampleFields):
 
 class _BatchFields(NamedTuple):
     observations: NDArray[np.float32]  # (N, FEATURE_COUNT)
-    actions: NDArray[np.int64]  # (N, heads)
+    actions: NDArray[np.int64]  # (N,) or (N, heads)
     rewards: NDArray[np.float32]  # (N,)
     next_observations: NDArray[np.float32]  # (N, FEATURE_COUNT)
     dones: NDArray[np.bool_]  # (N,)
@@ -122,15 +126,15 @@ class TrainingData(Sequence[Sample]):
         """All steps as arrays."""
 
     @classmethod
-    def of(cls, samples: Iterable[Sequence[Any]], heads: int = 2) -> TrainingData:
-        """Gather items of (observation, action, reward, next_observation, done)."""
+    def of(cls, samples: Iterable[Sequence[Any]], heads: int | None = None) -> TrainingData:
+        """Gather items of (observation, action, reward, next_observation, done); `heads` is for none at all."""
         rows = [tuple(sample) for sample in samples]
         columns: Sequence[Any] = list(zip(*rows, strict=True)) if rows else [[], [], [], [], []]
         count = len(rows)
         return cls(
             Batch(
                 np.array(columns[0], np.float32).reshape(count, FEATURE_COUNT),
-                np.array(columns[1], np.int64).reshape(count, -1 if count else heads),
+                np.array(columns[1], np.int64) if count else np.zeros((0,) if heads is None else (0, heads), np.int64),
                 np.array(columns[2], np.float32),
                 np.array(columns[3], np.float32).reshape(count, FEATURE_COUNT),
                 np.array(columns[4], np.bool_),
@@ -155,9 +159,10 @@ class TrainingData(Sequence[Sample]):
 class TrainingDataGenerator:
     """Make training data of events and presses.
 
-    Actions are the numbers of the set `buttons`: (WAIT BUY SELL SIDEBET, NONE CLEAR INC_001 INC_01 INC_10 INC_1 HALF
-    DOUBLE MAX). Every tick at which the player could act is a step, WAIT included; several presses at one tick are
-    several steps. The last tick of a round that was not seen to rug has no next one and gives no step.
+    An action is one number: 0 WAIT, 1 BUY, 2 SELL, 3 SIDEBET; a press that adjusts the bet is a WAIT. With
+    `actions="buttons"` it is a pair that keeps the adjustment, (WAIT BUY SELL SIDEBET, NONE CLEAR INC_001 INC_01 INC_10
+    INC_1 HALF DOUBLE MAX). Every tick at which the player could act is a step, WAIT included; several presses at one
+    tick are several steps. The last tick of a round that was not seen to rug has no next one and gives no step.
 
     Example:
         >>> ticks = [{"game_id": "g1", "tick": tick, "price": 1.0 + tick / 10} for tick in (100, 101)]
@@ -170,7 +175,7 @@ class TrainingDataGenerator:
         self,
         min_ticks: int = 0,
         *,
-        actions: str = "buttons",
+        actions: str = MAIN,
         reward: str = "minimal",
         include_incomplete: bool = True,
         seed: int = 0,
@@ -179,24 +184,35 @@ class TrainingDataGenerator:
         if actions not in ACTION_SETS:
             raise ConfigError(f"expected actions to be one of {', '.join(ACTION_SETS)}, found {actions!r}")
         self.min_ticks, self.actions, self.include_incomplete = min_ticks, actions, include_incomplete
-        self._heads = len(lookup(known.actions, actions, "action set").heads)
+        self._heads = None if actions == MAIN else len(lookup(known.actions, actions, "action set").heads)
         self._reward = lookup(known.rewards().presets, reward, "reward")
         self._game = known
         self._rng = np.random.default_rng(seed)
 
-    def from_parquet(self, ws_events: Any, button_events: Any = None, limit: int | None = None) -> TrainingData:
+    def from_parquet(
+        self, ws_events_path: Any, button_events_path: Any = None, limit: int | None = None
+    ) -> TrainingData:
         """Make training data of at most `limit` rounds.
 
-        Each source is a home, a folder of Parquet, one file, an open store, or the events themselves; a home holds
-        the presses too.
+        Each source is a home, an event store, a folder or a file of Parquet, a pattern such as
+        events/doc_type=ws_event/**/*.parquet, an open store, a frame, or the events themselves; a home and a whole
+        event store hold the presses too. Nothing comes out empty in silence: without a step the reasons are an error.
         """
-        events = read_events(ws_events)
+        sources = Sources(ws_events_path, button_events_path)
+        if all(isinstance(event, Event) for event in sources.events):
+            events, presses = sources.events, list[UserEvent]()
+        else:
+            events, presses = read_events(ws_events_path), read_events(button_events_path or ())
         kept = EpisodeSegmenter(self.min_ticks).segment(events)
         if not self.include_incomplete:
             kept = [episode for episode in kept if episode.is_terminal]
         windows = {episode.game_id for episode in kept[:limit]}
-        presses = read_events(button_events) if button_events is not None else []
         samples = [aligned.sample for aligned in self._aligned(events, presses) if aligned.game_id in windows]
+        if not samples:
+            made = Counter(event.event_name if isinstance(event, Event) else "row" for event in events)
+            counts = ", ".join(f"{count} {name}" for name, count in made.most_common(6)) or "no events"
+            why = "; ".join([f"{counts} were read, {len(kept)} rounds with enough ticks", *sources.problems[:5]])
+            raise InputError(f"expected at least one step from {ws_events_path}, found none: {why}")
         return TrainingData.of(samples, self._heads)
 
     def process_episode(self, episode: Episode | Iterable[UserEvent], button_events: Any = ()) -> TrainingData:
@@ -212,7 +228,7 @@ class TrainingDataGenerator:
 
     def get_batch(self, dataset: Any, batch_size: int = 32, rng: np.random.Generator | None = None) -> Batch:
         """Draw exactly so many steps at random, each at most once if there are enough."""
-        data = dataset if isinstance(dataset, TrainingData) else TrainingData.of(dataset, self._heads)
+        data = dataset if isinstance(dataset, TrainingData) else TrainingData.of(dataset)
         if not len(data) or batch_size < 1:
             raise ConfigError(
                 f"expected a data set with steps and a batch of at least one, found {len(data)} steps and {batch_size}"
@@ -223,7 +239,8 @@ class TrainingDataGenerator:
     def _aligned(self, events: Sequence[UserEvent], presses: Sequence[UserEvent]) -> Iterator[AlignedSample]:
         reader = EventReader()
         made = [item for event in merged(events, presses) for item in reader.take(event)]
-        result = segment.segment(self._game, made, "recorded", self.actions, include_incomplete=self.include_incomplete)
+        actions = "buttons" if self.actions == MAIN else self.actions
+        result = segment.segment(self._game, made, "recorded", actions, include_incomplete=self.include_incomplete)
         for episode in result.episodes:
             yield from self._samples(episode)
 
@@ -236,7 +253,8 @@ class TrainingDataGenerator:
             payload = episode.decisions[index].columns
             seen, then = np.asarray(episode.observations[index]), np.asarray(episode.observations[index + 1])
             action = np.asarray(step.action, np.int64)
-            sample = Sample(seen, action, np.float32(rewards[index]), then, step.end is not None)
+            kept = action[0] if self.actions == MAIN else action
+            sample = Sample(seen, kept, np.float32(rewards[index]), then, step.end is not None)
             yield AlignedSample(
                 episode.window_id,
                 int(payload["tick"] or 0),

@@ -88,6 +88,9 @@ def to_infos(facts: Ints) -> Info:
     return dict(zip(_FACTS, facts.T))  # noqa: B905
 
 
+PLAN_ROUNDS = 10
+
+
 class FinalInfo(Mapping[str, Ints]):
     """The facts of the lanes that finished, by name; 0 in the lanes that did not.
 
@@ -195,6 +198,16 @@ class CrashEnv(gymnasium.Env[Observation, Ints]):
             f"price {self._lanes.lanes['price'][0]:.4f} cash {show(fact['cash'])} "
             f"position {show(fact['position_qty'])} equity {show(fact['equity'])} bet {show(fact['bet_amount'])}"
         )
+
+
+class RugsMultiGameEnv(CrashEnv):
+    """One player through ten rounds in a row, by the name and with the action space of the plan.
+
+    Actions are pairs of MultiDiscrete([4, 9]): WAIT BUY SELL SIDEBET, and a button of the bet field or none.
+    """
+
+    def __init__(self, render_mode: str | None = None, **options: Any) -> None:
+        super().__init__(render_mode, **{"rounds": PLAN_ROUNDS, "actions": "buttons"} | options)
 
 
 class CrashVectorEnv(VectorEnv[Any, Any, Any]):

@@ -60,9 +60,10 @@ def documents(document: object) -> Sequence[Mapping[str, Any]] | None:  # noqa: 
 
 
 def _is_prices(value: object) -> bool:
-    return (
-        isinstance(value, list) and len(value) >= 2 and all(to_number(price, MAX_PRICE) is not None for price in value)
-    )
+    """Tell whether a list can be the prices of a round: every round begins at 1."""
+    if not isinstance(value, list) or len(value) < 2 or value[0] != 1:
+        return False
+    return all(to_number(price, MAX_PRICE) is not None for price in value)
 
 
 def recording(value: Mapping[str, Any]) -> str | None:
