@@ -105,6 +105,9 @@ class Redactor(Protocol):
     def clean(self, text: str, direction: Direction) -> str:
         """Give a text that may be kept."""
 
+    def clean_message(self, name: str, data: str) -> tuple[str, object]:
+        """Give the frame of a received message that may be kept, and its payload; None if that is no JSON."""
+
     def learn(self, names: Iterable[str]) -> None:
         """Take names as the recorded player's own, which stay."""
 

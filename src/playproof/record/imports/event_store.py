@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -31,10 +31,11 @@ from playproof.game.importers import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 SMALL_BYTES = 8 * 2**20
 """Files up to this size are read whole; larger ones in batches."""
+HELD_BYTES = 256 * 2**20
+"""Decoded bytes of files that are held between the two passes."""
 BATCH_ROWS = 512
 KEPT_BATCHES = 8
 CLOCK_JUMPS = 3
@@ -65,7 +66,10 @@ class StoreSurvey:
         self.files, self.importer = tuple(files), importer
         self.problems: list[ImportProblem] = []
         self.read_files = 0
-        self._presses: dict[tuple[int, int], StoreRow] = {}
+        self.presses: dict[tuple[int, int], StoreRow] = {}
+        self.held: dict[int, pa.Table] = {}
+        """Files that were read whole, by number: a small store is read once."""
+        self._room = HELD_BYTES
         tables = []
         for number, file in enumerate(self.files):
             table = self._read(number, file)
@@ -87,9 +91,13 @@ class StoreSurvey:
                 if lacking:
                     self._problem(file, f"expected a table of events, found one without {lacking}; left out")
                     return None
-                table = parquet.read(columns=[name for name in _NARROW if name in names])
-                if self.importer.presses in table["doc_type"].to_pylist():
-                    self._keep_presses(number, file, parquet.read())
+                size = sum(parquet.metadata.row_group(i).total_byte_size for i in range(parquet.num_row_groups))
+                whole = (
+                    size <= self._room or self.importer.presses in parquet.read(["doc_type"])["doc_type"].to_pylist()
+                )
+                table = parquet.read(None if whole else [name for name in _NARROW if name in names])
+                if whole:
+                    self._keep(number, file, table, size)
         except (pa.ArrowException, OSError, ValueError) as error:
             self._problem(file, f"expected a whole Parquet file, found: {first_line(error)}; the file was skipped")
             return None
@@ -99,10 +107,16 @@ class StoreSurvey:
         columns["row"] = pa.array(np.arange(table.num_rows, dtype=np.int64))
         return pa.table(columns)
 
-    def _keep_presses(self, number: int, file: StoreFile, table: pa.Table) -> None:
-        for row, values in enumerate(table.to_pylist()):
-            if values["doc_type"] == self.importer.presses:
-                self._presses[number, row] = _row(file, row, values)
+    def _keep(self, number: int, file: StoreFile, table: pa.Table, size: int) -> None:
+        """Hold a file that was read whole, while there is room, and its presses."""
+        if size <= self._room:
+            self.held[number] = table
+            self._room -= size
+        if self.importer.presses in table["doc_type"].to_pylist():
+            rows = _Rows(0, table)
+            for row, doc_type in enumerate(table["doc_type"].to_pylist()):
+                if doc_type == self.importer.presses:
+                    self.presses[number, row] = StoreRow(file.name, row + 1, rows.get(row))
 
     def _problem(self, file: StoreFile, text: str) -> None:
         self.problems.append(ImportProblem(file.name, 0, text))
@@ -133,20 +147,20 @@ class SessionRows:
 
     def __init__(self, survey: StoreSurvey, name: str, table: pa.Table, setting: ImportSettings) -> None:
         self.session_id = name
-        self._files = survey.files
+        self._survey = survey
         self._at = list(zip(table["file"].to_pylist(), table["row"].to_pylist(), strict=True))
         columns = [table[column].to_pylist() for column in _KIND]
         kinds = list(zip(*columns, strict=True))
         first: dict[tuple[str, str], int] = {}
         for index, kind in enumerate(kinds):
             first.setdefault((kind[0], kind[1]), index)
-        rows = _RowCursor(self._files)
+        rows = _RowCursor(survey)
         self._reader: StoreReader = survey.importer.reader(
             StoreSession(
                 name,
                 frozenset(kinds),
                 {kind: rows.get(*self._at[index]) for kind, index in first.items()},
-                tuple(survey._presses[at] for at in self._at if at in survey._presses),
+                tuple(survey.presses[at] for at in self._at if at in survey.presses),
             ),
             setting,
         )
@@ -157,7 +171,7 @@ class SessionRows:
     def events(self, kind: str, advance: Callable[[int], None] = lambda done: None) -> Iterator[Event]:  # noqa: ARG005
         """Give the events in their order, under the name of the kind; tells how many rows are done."""
         own = self.session_id if _SESSION.fullmatch(self.session_id) else _hash(self.session_id)
-        name, rows, seq, last = f"{kind}-{own}", _RowCursor(self._files), 0, None
+        name, rows, seq, last = f"{kind}-{own}", _RowCursor(self._survey), 0, None
         for done, (file, row) in enumerate(self._at):
             item = rows.get(file, row)
             same = (item.values.get("doc_type"), item.values.get("seq"), item.values.get("raw_json"))
@@ -179,58 +193,71 @@ class SessionRows:
 class _RowCursor:
     """Give rows of files in nearly the order of the files, holding only what is needed now."""
 
-    def __init__(self, files: Sequence[StoreFile]) -> None:
-        self._files = files
+    def __init__(self, survey: StoreSurvey) -> None:
+        self._survey = survey
         self._open: dict[int, _OpenFile] = {}
 
     def get(self, file: int, row: int) -> StoreRow:
         """Give one row; null columns are left out."""
         opened = self._open.get(file)
         if opened is None:
-            opened = self._open[file] = _OpenFile(self._files[file].path)
+            opened = _OpenFile(self._survey.files[file].path, self._survey.held.get(file))
+            self._open[file] = opened
         values = opened.get(row)
         if row == opened.count - 1:  # the last row of a file is read last, but for files that are out of order
             del self._open[file]
-        return _row(self._files[file], row, values)
+        return StoreRow(self._survey.files[file].name, row + 1, values)
 
 
 class _OpenFile:
     """One Parquet file, whole if it is small, else as a window of batches that moves on."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, held: pa.Table | None) -> None:
         import pyarrow.parquet as pq
 
-        self._path, self._batches = path, list[tuple[int, list[dict[str, Any]]]]()
+        self._path, self._batches = path, list[_Rows]()
         self._stream: Iterator[pa.RecordBatch] | None = None
-        self._parquet: pq.ParquetFile | None = None
-        with pq.ParquetFile(path) as parquet:
-            self.count = int(parquet.metadata.num_rows)
-            if path.stat().st_size <= SMALL_BYTES:
-                self._batches.append((0, parquet.read().to_pylist()))
+        if held is None and path.stat().st_size <= SMALL_BYTES:
+            with pq.ParquetFile(path) as parquet:
+                held = parquet.read()
+        if held is not None:
+            self.count = held.num_rows
+            self._batches.append(_Rows(0, held))
+        else:
+            with pq.ParquetFile(path) as parquet:
+                self.count = int(parquet.metadata.num_rows)
 
     def get(self, row: int) -> dict[str, Any]:
         """Give the columns of one row."""
         while True:
-            for start, rows in reversed(self._batches):
-                if start <= row < start + len(rows):
-                    values: dict[str, Any] = rows[row - start]
-                    return values
+            for rows in reversed(self._batches):
+                if rows.start <= row < rows.end:
+                    return rows.get(row)
             self._read(row)
 
     def _read(self, row: int) -> None:
         """Read the next batch; begin again for a row that was let go."""
         import pyarrow.parquet as pq
 
-        end = self._batches[-1][0] + len(self._batches[-1][1]) if self._batches else 0
+        end = self._batches[-1].end if self._batches else 0
         if self._stream is None or row < end:
-            self._parquet = pq.ParquetFile(self._path)
-            self._stream, end, self._batches = self._parquet.iter_batches(BATCH_ROWS), 0, []
-        self._batches.append((end, next(self._stream).to_pylist()))
+            self._stream, end, self._batches = pq.ParquetFile(self._path).iter_batches(BATCH_ROWS), 0, []
+        self._batches.append(_Rows(end, next(self._stream)))
         del self._batches[:-KEPT_BATCHES]
 
 
-def _row(file: StoreFile, row: int, values: dict[str, Any]) -> StoreRow:
-    return StoreRow(file.name, row + 1, {name: value for name, value in values.items() if value is not None})
+class _Rows:
+    """Rows of a table as Python values; columns that are null throughout are left out at once."""
+
+    def __init__(self, start: int, table: pa.Table | pa.RecordBatch) -> None:
+        self.start, self.end = start, start + table.num_rows
+        full = [name for name in table.schema.names if table[name].null_count < table.num_rows]
+        self._columns = [(name, table[name].to_pylist()) for name in full]
+
+    def get(self, row: int) -> dict[str, Any]:
+        """Give the columns of one row that are not null."""
+        index = row - self.start
+        return {name: values[index] for name, values in self._columns if values[index] is not None}
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:

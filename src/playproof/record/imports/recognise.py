@@ -88,7 +88,7 @@ def recognise(
         kind = _table_kind(path, stores)
         result.tables[kind].append(StoreFile(name, path))
 
-    result.problems += Archive(list(paths)).visit(look, look_at_table)
+    result.problems += Archive(list(paths)).visit(look, look_at_table if stores else None)
     return result
 
 
@@ -125,6 +125,8 @@ def _objects(head: bytes) -> Iterator[dict[str, Any]]:
 
 def _table_kind(path: Path, stores: Mapping[str, StoreImporter]) -> str:
     """Give the kind of a table by its columns; a torn file is reported by the first kind's import."""
+    if len(stores) == 1:  # its import says what is wrong with a table of another kind
+        return next(iter(stores))
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -13,6 +13,8 @@ from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from playproof.errors import InputError
 from playproof.events import Direction, Event
 from playproof.game.importers import ImportSettings
@@ -37,6 +39,14 @@ class KeepNames:
     def clean(self, text: str, direction: Direction) -> str:  # noqa: ARG002
         """Give the text itself."""
         return text
+
+    def clean_message(self, name: str, data: str) -> tuple[str, object]:
+        """Write the frame of a message, and read its payload."""
+        try:
+            payload = orjson.loads(data) if data else None
+        except orjson.JSONDecodeError:
+            payload = None
+        return f"42[{json.dumps(name)}{',' if data else ''}{data}]", payload
 
     def learn(self, names: Iterable[str]) -> None:
         """Learn nothing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +113,8 @@ class Observation:
     @classmethod
     def from_numpy(cls, row: NDArray[np.float32]) -> Self:
         """Name a row's numbers; each becomes the shortest decimal that stands for it, so 0.1 is 0.1."""
-        return cls(**{name: float(str(value)) for name, value in zip(FEATURE_NAMES, row, strict=True)})
+        values: dict[str, Any] = {name: float(str(value)) for name, value in zip(FEATURE_NAMES, row, strict=True)}
+        return cls(**values)
 
 
 class ObservationBuilder:

@@ -134,6 +134,11 @@ class CrashDecoder:
         except DecodeError:
             return ()
 
+    def take_message(self, name: str, payload: object) -> tuple[Fact, ...]:
+        """Give the facts of a received event whose payload is read already."""
+        read = self._readers.get(name)
+        return tuple(read(to_record(payload))) if read is not None else ()
+
     def _read(self, text: str, sent: bool, ts: datetime) -> Iterator[Fact]:
         """Read a frame of the socket."""
         frame = parse_frame(text)

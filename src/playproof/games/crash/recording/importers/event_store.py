@@ -180,10 +180,10 @@ class EventStoreReader:
             self._report(row, 'expected {"event": ..., "data": ...} in raw_json of a ws_event; the row was kept raw')
             yield self._kept(row, ts)
             return
-        if f'"{TRACE}"' in data[:200] and _is_trace(read_json(data)):
+        if f'"{TRACE}"' in data[:200] and _is_trace(_parse(data)):
             self._report(row, f"the recorder kept only the trace of {name!r}; its payload is lost")
         if name == STATE and self._derived:
-            yield from self._flush_derived(to_record(read_json(data)))
+            yield from self._flush_derived(to_record(_parse(data)))
         yield from self._message(name, data, row, ts)
 
     def _message(self, name: str, data: str, row: StoreRow, ts: datetime) -> Iterator[ImportedFact]:
@@ -192,8 +192,12 @@ class EventStoreReader:
         if direction == "sent" and any(ORDER_EVENTS[order.kind] == name for order in self._orders):
             yield self._kept(row, ts)  # the order of the press before it
             return
-        frame = self.redactor.clean(f"42[{_json(name)},{data}]" if data else f"42[{_json(name)}]", direction)
-        facts = self.decoder(Frame(ts, frame, direction))
+        if direction == "received":
+            frame, payload = self.redactor.clean_message(name, data)
+            facts = self.decoder.take_message(name, payload)
+        else:
+            frame = self.redactor.clean(f"42[{_json(name)},{data}]" if data else f"42[{_json(name)}]", direction)
+            facts = self.decoder(Frame(ts, frame, direction))
         if not facts:
             yield from self._nothing_new(name, row, ts, frame, direction)
             return
@@ -247,7 +251,7 @@ class EventStoreReader:
             yield self._kept(row, ts)
             return
         known = self.decoder.rounds.kept.get(window)
-        if known is not None and any(index[1] == tick for index in known.prices if index[0] >= 2):
+        if known is not None and ((2, tick) in known.prices or (3, tick) in known.prices):
             self.duplicates += 1
             return
         flags = {"active": True, "rugged": False, "cooldownTimer": 0, "allowPreRoundBuys": False}
@@ -462,8 +466,12 @@ def _message_of(row: StoreRow) -> tuple[str | None, str]:
 def _parsed(row: StoreRow) -> object:
     """Read the raw JSON of a row; None if it is none."""
     raw = row.values.get("raw_json")
+    return _parse(raw) if isinstance(raw, str) else None
+
+
+def _parse(text: str) -> object:
     try:
-        return read_json(raw, nan=False) if isinstance(raw, str) else None
+        return read_json(text)
     except DecodeError:
         return None
 
