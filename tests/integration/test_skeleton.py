@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playproof.datasets import DatasetConfig, build, open_dataset, split_windows
-from playproof.datasets.manifest import content_hash
+from playproof.datasets.dataset import content_hash
 from playproof.datasets.segment import segment
 from playproof.errors import ConfigError, DecodeError, InputError, UnknownName
 from playproof.evaluate import Score, bootstrap_interval, e_process, play_windows

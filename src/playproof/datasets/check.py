@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from playproof.datasets.build import GAP
 from playproof.datasets.dataset import Dataset, SessionTables
 from playproof.datasets.segment import segment_session
-from playproof.datasets.split import GAP
 from playproof.events import Event
 from playproof.game import EpisodeRecord, load_game
 from playproof.game.episode_columns import BuildRequest

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playproof.datasets.manifest import MANIFEST
+from playproof.datasets.dataset import MANIFEST
 from playproof.errors import DecodeError, InputError
 from playproof.home import home as default_home
 

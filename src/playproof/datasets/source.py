@@ -23,8 +23,7 @@ from playproof.errors import StoreError
 from playproof.events import Event
 from playproof.store.log.parts import PartFiles, to_events, to_table
 from playproof.store.log.rows import SEQ_BITS, row_id
-from playproof.store.log.schema import check_version, connect_reader, read_layout
-from playproof.store.log.writer import log_names, log_path
+from playproof.store.log.schema import check_version, connect_reader, log_names, log_path, read_layout
 
 if TYPE_CHECKING:
     import sqlite3

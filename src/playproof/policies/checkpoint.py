@@ -104,22 +104,6 @@ class Checkpoint:
         return _read_checked(self.path, name, self.card.files)
 
 
-def describe(game: Game, observation: str, *, numbers: tuple[str, ...] | None = None) -> dict[str, Any]:
-    """Give the fields of a card that the game decides: features, their hash and scaling."""
-    shown = lookup(game.observations, observation, "observation set")
-    if numbers is None and not isinstance(shown, NumericObservation):
-        raise InputError(f"expected an observation set of numbers, found {observation!r}, which is of messages")
-    features = numbers or shown.features  # type: ignore[union-attr]
-    rules = game_scaling(game, features).rules
-    return {
-        "game": game.name,
-        "observation": observation,
-        "features": tuple(features),
-        "feature_hash": feature_hash(features, rules),
-        "scaling": {"name": SCALING, "version": game.scaling, "rules": list(rules)},
-    }
-
-
 def save_checkpoint(
     path: Path,
     card: Card,

@@ -24,8 +24,9 @@ import numpy as np
 from playproof.errors import DecodeError
 from playproof.game import Action, Game, Observation, load_game
 from playproof.game.vector_env import Actions, BatchPolicy, Chosen, Rng, Rows
-from playproof.policies.checkpoint import Card, Checkpoint, describe, load_checkpoint, load_policy, save_checkpoint
+from playproof.policies.checkpoint import Card, Checkpoint, load_checkpoint, load_policy, save_checkpoint
 from playproof.policies.network import BatchPlayer, NetworkSingleEnv
+from playproof.policies.scaling import describe
 from playproof.policies.trees import PredictorPolicy, foresight_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from playproof.datasets.build import GAP
 from playproof.datasets.dataset import Dataset, SessionTables
-from playproof.datasets.split import GAP
 from playproof.game import WAIT, DataCard, Game, first, load_game
 from playproof.reports.chart import COLOURS, BandSeries, BarSeries, Chart, ChartAxis, MarkerSeries, Series
 from playproof.reports.page import PageSection, PageTable, render

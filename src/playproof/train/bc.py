@@ -23,15 +23,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from playproof.datasets import Transitions
+from playproof.datasets.dataset import first_windows, prior_of, stacked, starts, take
 from playproof.errors import UnknownName
 from playproof.game import Game, lookup
-from playproof.policies.checkpoint import Card, describe
+from playproof.policies.checkpoint import Card
 from playproof.policies.network import NetworkPolicy, Possible
-from playproof.policies.scaling import Scaling, game_scaling, scale_rows
+from playproof.policies.scaling import Scaling, describe, game_scaling, scale_rows
 from playproof.train.cards import CardFacts, trained_card
 from playproof.train.config import BcConfig, TreesConfig
-from playproof.train.demonstrations import first_windows, stacked, starts, take
-from playproof.train.imitation_metrics import HeadMetrics, likeness, prior_of
+from playproof.train.imitation_metrics import HeadMetrics, likeness
 from playproof.train.network import ACTIVATIONS
 from playproof.train.offline_loop import Losses, learn, one_cycle
 

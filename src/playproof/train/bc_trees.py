@@ -20,16 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.datasets import Transitions
+from playproof.datasets.dataset import stacked, starts, take
 from playproof.errors import InputError, UnknownName
 from playproof.game import Game, lookup
-from playproof.policies.checkpoint import TREES, Card, describe, save_checkpoint
+from playproof.policies.checkpoint import TREES, Card, save_checkpoint
 from playproof.policies.clone_trees import CloneTreePolicy, TreeInputs, to_text
-from playproof.policies.scaling import Scaling, game_scaling
+from playproof.policies.scaling import Scaling, describe, game_scaling
 from playproof.policies.trees import parse_trees
 from playproof.train.bc import telling
 from playproof.train.cards import CardFacts, trained_card
 from playproof.train.config import ForestConfig, TreesConfig
-from playproof.train.demonstrations import stacked, starts, take
 from playproof.train.imitation_metrics import HeadMetrics, PriorCorrection, find_tilts, likeness
 
 Ints = NDArray[np.int64]

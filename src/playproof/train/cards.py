@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, Unpack
 
 from playproof.game import Game
-from playproof.policies.checkpoint import Card, describe
+from playproof.policies.checkpoint import Card
+from playproof.policies.scaling import describe
 
 NO_REWARD: Mapping[str, Any] = {"name": None, "version": None, "hash": None, "failed_checks": False}
 """Of what was learned without rewards."""

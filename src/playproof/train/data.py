@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from playproof.datasets import Transitions
 from playproof.game import Game, first, lookup
-from playproof.policies.checkpoint import Card, describe
+from playproof.policies.checkpoint import Card
 from playproof.policies.network import NetworkPolicy
-from playproof.policies.scaling import Scaling, game_scaling, scale_rows
+from playproof.policies.scaling import Scaling, describe, game_scaling, scale_rows
 from playproof.train.cards import trained_card
 from playproof.train.config import OfflineConfig
 from playproof.train.network import ACTIVATIONS, Weights, linear_weights

@@ -76,11 +76,6 @@ class HeadMetrics:
         return dict(vars(self))
 
 
-def prior_of(actions: Ints, sizes: Sequence[int]) -> tuple[NDArray[np.float64], ...]:
-    """Give how often each choice of each head was demonstrated."""
-    return tuple(np.bincount(actions[:, head], minlength=size) / len(actions) for head, size in enumerate(sizes))
-
-
 def balanced_choice(chances: Floats, prior: Floats, allowed: NDArray[np.bool_], tilt: PriorCorrection = EVEN) -> Ints:
     """Name the choice whose chance is largest beside its prior, among those allowed."""
     adjusted = np.where(allowed, chances / np.maximum(prior, FLOOR), -np.inf)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.datasets import Transitions
+from playproof.datasets.dataset import starts
 from playproof.errors import ContractError, InputError
 from playproof.game import Game, lookup
 from playproof.game.prediction import PredictionTask
@@ -29,7 +30,6 @@ from playproof.stats.calibration import Bin, Calibration, calibrate, reliability
 from playproof.stats.survival import constant_hazard, lives
 from playproof.train.cards import trained_card
 from playproof.train.config import RugPredictorConfig
-from playproof.train.demonstrations import starts
 
 Floats = NDArray[np.float64]
 STREAM = int.from_bytes(b"hazard")

@@ -131,9 +131,10 @@ def _clone(run: Run, split: data.TrainValSplit, config: BcConfig | TreesConfig, 
 
 def _mix(split: data.TrainValSplit, policy: Any) -> dict[str, list[float | None]]:
     """Let the clone play by chance, on its clock; give each choice's share of the player's steps and of its own."""
+    from playproof.datasets.dataset import starts
     from playproof.policies.network import BatchPlayer
     from playproof.train.demonstrations import DemonstrationConfig as Terms
-    from playproof.train.demonstrations import demonstrate, starts
+    from playproof.train.demonstrations import demonstrate
     from playproof.train.imitation_metrics import action_mix
 
     his = action_mix(split.train.actions, split.heads)

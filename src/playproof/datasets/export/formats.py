@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import yaml
 
+from playproof.datasets.build import GAP
 from playproof.datasets.dataset import Dataset, Transitions
-from playproof.datasets.split import GAP
 from playproof.errors import ConfigError, MissingExtra, UnknownName
 
 SHARD_ROWS = 500_000

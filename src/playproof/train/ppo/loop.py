@@ -27,9 +27,9 @@ from playproof.evaluate.rollout import Rollout, RolloutOptions, make_lanes, roll
 from playproof.game import Game, NumericObservation, Reward, first, lookup
 from playproof.game.vector_env import VectorGame, VectorTerms
 from playproof.money import UNIT
-from playproof.policies.checkpoint import Card, Checkpoint, describe, load_checkpoint
+from playproof.policies.checkpoint import Card, Checkpoint, load_checkpoint
 from playproof.policies.network import BatchPlayer, NetworkPolicy
-from playproof.policies.scaling import Scaling, game_scaling
+from playproof.policies.scaling import Scaling, describe, game_scaling
 from playproof.provenance import commit
 from playproof.train.network import ACTIVATIONS, Weights, linear_weights
 from playproof.train.ppo.callbacks import HALTED, EvaluationSchedule, RolloutBoundary, TrainingProgress

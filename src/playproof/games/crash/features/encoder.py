@@ -22,11 +22,10 @@ from playproof.events import Event, Value
 from playproof.game import ObservationFold
 from playproof.games.crash.features import history, state, table
 from playproof.games.crash.features.history import K_LOTS, K_PAST
-from playproof.games.crash.features.state import K_CLIENT, K_PLAYER, RUGGED
+from playproof.games.crash.features.state import K_CLIENT, K_PLAYER, RUGGED, id_hash
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.actions import CATEGORIES
 from playproof.games.crash.rules.money import MAX_LOTS
-from playproof.games.crash.rules.prices import id_hash
 from playproof.games.crash.server.protocol import COIN
 from playproof.games.crash.sim.arrays import Ints, Marks, Record, Records, Rows
 from playproof.games.crash.sim.layout import LOTS

@@ -133,6 +133,7 @@ TAPE_ROUND = np.dtype([("start", "i8"), ("peak", "f8"), ("id_hash", "f8"), ("las
 
 CLOCK_TICK, CLOCK_PRESS = range(2)
 BUTTONS, BUTTONS_SHARE, TRADER = range(3)
+ACTION_CODES = {"buttons": BUTTONS, "buttons-share": BUTTONS_SHARE, "trader": TRADER}
 POLICY, RECORDED = range(2)
 TERMINATED, TRUNCATED = 1, 2
 
