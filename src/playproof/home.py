@@ -93,3 +93,13 @@ def _encodable(part: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a file so that after a crash either the old or the whole new one is there."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import DecodeError, InputError, PlayproofError
 from playproof.game import Game, NumericObservation, Policy, game_names, load_game, lookup
+from playproof.home import write_durably
 from playproof.policies.scaling import SCALING, Scaling, feature_hash, game_scaling, parse
 
 Kind = Literal["network", "trees", "rule"]
@@ -129,16 +129,6 @@ def save_checkpoint(
         write_durably(path / name, data)
     write_durably(path / CARD, (json.dumps(full.to_json(), indent=1, sort_keys=True) + "\n").encode())
     return full
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Write a file so that after a crash either the old or the whole new one is there."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def load_checkpoint(path: Path, game: Game | None = None) -> Checkpoint:

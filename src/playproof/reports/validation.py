@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.policies.checkpoint import write_durably
+from playproof.home import write_durably
 from playproof.provenance import commit
 from playproof.reports.chart import BandSeries, BarSeries, Chart, ChartAxis, LevelLine, MarkerSeries, Series
 from playproof.reports.page import PageSection, PageTable, Toned, render

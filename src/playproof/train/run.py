@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, DecodeError, InputError, MissingExtra
-from playproof.policies.checkpoint import CARD, Card, load_checkpoint, save_checkpoint, write_durably
+from playproof.home import write_durably
+from playproof.policies.checkpoint import CARD, Card, load_checkpoint, save_checkpoint
 from playproof.provenance import commit
 
 CONFIG, LOG, STATE, RESULT, REPORT = "config.json", "log.jsonl", "state.json", "result.json", "report.html"

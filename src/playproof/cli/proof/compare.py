@@ -72,8 +72,7 @@ def compare(
 def _write(seen: Comparison, output: Path | None) -> Path:
     import hashlib
 
-    from playproof.home import folder
-    from playproof.policies.checkpoint import write_durably
+    from playproof.home import folder, write_durably
     from playproof.reports.compare import compare_page
 
     payload = " ".join([*(row.subject.policy_hash for row in seen.rows), seen.plan.data_hash])

@@ -159,8 +159,7 @@ def _from_trajectories(
 
 
 def _write(result: Replay, output: Path | None) -> Path:
-    from playproof.home import folder
-    from playproof.policies.checkpoint import write_durably
+    from playproof.home import folder, write_durably
     from playproof.reports.replay import replay_page
 
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", result.title).strip("-.") or "episodes"

@@ -14,7 +14,7 @@ from playproof.cli.configs import Settings, configured, from_dict
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import run_folder
 from playproof.cli.train import data_options as data
-from playproof.cli.train.options import Name, Resume, check_new, epochs_bar, opened_run
+from playproof.cli.train.group import Name, Resume, check_new, epochs_bar, opened_run
 from playproof.errors import ConfigError
 from playproof.train.config import BcConfig, TreesConfig
 

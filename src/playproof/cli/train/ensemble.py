@@ -13,7 +13,7 @@ import typer
 
 from playproof.cli.output import AsJson, emit, progress
 from playproof.cli.targets import find_model, run_folder
-from playproof.cli.train.options import Name, check_new, figures
+from playproof.cli.train.group import Name, check_new, figures
 from playproof.game import lookup
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import typer
 from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import find_model, language_game, run_folder
-from playproof.cli.train.options import LanguageGame, Name, Resume, Track, figures, tracking
+from playproof.cli.train.group import LanguageGame, Name, Resume, Track, figures, tracking
 from playproof.errors import ConfigError
 from playproof.game import Game
 from playproof.money import UNIT
@@ -103,7 +103,7 @@ def _reward(name: str | None, engine: Any) -> Iterator[tuple[str, Any]]:
 
 def _source(source: str, game: Game, config: GRPOConfig, engine: Any, reward: Any) -> Callable[..., Any] | None:
     """Give what makes the source of recorded windows; None for forks."""
-    from playproof.train.language.grpo_sources import RecordedSource, recorded_split
+    from playproof.train.language.grpo_recorded import RecordedSource, recorded_split
 
     if source == "forks":
         return None

@@ -16,7 +16,7 @@ from playproof.cli.configs import Settings, configured, from_dict
 from playproof.cli.output import AsJson, emit
 from playproof.cli.targets import run_folder
 from playproof.cli.train import data_options as data
-from playproof.cli.train.options import Name, Resume, check_new, epochs_bar, figures, opened_run
+from playproof.cli.train.group import Name, Resume, check_new, epochs_bar, figures, opened_run
 from playproof.train.config import CqlConfig, IqlConfig, OfflineConfig
 
 if TYPE_CHECKING:

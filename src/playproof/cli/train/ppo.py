@@ -14,7 +14,7 @@ import typer
 from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import find_model, run_folder, simulated_game
-from playproof.cli.train.options import Name, Resume, SimulatedGame, figures, progress_bar
+from playproof.cli.train.group import Name, Resume, SimulatedGame, figures, progress_bar
 from playproof.errors import ConfigError
 from playproof.game import first
 from playproof.money import UNIT, to_units

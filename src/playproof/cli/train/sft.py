@@ -13,7 +13,7 @@ import typer
 from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import language_game, run_folder
-from playproof.cli.train.options import LanguageGame, Name, Resume, Track, figures, tracking
+from playproof.cli.train.group import LanguageGame, Name, Resume, Track, figures, tracking
 from playproof.train.language.config import SFTConfig
 
 app = typer.Typer()

@@ -14,7 +14,7 @@ from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import run_folder
 from playproof.cli.train import data_options as data
-from playproof.cli.train.options import Name, check_new, figures, opened_run
+from playproof.cli.train.group import Name, check_new, figures, opened_run
 from playproof.train.config import RugPredictorConfig
 
 app = typer.Typer()

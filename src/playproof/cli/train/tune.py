@@ -16,7 +16,7 @@ from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import run_folder, simulated_game
 from playproof.cli.train.data_options import Players, Stake
-from playproof.cli.train.options import SimulatedGame
+from playproof.cli.train.group import SimulatedGame
 from playproof.errors import ConfigError
 from playproof.game import lookup
 from playproof.money import to_units

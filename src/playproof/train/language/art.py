@@ -19,8 +19,7 @@ from playproof.game import Game
 from playproof.game.forks import Forks
 from playproof.judge.computed import computed
 from playproof.train.language.config import GRPOConfig
-from playproof.train.language.grpo_loss import advantages
-from playproof.train.language.grpo_sources import ForkPlan, ScoredGroup, score
+from playproof.train.language.grpo import ForkPlan, ScoredGroup, advantages, score
 from playproof.train.language.rollout import Answering, play
 
 KEY = "WANDB_API_KEY"

@@ -21,18 +21,20 @@ from playproof.errors import Diverged, InputError
 from playproof.game import Game
 from playproof.provenance import commit
 from playproof.train.language.config import TINY, SFTConfig
-from playproof.train.language.evaluate import measure, measure_baselines
-from playproof.train.language.logprobs import fixed_answers, score_answers
+from playproof.train.language.generation import fixed_answers, score_answers
 from playproof.train.language.model import (
     LanguageCard,
     LanguageModel,
     add_adapter,
     load_language_model,
+    make_optimiser,
+    restore_state,
     save_language_model,
+    state_arrays,
+    trained,
     weights_hash,
 )
-from playproof.train.language.rollout import model_player, play, scripted_player
-from playproof.train.language.state import make_optimiser, restore_state, state_arrays, trained
+from playproof.train.language.rollout import measure, measure_baselines, model_player, play, scripted_player
 from playproof.train.language.tiny import make_tiny
 from playproof.train.run import Run, Tracking
 

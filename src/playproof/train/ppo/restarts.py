@@ -28,7 +28,7 @@ import numpy as np
 
 from playproof.errors import ConfigError
 from playproof.game import Game
-from playproof.policies.checkpoint import write_durably
+from playproof.home import write_durably
 from playproof.train.ppo.callbacks import ALARMS
 from playproof.train.ppo.config import PPOConfig
 from playproof.train.ppo.loop import INTERRUPTED, Clock, PPOResult, Show, run_from_dict, run_to_dict, train_ppo
