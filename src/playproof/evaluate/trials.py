@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, Select, select
 
 from playproof.errors import InputError
-from playproof.evaluate.score import Score
+from playproof.evaluate.rollout import Score
 from playproof.events import check_utc
 from playproof.stats.metrics import sharpe_ratio
 from playproof.stats.selection import (

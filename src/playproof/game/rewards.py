@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, ContractError, UnknownName
 from playproof.events import Event
-from playproof.game.registry import load_attribute
+from playproof.game.game import load_attribute
 from playproof.game.types import AccountSnapshot, Action, Outcome, Reward, Step
 
 Kind: TypeAlias = Literal["money", "terminal", "cost", "shaping", "bonus", "undeclared"]

@@ -18,7 +18,7 @@ import numpy as np
 
 from playproof.datasets import DatasetConfig, build, open_dataset
 from playproof.evaluate import Score, play_windows
-from playproof.evaluate.score import PolicyPlayer
+from playproof.evaluate.rollout import PolicyPlayer
 from playproof.events import Event
 from playproof.game import Game
 from playproof.home import folder

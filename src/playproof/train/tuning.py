@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from playproof.errors import ConfigError, ContractError
-from playproof.evaluate.score import Score
+from playproof.evaluate.rollout import Score
 from playproof.evaluate.trials import record_trial, trial_of
 from playproof.parallel import Engine, LocalEngine
 

@@ -23,9 +23,8 @@ from playproof.game import Game
 from playproof.stats.evidence import JointTest, joint_test, ratio_errors, ratio_intervals
 from playproof.stats.metrics import Metrics, measure
 from playproof.stats.selection import SuperiorityTest, superior_ability
-from playproof.validate.examine import EvalPlan, ledger_trial, play_plan
+from playproof.validate.examine import EvalPlan, Subject, ledger_trial, play_plan
 from playproof.validate.gates import METHOD
-from playproof.validate.subject import Subject
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

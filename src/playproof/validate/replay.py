@@ -31,7 +31,7 @@ from playproof.game.vector_env import (
 )
 from playproof.money import UNIT
 from playproof.validate.action_probabilities import PolicyTrace, overhear
-from playproof.validate.subject import Subject
+from playproof.validate.examine import Subject
 
 SHOWN = 12
 """Episodes that are shown unless asked for more."""

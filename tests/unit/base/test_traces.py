@@ -1,24 +1,37 @@
-"""How many modules a reader must open: three tasks are traced, and the modules whose functions ran are counted."""
+"""How many modules a reader must open: three tasks are traced, and the modules whose functions ran are counted.
+
+Set-up is not counted: the recorded session, the model to begin with, and the tables of a fresh home.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import FrameType
 
+import numpy as np
 import pytest
 from tongues import saved, small_model
 
 import playproof
 from playproof.cli.app import main
 from playproof.datasets import DatasetConfig, build, open_dataset
-from playproof.game import load_game
+from playproof.game import Game, Language, Message, load_game
+from playproof.game.forks import ForkEnd, ForkTerms, Prompt
+from playproof.judge import judging
+from playproof.judge.computed import computed
+from playproof.judge.group import JudgedGroup, Scores
 from playproof.store import EventLog, EventStore
+from playproof.store.db import connect, ready
+from playproof.testing import coin
 from playproof.train import bc
 from playproof.train.config import BcConfig
+from playproof.train.language.grpo import GRPOLearner
 
 SOURCE = str(Path(playproof.__file__).parent)
 
@@ -35,15 +48,15 @@ class Walk:
 
     def profile(self, frame: FrameType, event: str, _argument: object) -> None:
         """Note the module of a call, unless an import made it."""
-        code = frame.f_code
-        if self.ended or event != "call" or not code.co_filename.startswith(SOURCE):
+        path = frame.f_code.co_filename
+        if self.ended or event != "call" or not (path.startswith(SOURCE) and path.endswith(".py")):
             return
         caller: FrameType | None = frame
         while caller is not None:
-            if caller.f_code.co_name == "<module>" and caller.f_code.co_filename.startswith(SOURCE):
+            if caller.f_code.co_filename.startswith("<frozen importlib"):
                 return
             caller = caller.f_back
-        self.modules.setdefault(code.co_filename[len(SOURCE) + 1 :], set()).add(code.co_name)
+        self.modules.setdefault(path[len(SOURCE) + 1 :], set()).add(frame.f_code.co_name)
 
     def check(self, most: int) -> None:
         """Fail with the list of modules where there are more than so many."""
@@ -81,7 +94,7 @@ def test_a_calls_module_counts_and_an_imports_does_not() -> None:
         load_game("crash")
         sys.modules.pop("playproof.games.crash.rules.theory", None)
         import playproof.games.crash.rules.theory  # noqa: F401
-    assert "game/registry.py" in walk.modules
+    assert "game/game.py" in walk.modules
     assert "games/crash/rules/theory.py" not in walk.modules
     with pytest.raises(AssertionError, match="expected at most 0"):
         walk.check(0)
@@ -103,20 +116,77 @@ def test_a_stored_event_becomes_a_bc_loss_in_25_modules(home: Path, monkeypatch:
     walk.check(25)
 
 
-def test_train_grpo_visits_30_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class CoinForks:
+    """Copies of one flip, in words: an answer with an even number of letters bets on heads, any other on tails."""
+
+    def __init__(self, terms: ForkTerms, number: int, count: int) -> None:
+        self.over, self.heads = False, bool(np.random.default_rng([terms.seed, number]).integers(2))
+        self.results: tuple[ForkEnd, ...] = ()
+        self.count = count
+
+    def prompts(self) -> tuple[Prompt, ...]:
+        """Ask the same of every copy."""
+        return ((Message("user", "Heads or tails?"),),) * self.count
+
+    def scripted(self, player: str, rng: np.random.Generator) -> tuple[str, ...]:
+        """Bet on heads."""
+        return ("no",) * self.count
+
+    def act(self, answers: Sequence[str]) -> None:
+        """Flip."""
+        won = [(sum(map(str.isalpha, answer)) % 2 == 0) == self.heads for answer in answers]
+        self.results = tuple(ForkEnd(10**9, 10**7 if one else -(10**7), 0.01, 1, 1, 0, 1) for one in won)
+        self.over = True
+
+    def ends(self) -> tuple[ForkEnd, ...]:
+        """Give the money of each copy."""
+        return self.results
+
+    def outcomes(self) -> tuple[Mapping[str, object], ...]:
+        """Give what the coin would have returned to one who holds it: nothing."""
+        return ({"kind": "asset", "subject": "coin", "start_price": 1.0, "end_price": 1.0, "change": 0.0},)
+
+
+def coin_in_words() -> Game:
+    """Give the CoinGame for a language model."""
+    return replace(coin.game(), language=lambda: Language(forks=CoinForks))
+
+
+def by_letters(group: JudgedGroup) -> Scores:
+    """Score by the answers' letters too, so that a model that knows nothing yet gives groups with a spread."""
+    result = computed(group)
+    more = {item.trajectory_id: 1e-3 * sum(map(len, item.answers)) for item in group.contenders}
+    return replace(result, values={name: value + more[name] for name, value in result.values.items()})
+
+
+@pytest.mark.parametrize(
+    ("game", "world", "prompt", "most"), [("coin", "fair", "full", 30), ("arena", "news", "brief", 48)]
+)
+def test_train_grpo_visits_few_modules(
+    game: str, world: str, prompt: str, most: int, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most 30 with the smallest game; the arena's market, prompts and decisions are 20 modules of its own."""
     monkeypatch.delenv("JUDGE_MODEL", raising=False)
     monkeypatch.delenv("PLAYPROOF_DB", raising=False)
+    monkeypatch.setattr(judging, "reward_function", lambda *_: by_letters)
+    own = EntryPoint("coin", "test_traces:coin_in_words", "playproof.games")
+    monkeypatch.setattr("playproof.game.game.entry_points", lambda group: (*entry_points(group=group), own))
+    ready(connect(home)).dispose()
     base = saved(tmp_path / "base", small_model())
-    asked = ["train", "grpo", "--name", "traced", "--base", str(base), "--iterations", "1", "--json"]
-    asked += ["--windows-per-iteration", "2", "--forks", "5", "--holdout", "2", "--decisions", "1", "--prompt", "brief"]
+    asked = ["train", "grpo", "--name", "traced", "--game", game, "--world", world, "--prompt", prompt, "--json"]
+    asked += ["--base", str(base), "--iterations", "1", "--windows-per-iteration", "2", "--forks", "5"]
+    asked += ["--holdout", "2", "--decisions", "1", "--max-kl", "50"]
     with traced() as walk:
         assert main(asked) == 0
-    assert "train/language/grpo.py" in walk.modules
-    walk.check(30)
+    functions = walk.modules["train/language/grpo.py"]
+    assert {"train_grpo", "take", "choose", GRPOLearner.step.__name__, "grpo_loss"} <= functions
+    walk.check(most)
 
 
-def test_validate_visits_40_modules() -> None:
+def test_validate_visits_40_modules(home: Path) -> None:
+    ready(connect(home)).dispose()
+    asked = ["validate", "hold-40", "--game", "crash", "--world", "published", "--rounds", "20", "--json"]
     with traced() as walk:
-        assert main(["validate", "hold-40", "--world", "published", "--rounds", "20", "--json"]) in (0, 2)
+        assert main(asked) in (0, 2)
     assert {"validate/examine.py", "validate/gates.py", "validate/leaks.py"} <= walk.modules.keys()
     walk.check(40)

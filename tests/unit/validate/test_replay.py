@@ -46,8 +46,8 @@ from playproof.store.db import opened, ready
 from playproof.store.db.trajectories import list_trajectories, read_trajectory
 from playproof.testing import coin
 from playproof.testing.altered import altered
+from playproof.validate.examine import Subject, load_subject
 from playproof.validate.replay import Replay, ReplayRequest, choose, replay_dataset, replay_policy
-from playproof.validate.subject import Subject, load_subject
 from tests.reference.crash_twin import PlainEnv
 
 CRASH = load_game("crash")

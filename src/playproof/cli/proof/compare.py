@@ -54,8 +54,7 @@ def compare(
     from playproof.home import home
     from playproof.store.db import opened, ready
     from playproof.validate.compare import compare as weigh
-    from playproof.validate.planning import data_plan, world_plan
-    from playproof.validate.subject import load_subject
+    from playproof.validate.examine import data_plan, load_subject, world_plan
 
     if data and world:
         raise ConfigError("expected either --data or --world, found both")

@@ -90,8 +90,8 @@ def _from_world(what: str, asked: Any, game: str | None, stake: int | None, samp
     from dataclasses import replace
 
     from playproof.game import first, load_game, lookup
+    from playproof.validate.examine import load_subject
     from playproof.validate.replay import replay_policy
-    from playproof.validate.subject import load_subject
 
     result = load_game(game) if game else game_of([what], asked.source or None)
     world = asked.source or first(result.worlds)
@@ -107,9 +107,9 @@ def _from_data(what: str | None, data: str, split: str | None, asked: Any, stake
 
     from playproof.datasets import open_dataset
     from playproof.game import load_game
+    from playproof.validate.examine import load_subject
     from playproof.validate.recorded_windows import recorded_tape
     from playproof.validate.replay import replay_dataset, replay_policy
-    from playproof.validate.subject import load_subject
 
     dataset = open_dataset(find_data(data))
     game = load_game(dataset.manifest["game"]["name"])

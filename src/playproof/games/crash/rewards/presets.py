@@ -39,7 +39,8 @@ REWARDS: Mapping[str, Reward] = {"minimal": MINIMAL}
 
 def to_reward(what: str | Path | Mapping[str, Any] | Reward) -> ComposedReward:
     """Give the reward that a name, a configuration, a file or a "module:attribute" stands for, as lanes pay it."""
-    reward = find_reward(REWARDS, COMPONENTS, what)
+    preset = REWARDS.get(what) if isinstance(what, str) else what
+    reward = preset if isinstance(preset, ComposedReward) else find_reward(REWARDS, COMPONENTS, what)
     if not isinstance(reward, ComposedReward):
         raise ConfigError(
             f"expected a reward made of components or of a function of facts, found {reward.name!r}, "

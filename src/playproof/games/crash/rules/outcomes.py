@@ -12,7 +12,6 @@ from playproof.game import Outcome
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.money import SIDEBET_TICKS
 from playproof.games.crash.rules.windows import Phase
-from playproof.games.crash.rules.worlds import get_world
 
 
 def read_outcome(events: Sequence[Event]) -> Outcome | None:
@@ -56,8 +55,3 @@ def rug_within_40(outcome: Outcome, event: Event) -> float | None:
     if not isinstance(rug_tick, int) or not isinstance(tick, int):
         return None
     return float(rug_tick <= tick + SIDEBET_TICKS)
-
-
-def ceiling(world: str) -> float | None:
-    """Give the best expected profit per unit reserved before a round; None where it is positive and unknown."""
-    return get_world(world).ceiling

@@ -27,7 +27,7 @@ from playproof.games.crash.rules.prices import MASK, MAX_TICKS
 from playproof.games.crash.rules.worlds import get_world
 from playproof.games.crash.sim import kernel, layout
 from playproof.games.crash.sim.arrays import Floats, Ints, Marks, Records, Rows
-from playproof.games.crash.sim.rounds import seed_lanes
+from playproof.games.crash.sim.kernel import seed_lanes
 from playproof.money import UNIT
 
 ObservationName = Literal["policy", "recorded", "market", "trader"]
