@@ -108,7 +108,7 @@ def _result(future: Future[Made]) -> Made:
 
 
 def _in_order(
-    send: Callable[[Item], Any], receive: Callable[[Any], Made], items: Iterable[Item], ahead: int
+    send: Callable[[Item], object], receive: Callable[[Any], Made], items: Iterable[Item], ahead: int
 ) -> Iterator[Made]:
     """Keep so many items under way, and give results in the order of the items."""
     waiting: deque[Any] = deque()

@@ -85,7 +85,7 @@ class LazyCommand(TyperCommand):
         command.params = [param for param in command.params if param.name not in _COMPLETION]
         return command
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], parent: object = None, **extra: object) -> Any:
         """Hand the call over to the real command."""
         return self.load().make_context(info_name, args, parent=parent, **extra)
 

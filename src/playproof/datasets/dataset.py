@@ -80,7 +80,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def write_json(path: Path, payload: Mapping[str, Any]) -> None:
+def write_json(path: Path, payload: Mapping[str, object]) -> None:
     """Write a JSON file, whole or not at all."""
     draft = path.with_name(f".{path.name}")
     draft.write_bytes(orjson.dumps(payload, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

@@ -97,7 +97,7 @@ def trial_of(
     split: str,
     kind: Kind,
     now: datetime,
-    result: Mapping[str, Any] | None = None,
+    result: Mapping[str, object] | None = None,
     origin: str | None = None,
 ) -> Trial:
     """Make the trial of a score."""

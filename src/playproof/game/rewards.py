@@ -256,7 +256,7 @@ def total(paid: Mapping[str, Values]) -> Values:
     return summed
 
 
-def compose(components: Components, config: Mapping[str, Any], name: str) -> ComposedReward:
+def compose(components: Components, config: Mapping[str, object], name: str) -> ComposedReward:
     """Make the reward that a configuration describes; refuse what it cannot mean."""
     general = _section(config, GLOBAL)
     _refuse_unknown(GLOBAL, general, _GLOBAL)
@@ -281,14 +281,14 @@ def compose(components: Components, config: Mapping[str, Any], name: str) -> Com
     )
 
 
-def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _section(config: Mapping[str, object], name: str) -> Mapping[str, Any]:
     result = config.get(name, _EMPTY)
     if not isinstance(result, Mapping):
         raise ConfigError(f"expected {name} to be a section of settings, found {result!r}")
     return result
 
 
-def _refuse_unknown(section: str, given: Mapping[str, Any], known: set[str]) -> None:
+def _refuse_unknown(section: str, given: Mapping[str, object], known: set[str]) -> None:
     if unknown := sorted(set(given) - known):
         raise ConfigError(f"expected {section} to set {', '.join(sorted(known))}, found {', '.join(unknown)}")
 
@@ -301,11 +301,11 @@ def _clip(value: Any) -> float | None:
     return float(value)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _settings(component: Component, given: Mapping[str, Any]) -> Settings:
+def _settings(component: Component, given: Mapping[str, object]) -> Settings:
     """Fill in the defaults; a setting keeps the kind of its default."""
     known = {"weight": 1.0, **component.settings}
     _refuse_unknown(component.name, given, set(known))
@@ -332,7 +332,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
 
 
 def find_reward(
-    rewards: Mapping[str, Reward], components: Components | None, what: str | Path | Mapping[str, Any] | Reward
+    rewards: Mapping[str, Reward], components: Components | None, what: str | Path | Mapping[str, object] | Reward
 ) -> Reward:
     """Give the reward that a name, a configuration, a file or a "module:attribute" stands for."""
     if isinstance(what, Reward):
@@ -366,7 +366,7 @@ def _attribute(reference: str) -> Any:
     return getattr(module, attribute)
 
 
-def _as_reward(components: Components | None, result: Any, reference: str) -> Reward:
+def _as_reward(components: Components | None, result: object, reference: str) -> Reward:
     """Take a Reward, a configuration, or a function of facts."""
     if isinstance(result, Reward):
         return result

@@ -172,7 +172,7 @@ def find_game(name: str) -> Game | None:
     return load_game(name) if name in game_names() else None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Write what JSON does not know: mappings, numpy numbers, paths."""
     if isinstance(value, Mapping):
         return dict(value)
@@ -185,7 +185,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"expected what JSON can hold, found {type(value).__name__}")
 
 
-def _card_hash(payload: Mapping[str, Any]) -> str:
+def _card_hash(payload: Mapping[str, object]) -> str:
     body = {name: value for name, value in payload.items() if name != CARD_HASH}
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,7 +161,7 @@ def to_text(models: Sequence[Sequence[str]]) -> str:
     return DIVIDER.join(text.rstrip("\n") + "\n" for of in models for text in of)
 
 
-def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> NetworkSingleEnv:  # noqa: ARG001
+def from_checkpoint(checkpoint: Checkpoint, possible: object = None) -> NetworkSingleEnv:  # noqa: ARG001
     """Make the policy of a checkpoint of cloned habits, to be asked row by row."""
     return NetworkSingleEnv(read_habits(checkpoint), np.random.default_rng(checkpoint.card.seed))
 

@@ -37,7 +37,7 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
+    def add(self, kind: str, *inputs: str, **attributes: object) -> str:
         """Add a node; give the name of its output."""
         from onnx import helper
 

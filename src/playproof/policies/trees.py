@@ -358,7 +358,7 @@ def foresight_of(checkpoint: Checkpoint, margin: float | None = None) -> Predict
     return PredictorPolicy(read_predictor(checkpoint), predicting, tuple(names), predicting.payout(card.world), margin)
 
 
-def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Policy:
+def from_checkpoint(checkpoint: Checkpoint, possible: object = None) -> Policy:
     """Make the policy of a checkpoint of kind `trees`."""
     card = checkpoint.card
     if card.method == "bc":

@@ -237,7 +237,7 @@ class Chart:
         return head, rows
 
 
-def _fields(record: Any, names: Sequence[str]) -> dict[str, Any]:
+def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
     """Give the fields of a record that say something."""
     return {name: getattr(record, name) for name in names if getattr(record, name) not in (None, "", False)}
 
@@ -274,7 +274,7 @@ def _series(
     return payload | columns
 
 
-def _kept(columns: Mapping[str, Sequence[Any]], most: int) -> list[int]:
+def _kept(columns: Mapping[str, Sequence[object]], most: int) -> list[int]:
     """Choose the points of a long series that a page holds."""
     x = np.array([math.nan if value is None else value for value in columns["x"]], np.float64)
     order = np.argsort(x, kind="stable")
@@ -313,7 +313,7 @@ def decimate(x: NDArray[np.float64], y: NDArray[np.float64], columns: int) -> ND
     return np.unique(np.concatenate([starts, ends, lowest, highest, first_gaps]))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Give a number as JSON knows it: moments in milliseconds, None where it is not finite."""
     if value is None or isinstance(value, str):
         return value
@@ -326,5 +326,5 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _short(value: Any) -> Any:
+def _short(value: object) -> Any:
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

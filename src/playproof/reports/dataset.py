@@ -301,7 +301,7 @@ def _example(dataset: Dataset, session: str, window: str, showing: DataCard) -> 
     )
 
 
-def _rewards(dataset_counts: DatasetCounts, reward: Mapping[str, Any]) -> Iterator[Part]:
+def _rewards(dataset_counts: DatasetCounts, reward: Mapping[str, object]) -> Iterator[Part]:
     paid = np.concatenate(dataset_counts.rewards) if dataset_counts.rewards else np.zeros(0)
     yield (
         f"Reward {reward['name']}, version {reward['version']}: {dataset_counts.steps - len(paid)} of "

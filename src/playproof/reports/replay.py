@@ -120,7 +120,7 @@ def _decimals(column: NDArray[np.floating[Any]]) -> list[float]:
     return [int(value) if float(value).is_integer() else float(str(value)) for value in column]
 
 
-def shorten(column: Sequence[Any]) -> Column:
+def shorten(column: Sequence[object]) -> Column:
     """Give a column as it is, or as its changes where these are fewer: where each begins, and its value."""
     starts = [index for index, value in enumerate(column) if index == 0 or value != column[index - 1]]
     if 2 * len(starts) >= len(column):

@@ -204,7 +204,7 @@ def likeness_tables(result: Mapping[str, Any]) -> PageSection | None:
     return PageSection("How well it knows the player", [text, *parts])
 
 
-def _flat(payload: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(payload: Mapping[str, object]) -> dict[str, Any]:
     """Lay nested settings side by side; what has a table of its own is left out."""
     result: dict[str, Any] = {}
     for name, value in payload.items():

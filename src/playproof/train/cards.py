@@ -34,9 +34,9 @@ def trained_card(
     kind: Literal["network", "trees"],
     method: str,
     heads: tuple[int, ...],
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     seed: int,
-    reward: Mapping[str, Any] = NO_REWARD,
+    reward: Mapping[str, object] = NO_REWARD,
     **facts: Unpack[CardFacts],
 ) -> Card:
     """Describe a policy's checkpoint."""

@@ -64,13 +64,13 @@ class Tracking:
 class Run:
     """One run of a training in its folder."""
 
-    def __init__(self, path: Path, method: str, config: Mapping[str, Any], tracking: Tracking) -> None:
+    def __init__(self, path: Path, method: str, config: Mapping[str, object], tracking: Tracking) -> None:
         self.path, self.method, self.config = path, method, config
         self._log = (path / LOG).open("a", encoding="utf-8")
         self._trackers = list(_trackers(path, method, config, tracking))
 
     @classmethod
-    def create(cls, path: Path, method: str, config: Mapping[str, Any], tracking: Tracking = Tracking()) -> Run:  # noqa: B008
+    def create(cls, path: Path, method: str, config: Mapping[str, object], tracking: Tracking = Tracking()) -> Run:  # noqa: B008
         """Begin a run in a folder that holds none yet."""
         if (path / CONFIG).exists():
             raise ConfigError(f"expected a new run at {path}, found one; use --resume to go on, or another name")
@@ -99,7 +99,7 @@ class Run:
         for tracker in self._trackers:
             tracker.log(numbers, step)
 
-    def save_state(self, step: int, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+    def save_state(self, step: int, arrays: Arrays, facts: Mapping[str, object]) -> None:
         """Write the resume point: arrays of any kind as their bytes, everything else as JSON."""
         from safetensors.numpy import save
 
@@ -132,12 +132,12 @@ class Run:
         save_checkpoint(self.path / name, card, weights)
         return name
 
-    def amend_checkpoint(self, name: str, metrics: Mapping[str, Any]) -> None:
+    def amend_checkpoint(self, name: str, metrics: Mapping[str, object]) -> None:
         """Write into a kept policy's card what only became known after it was kept."""
         kept = load_checkpoint(self.path / name)
         save_checkpoint(kept.path, replace(kept.card, metrics={**kept.card.metrics, **metrics}), kept.weights)
 
-    def finish(self, result: Mapping[str, Any]) -> None:
+    def finish(self, result: Mapping[str, object]) -> None:
         """Write how the run ended, and its plots."""
         from playproof.reports.run import write_page
 
@@ -215,7 +215,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (np.ndarray, tuple)):
@@ -269,7 +269,7 @@ class _Mlflow:
         self.module.end_run()
 
 
-def _trackers(path: Path, method: str, config: Mapping[str, Any], tracking: Tracking) -> Iterator[Tracker]:
+def _trackers(path: Path, method: str, config: Mapping[str, object], tracking: Tracking) -> Iterator[Tracker]:
     """Make the trackers that are asked for, or say what is missing."""
     if tracking.tensorboard:
         yield _TensorBoard(path / TENSORBOARD)

@@ -95,7 +95,7 @@ Report = Callable[[int, float], None]
 class Trainer(Protocol):
     """Anything that can be tuned."""
 
-    def __call__(self, settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> TrialResult:
+    def __call__(self, settings: Settings, seed: int, report: Report, options: Mapping[str, object]) -> TrialResult:
         """Train with some settings and play the result over the validation windows."""
 
 
@@ -191,7 +191,7 @@ def _work(task: tuple[Search, int, int]) -> int:
     search, share, worker = task
     study, trainer = _study(search, worker), _trainer(search.trainer)
 
-    def objective(trial: Any) -> float:
+    def objective(trial: object) -> float:
         settings = {name: axis.draw(trial, name) for name, axis in search.space.items()}
         try:
             tried = trainer(settings, search.seed, _reporter(trial), search.options)

@@ -106,7 +106,7 @@ def check_windows(split: Mapping[str, Sequence[str]]) -> LeakFinding:
     return LeakFinding("D1 windows", not shared, text, {"shared": len(shared), "windows": total})
 
 
-def check_order(split: Mapping[str, Sequence[str]], starts: Mapping[str, Any], gap: int = 0) -> LeakFinding:
+def check_order(split: Mapping[str, Sequence[str]], starts: Mapping[str, object], gap: int = 0) -> LeakFinding:
     """Check that every split, in the order given, begins after the one before it ended; `gap` windows between."""
     order = {window: index for index, window in enumerate(sorted(starts, key=lambda window: (starts[window], window)))}
     latest, before = -1, ""

@@ -59,7 +59,7 @@ def check_new(path: Path) -> None:
 
 
 @contextmanager
-def opened_run(path: Path, method: str, payload: Mapping[str, Any], resume: bool) -> Iterator[Run]:
+def opened_run(path: Path, method: str, payload: Mapping[str, object], resume: bool) -> Iterator[Run]:
     """Begin a run, or go on with one; its folder keeps what it was asked for. Ctrl-C says how to go on."""
     from playproof.train.run import STATE, Run
 
@@ -97,13 +97,13 @@ def epochs_bar(total: int) -> tuple[Progress, Callable[[int, Mapping[str, float]
     return bar, moved
 
 
-def figures(payload: Mapping[str, Any], title: str | None = None, digits: str = ",.6g") -> Table:
+def figures(payload: Mapping[str, object], title: str | None = None, digits: str = ",.6g") -> Table:
     """Lay a result out, one figure a line, numbers inside numbers included."""
     from rich.table import Table
 
     table = Table("", "", title=title, title_justify="left", show_header=False)
 
-    def add(rows: Mapping[str, Any], before: str) -> None:
+    def add(rows: Mapping[str, object], before: str) -> None:
         for name, value in rows.items():
             label = f"{before}{name}".replace("_", " ")
             if isinstance(value, Mapping):
@@ -122,11 +122,11 @@ GROUP = "playproof.train"
 class Methods(TyperGroup):
     """The group of all installed methods."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002
         """Name the methods."""
         return sorted(point.name for point in entry_points(group=GROUP))
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+    def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ARG002
         """Give a method's command, not imported yet."""
         result = {point.name: point.value for point in entry_points(group=GROUP)}
         return LazyCommand(cmd_name, result[cmd_name]) if cmd_name in result else None

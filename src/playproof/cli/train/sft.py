@@ -55,7 +55,7 @@ def sft(
     emit(result, as_json, lambda: figures(result))
 
 
-def _show(step: int, payload: Mapping[str, Any]) -> None:
+def _show(step: int, payload: Mapping[str, object]) -> None:
     if step % 10 == 0 or step == payload["steps"]:
         note(f"step {step} of {payload['steps']}: loss {payload['loss']:.4f}")
 

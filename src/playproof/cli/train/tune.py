@@ -142,7 +142,7 @@ def _counting(search: Search, wanted: int) -> Iterator[None]:
             watcher.join()
 
 
-def _write_page(path: Path, payload: Mapping[str, Any], result: list[dict[str, Any]]) -> Path:
+def _write_page(path: Path, payload: Mapping[str, object], result: list[dict[str, Any]]) -> Path:
     """Write the study's page: configuration, every trial, and the best so far."""
     from playproof.train.run import CONFIG, LOG, REPORT, Run
 
@@ -168,5 +168,5 @@ def _table(result: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -184,7 +184,7 @@ def _size(count: int) -> str:
     return next((name for bound, name in bounds.items() if count < bound), "10M<n<100M")
 
 
-def _write_description(out: Path, payload: Mapping[str, Any]) -> Path:
+def _write_description(out: Path, payload: Mapping[str, object]) -> Path:
     path = out / DESCRIPTION
     path.write_text(json.dumps(payload, indent=1) + "\n", encoding="utf-8")
     return path

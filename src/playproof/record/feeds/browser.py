@@ -105,7 +105,7 @@ class InOrder:
         self._ready = self._given = float("-inf")
         self.late = 0
 
-    def put(self, moment: float, item: Any, now: float) -> None:
+    def put(self, moment: float, item: object, now: float) -> None:
         """Take an item with its own time; `now` is when it arrived."""
         heapq.heappush(self._heap, (moment, next(self._counter), item))
         self._arrivals.append((now, moment))
@@ -307,7 +307,7 @@ class BrowserFeed:
         self._addresses.pop(payload["requestId"], None)
         self._put(payload["timestamp"], _SocketClosed(payload["requestId"], "the page's socket was closed"))
 
-    def _called(self, session: Any, payload: dict[str, Any]) -> None:
+    def _called(self, session: object, payload: dict[str, Any]) -> None:
         """Take a message of the watching script; a page cannot call it, but what it says is checked all the same."""
         if payload["name"] != BINDING:
             return
@@ -339,14 +339,14 @@ class BrowserFeed:
         }
         self._put(moment, press)
 
-    async def _set_clock(self, session: Any) -> None:
+    async def _set_clock(self, session: object) -> None:
         """Anchor the browser's monotonic clock in UTC."""
         before = self.clock()
         metrics = await _metrics(session)
         self._page_clock.zero = metrics["Timestamp"]
         self._page_clock.start = before + (self.clock() - before) / 2
 
-    async def _compare(self, session: Any, origin: float, now: float) -> None:
+    async def _compare(self, session: object, origin: float, now: float) -> None:
         """Compare the clock by which a new document counts with the browser's; what was heard before is over."""
         metrics = await _metrics(session)
         if not metrics.get("NavigationStart"):

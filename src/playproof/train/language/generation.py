@@ -117,7 +117,7 @@ class SampledAnswer:
 
 @torch.inference_mode()
 def generate(
-    model: Any,
+    model: object,
     prompts: Sequence[Sequence[int]],
     ends: frozenset[int],
     limit: int,
@@ -210,7 +210,7 @@ class ScoredAnswers:
     logprobs: Tensor  # (t,)
 
 
-def score_answers(model: Any, sequences: Sequence[TokenSequence], budget: int = BUDGET) -> Iterator[ScoredAnswers]:
+def score_answers(model: object, sequences: Sequence[TokenSequence], budget: int = BUDGET) -> Iterator[ScoredAnswers]:
     """Give the log-probabilities of every answer's tokens, row by row, so that a row's graph can go."""
     for numbers, row in pack_rows([sequence.ids for sequence in sequences], budget):
         lengths = [len(sequences[number].answer) for number in numbers]
@@ -234,7 +234,7 @@ def _logprobs(model: Any, row: PackedPrefixes, lengths: Sequence[int]) -> Tensor
 
 
 @torch.no_grad()
-def fixed_answers(model: Any, sequences: Sequence[TokenSequence], budget: int = BUDGET) -> list[tuple[float, ...]]:
+def fixed_answers(model: object, sequences: Sequence[TokenSequence], budget: int = BUDGET) -> list[tuple[float, ...]]:
     """Give the log-probabilities of every answer as plain numbers, in the order of the sequences."""
     result: list[tuple[float, ...]] = [()] * len(sequences)
     for scored in score_answers(model, sequences, budget):

@@ -414,7 +414,7 @@ class GRPOLearner:
             _put(self.language_model.model, own)
 
 
-def _put(model: Any, values: dict[str, Any]) -> None:
+def _put(model: object, values: dict[str, Any]) -> None:
     with torch.no_grad():
         for name, item in trained(model).items():
             item.copy_(values[name])
@@ -566,7 +566,7 @@ class Training:
         pnl = np.array(line["windows_pnl"], np.float64)
         return PlayerMeasurement(pnl, np.zeros_like(pnl), float(line["valid"]), 0.0, 0.0)
 
-    def _save(self, iteration: int, payload: Mapping[str, Any]) -> None:
+    def _save(self, iteration: int, payload: Mapping[str, object]) -> None:
         card = LanguageCard(
             version=self.version(iteration),
             method="grpo",

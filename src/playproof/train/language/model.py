@@ -165,7 +165,7 @@ def add_adapter(result: LanguageModel, rank: int = RANK, seed: int = 0) -> Langu
     return replace(result, model=get_peft_model(result.model, config))
 
 
-def is_adapted(model: Any) -> bool:
+def is_adapted(model: object) -> bool:
     """Tell whether a model is trained by an adapter."""
     return hasattr(model, "peft_config")
 
@@ -238,12 +238,12 @@ def trained(model: Any) -> dict[str, torch.nn.Parameter]:
     return {name: item for name, item in model.named_parameters() if item.requires_grad}
 
 
-def make_optimiser(model: Any, learning_rate: float) -> torch.optim.AdamW:
+def make_optimiser(model: object, learning_rate: float) -> torch.optim.AdamW:
     """Make the optimiser of a model's trained parameters."""
     return torch.optim.AdamW(trained(model).values(), lr=learning_rate, weight_decay=0.0, betas=(0.9, 0.95))
 
 
-def state_arrays(model: Any, optimiser: torch.optim.Optimizer) -> dict[str, NDArray[Any]]:
+def state_arrays(model: object, optimiser: torch.optim.Optimizer) -> dict[str, NDArray[Any]]:
     """Give weights and optimiser as arrays."""
     result: dict[str, NDArray[Any]] = {}
     for name, item in trained(model).items():
@@ -253,7 +253,7 @@ def state_arrays(model: Any, optimiser: torch.optim.Optimizer) -> dict[str, NDAr
     return result
 
 
-def restore_state(model: Any, optimiser: torch.optim.Optimizer, data: Mapping[str, bytes]) -> None:
+def restore_state(model: object, optimiser: torch.optim.Optimizer, data: Mapping[str, bytes]) -> None:
     """Write saved weights and optimiser back, to the last bit."""
     wanted = trained(model)
     if missing := [name for name in wanted if f"weights/{name}" not in data]:

@@ -49,7 +49,7 @@ class FastPolicy(MaskableActorCriticPolicy):  # type: ignore[misc]
         return [part.log_softmax(dim=1) for part in logits.split(self.action_dist.action_dims, dim=1)]
 
     def forward(
-        self, obs: Tensor, deterministic: bool = False, action_masks: Any = None
+        self, obs: Tensor, deterministic: bool = False, action_masks: object = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Give actions, values and log-chances of the actions."""
         masks = None if action_masks is None else torch.as_tensor(action_masks).bool()

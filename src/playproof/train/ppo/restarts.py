@@ -157,6 +157,6 @@ def _plan(path: Path) -> dict[str, Any] | None:
     return payload
 
 
-def _write(path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+def _write(path: Path, plan: Mapping[str, object]) -> dict[str, Any]:
     write_durably(path / PLAN, (json.dumps(plan, indent=1, sort_keys=True) + "\n").encode())
     return dict(plan)

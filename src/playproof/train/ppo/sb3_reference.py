@@ -26,7 +26,7 @@ Array = NDArray[Any]
 class ScaledObservation(VecEnvWrapper):  # type: ignore[misc]
     """Show scaled rows of plain environments."""
 
-    def __init__(self, venv: Any, scaling: Scaling) -> None:
+    def __init__(self, venv: object, scaling: Scaling) -> None:
         self._scaling = scaling
         super().__init__(venv, spaces.Box(-LIMIT, LIMIT, (len(scaling.names),), np.float32))
 

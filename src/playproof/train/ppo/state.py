@@ -68,13 +68,13 @@ def _bring_back_adam(optimizer: torch.optim.Optimizer, saved: Mapping[str, bytes
         optimizer.state[parameter] = state
 
 
-def _memories(model: Any) -> list[torch.Tensor]:
+def _memories(model: object) -> list[torch.Tensor]:
     """Give the states of a recurrent policy's memories; none where it has none."""
     states = getattr(model, "_last_lstm_states", None)
     return [] if states is None else [state for pair in states for state in pair]
 
 
-def _array(value: Any) -> NDArray[Any]:
+def _array(value: object) -> NDArray[Any]:
     return value.detach().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
 
 

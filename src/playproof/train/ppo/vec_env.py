@@ -38,20 +38,20 @@ class LanesVecEnv(VecEnv):  # type: ignore[misc]
     def close(self) -> None:
         """Let the arrays go."""
 
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+    def get_attr(self, attr_name: str, indices: object = None) -> list[Any]:
         """Give an attribute once for each lane asked for."""
         return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
 
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:  # noqa: ARG002
+    def set_attr(self, attr_name: str, value: object, indices: object = None) -> None:  # noqa: ARG002
         """Refuse: lanes have no attributes of their own."""
         raise AttributeError(f"expected no attribute of single lanes to be set, found {attr_name}")
 
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+    def env_method(self, method_name: str, *args: object, indices: object = None, **kwargs: object) -> list[Any]:
         """Call a method of all lanes; give the part of each lane asked for."""
         result = getattr(self, method_name)(*args, **kwargs)
         return [result[lane] for lane in self._get_indices(indices)]
 
-    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:  # noqa: ARG002
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: object = None) -> list[bool]:  # noqa: ARG002
         """Tell that no lane is wrapped."""
         return [False] * len(list(self._get_indices(indices)))
 

@@ -134,7 +134,7 @@ class LanguageAgent:
         return ModelCall(self.settings.model, messages, error=error, latency_ms=latency)
 
 
-def _ids(result: Any) -> tuple[int, ...] | None:
+def _ids(result: object) -> tuple[int, ...] | None:
     return tuple(result) if isinstance(result, list) and all(type(item) is int for item in result) else None
 
 

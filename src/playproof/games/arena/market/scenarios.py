@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from playproof.errors import InputError
 from playproof.game import lookup
@@ -33,7 +32,7 @@ class BenchScenario:
     asked: bool = False
     """Is it played only where it is asked for by name?"""
 
-    def terms(self, decisions: int, prompt: str = "full", options: Mapping[str, Any] | None = None) -> ForkTerms:
+    def terms(self, decisions: int, prompt: str = "full", options: Mapping[str, object] | None = None) -> ForkTerms:
         """Give the terms on which its windows are forked."""
         return ForkTerms(self.world, self.seed, decisions, prompt, {"stake": STAKE, **(options or {})})
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from playproof.errors import ConfigError
 from playproof.game import Reward
@@ -37,7 +36,7 @@ REWARDS: Mapping[str, Reward] = {"minimal": MINIMAL}
 """The rewards that the game lists; the first is the default."""
 
 
-def to_reward(what: str | Path | Mapping[str, Any] | Reward) -> ComposedReward:
+def to_reward(what: str | Path | Mapping[str, object] | Reward) -> ComposedReward:
     """Give the reward that a name, a configuration, a file or a "module:attribute" stands for, as lanes pay it."""
     preset = REWARDS.get(what) if isinstance(what, str) else what
     reward = preset if isinstance(preset, ComposedReward) else find_reward(REWARDS, COMPONENTS, what)

@@ -425,7 +425,7 @@ def sidebet_won(
     }
 
 
-def current_sidebet(row: Mapping[str, Any], bet: Sidebet, tick: int) -> dict[str, Any]:
+def current_sidebet(row: Mapping[str, object], bet: Sidebet, tick: int) -> dict[str, Any]:
     """Write currentSidebet or currentSidebetResult from the history row of the bet."""
     keys = ("playerId", "username", "gameId", "betAmount", "xPayout", "coinAddress", "timestamp", "type", "id")
     result = {key: row[key] for key in ("payout", "profit") if key in row}

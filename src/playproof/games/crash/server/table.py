@@ -155,7 +155,7 @@ class Settlement:
     paid: int
 
 
-def read_number(payload: Any, name: str, least: int, most: int) -> int | float:
+def read_number(payload: object, name: str, least: int, most: int) -> int | float:
     """Read a number of an order's payload, or refuse it."""
     value = payload.get(name) if isinstance(payload, Mapping) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -165,12 +165,12 @@ def read_number(payload: Any, name: str, least: int, most: int) -> int | float:
     return value
 
 
-def read_amount(payload: Any) -> int:
+def read_amount(payload: object) -> int:
     """Read the amount of an order as units."""
     return to_units(read_number(payload, "amount", 0, MAX_COINS))
 
 
-def read_percentage(payload: Any) -> int:
+def read_percentage(payload: object) -> int:
     """Read the share of a sell order."""
     share = read_number(payload, "percentage", 1, 100)
     if share != int(share):
@@ -297,7 +297,7 @@ class GameTable:
         self._say(RANK, say.leaderboard_position(player.id, rank, len(self._ranks)), to=player_id)
         return self._drain()
 
-    def order(self, player_id: str, kind: str, payload: Any) -> Ack:
+    def order(self, player_id: str, kind: str, payload: object) -> Ack:
         """Take or refuse an order; a refused order changes nothing."""
         takers = {BUY: self._buy, SELL: self._sell, BET: self._bet, TOP_UP: self._top_up}
         body: dict[str, Any]
@@ -312,13 +312,13 @@ class GameTable:
         self._note_order(player_id, kind, payload, body)
         return Ack(body, tuple(self._drain()))
 
-    def _buy(self, player: TablePlayer, payload: Any) -> dict[str, Any]:
+    def _buy(self, player: TablePlayer, payload: object) -> dict[str, Any]:
         price = self._entry_price("buy")
         amount = read_amount(payload)
         qty = player.ledger.buy(amount, price)
         return self._filled(player, say.Deal("buy", price, qty, amount, self.tick))
 
-    def _sell(self, player: TablePlayer, payload: Any) -> dict[str, Any]:
+    def _sell(self, player: TablePlayer, payload: object) -> dict[str, Any]:
         if self.phase is Phase.PRESALE:
             raise RefusedOrder("a presale position cannot be sold before tick 0")
         if self.phase is not Phase.ACTIVE:
@@ -349,7 +349,7 @@ class GameTable:
         self._say_player(player)
         return {"message": "Sidebet placed", "sidebet": row}
 
-    def _top_up(self, player: TablePlayer, _payload: Any) -> dict[str, Any]:
+    def _top_up(self, player: TablePlayer, _payload: object) -> dict[str, Any]:
         ledger = player.ledger
         if ledger.cash >= MIN_BET or ledger.lots or ledger.sidebet:
             raise RefusedOrder(f"a new practice balance is given below {show(MIN_BET)} with nothing open")
@@ -494,7 +494,9 @@ class GameTable:
         entry = say.leader(at, self._ranks.get(player.id, len(self._ranks) + 1), self.game_id, self.payout)
         return say.presale_leader(entry) if self.phase is Phase.PRESALE else entry
 
-    def _say(self, event: str, payload: Any, *, to: str | None = None, without: frozenset[str] = frozenset()) -> None:
+    def _say(
+        self, event: str, payload: object, *, to: str | None = None, without: frozenset[str] = frozenset()
+    ) -> None:
         arguments = (payload,) if event in ONE_ARGUMENT else (self._trace(), payload)
         self._out.append(TableMessage(event, arguments, to, without))
 
@@ -502,7 +504,7 @@ class GameTable:
         out, self._out = self._out, []
         return out
 
-    def _say_state(self, state: Any) -> None:
+    def _say_state(self, state: object) -> None:
         """Say a gameStateUpdate, and to every player what it means for it."""
         scene, playing = self.scene(), self._playing()
         self._say(STATE, state)

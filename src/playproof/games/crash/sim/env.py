@@ -116,7 +116,7 @@ class CrashEnv(gymnasium.Env[Observation, Ints]):
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012  (as Gymnasium declares it)
 
-    def __init__(self, render_mode: str | None = None, **options: Any) -> None:
+    def __init__(self, render_mode: str | None = None, **options: object) -> None:
         self.settings = to_settings(options)
         self.render_mode = render_mode
         self._lanes = SingleLane(self.settings)
@@ -202,7 +202,7 @@ class CrashVectorEnv(VectorEnv[Any, Any, Any]):
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012  (as Gymnasium declares it)
 
-    def __init__(self, num_envs: int = 1, render_mode: str | None = None, **options: Any) -> None:
+    def __init__(self, num_envs: int = 1, render_mode: str | None = None, **options: object) -> None:
         self.settings = to_settings(options)
         if self.settings.observation not in COMPILED_SETS:
             raise ConfigError(

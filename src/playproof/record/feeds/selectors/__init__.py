@@ -103,7 +103,7 @@ def _build(payload: Mapping[str, Any], where: str) -> SelectorMap:
     )
 
 
-def _button(name: str, payload: Any, where: str) -> Button:
+def _button(name: str, payload: object, where: str) -> Button:
     known = payload if isinstance(payload, dict) else {}
     selector, key, category = known.get("selector"), known.get("key"), known.get("category")
     if not _BUTTON.fullmatch(name) or not isinstance(category, str) or not (selector or key):
@@ -113,7 +113,7 @@ def _button(name: str, payload: Any, where: str) -> Button:
     return Button(name, category, selector, key.lower() if isinstance(key, str) else None)
 
 
-def _selector(name: str, payload: Any, where: str) -> str:
+def _selector(name: str, payload: object, where: str) -> str:
     selector = payload.get("selector") if isinstance(payload, dict) else None
     if not isinstance(selector, str):
         raise ConfigError(f"expected field {name!r} of {where} with a selector, found {payload!r}")
