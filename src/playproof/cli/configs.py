@@ -26,6 +26,7 @@ import typer
 from annotated_types import Ge, Le
 
 from playproof.errors import ConfigError
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -79,11 +80,11 @@ class Settings:
             result[name] = (self.labels.get(name, "--" + name.replace("_", "-")), value)
         return result
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Json:
         """Give the values unchecked, for a trainer whose settings nobody here knows; lists as tuples."""
         return {name: tuple(value) if isinstance(value, list) else value for name, (_, value) in self.values().items()}
 
-    def changes(self, kind: type, current: Mapping[str, object] = _NONE) -> dict[str, Any]:
+    def changes(self, kind: type, current: Mapping[str, object] = _NONE) -> Json:
         """Give the checked values of what was set; nested records keep the rest of their current values."""
         return {
             name: _checked(kind, name, value, source, {**_default_values(kind), **current})
@@ -121,8 +122,8 @@ def from_dict(kind: type[C], payload: Mapping[str, object]) -> C:
     return kind(**values)
 
 
-def _default_values(kind: type) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _default_values(kind: type) -> Json:
+    values: Json = {}
     for item in fields(kind):
         if item.default is not MISSING:
             values[item.name] = item.default
@@ -227,9 +228,9 @@ def _parameters(
 ) -> dict[str, inspect.Parameter]:
     """Write one parameter a field that an option can hold; the value None stands for "not given"."""
     parameters: dict[str, inspect.Parameter] = {}
-    shown: dict[str, dict[str, Any]] = {}
+    shown: dict[str, Json] = {}
     helps: dict[str, str] = {}
-    types: dict[str, tuple[Any, dict[str, Any]]] = {}
+    types: dict[str, tuple[Any, Json]] = {}
     for kind in kinds:
         hints, docs, values = get_type_hints(kind, include_extras=True), _field_docs(kind), _default_values(kind)
         for item in fields(kind):
@@ -250,9 +251,9 @@ def _parameters(
     return parameters
 
 
-def _option_type(hint: object) -> tuple[Any, dict[str, Any]] | None:
+def _option_type(hint: object) -> tuple[Any, Json] | None:
     """Give what Typer reads for a field, with its limits; None where only --set and a file can say the value."""
-    limits: dict[str, Any] = {}
+    limits: Json = {}
     if get_origin(hint) in (Union, UnionType):
         hint = next(part for part in get_args(hint) if part is not NoneType)
     if get_origin(hint) is Annotated:

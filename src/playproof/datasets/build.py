@@ -53,6 +53,7 @@ from playproof.game import Game, NumericObservation, Outcome, Reward, load_game,
 from playproof.game.episode_columns import BuildRequest, EpisodeColumns, EpisodeEntry, SkippedWindow, lay
 from playproof.game.rewards import find_reward
 from playproof.home import folder, safe_join
+from playproof.json_types import Json
 from playproof.parallel import Engine
 from playproof.provenance import commit
 from playproof.store import EventStore
@@ -397,7 +398,7 @@ def write_session(game: Game, laid: EpisodeColumns, reward: Reward, path: Path, 
     )
 
 
-def _told(entry: EpisodeEntry) -> dict[str, Any]:
+def _told(entry: EpisodeEntry) -> Json:
     return {
         "window_id": entry.window_id,
         "player_id": entry.player_id,
@@ -411,7 +412,7 @@ def _told(entry: EpisodeEntry) -> dict[str, Any]:
     }
 
 
-def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[SessionResult]) -> dict[str, Any]:
+def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[SessionResult]) -> Json:
     """Write the manifest: what the data set is, and how its windows are split."""
     made = sorted((session for session in built if session.windows), key=lambda session: session.session_id)
     stored = stored_set(game, config.observation)
@@ -423,7 +424,7 @@ def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[
         for window, start, _ in session.windows:
             starts[window] = min(start, starts.get(window, start))
     windows = sorted(starts, key=lambda window: (starts[window], window))
-    core: dict[str, Any] = {
+    core: Json = {
         "name": config.name,
         "rows_hash": digest_sessions({session.session_id: session.digests for session in made}),
         "game": {"name": game.name, "version": game.version},
@@ -459,7 +460,7 @@ def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[
     return {"format": FORMAT, "core": sorted(core), **core, "hash": digest_json(core)}
 
 
-def provenance(built: Sequence[SessionResult], sessions: Sequence[str] | None) -> dict[str, Any]:
+def provenance(built: Sequence[SessionResult], sessions: Sequence[str] | None) -> Json:
     """Say what was read and by which code; no part of the hash."""
     return {
         "provenance": {
@@ -470,7 +471,7 @@ def provenance(built: Sequence[SessionResult], sessions: Sequence[str] | None) -
     }
 
 
-def _summarize(path: Path, manifest: Mapping[str, Any], built: Sequence[SessionResult]) -> dict[str, Any]:
+def _summarize(path: Path, manifest: Mapping[str, Any], built: Sequence[SessionResult]) -> Json:
     """Give mean, deviation, range and missing share of each feature over the train split alone.
 
     Sessions that lie in it whole were summed up when they were written; those that it cuts are read again.

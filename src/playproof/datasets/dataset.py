@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from playproof.datasets.tables import code_table, digest_columns, from_arrow
 from playproof.errors import DecodeError, UnknownName
 from playproof.game import NumericObservation, load_game
+from playproof.json_types import Json
 from playproof.notebook import facts_table
 
 MANIFEST = "manifest.json"
@@ -64,7 +65,7 @@ def content_hash(sessions: Mapping[str, Mapping[str, pl.DataFrame]]) -> str:
     )
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path) -> Json:
     """Read a data set's manifest; refuse a folder without one, and one whose hash is not that of what it says."""
     if not (path / MANIFEST).exists():
         raise DecodeError(f"expected {MANIFEST} in {path}, found none; the data set was not finished: build it again")
@@ -131,7 +132,7 @@ class SessionTables(Mapping[str, pl.DataFrame]):
         return table
 
     @cached_property
-    def episodes(self) -> list[dict[str, Any]]:
+    def episodes(self) -> list[Json]:
         """Give what is known of each episode: window, player, start, steps, end, lack, corrections, outcome."""
         path = self.path / METADATA
         try:
@@ -275,7 +276,7 @@ def join(parts: Sequence[Transitions]) -> Transitions:
     """Put transitions one after the other."""
     if len(parts) == 1:
         return parts[0]
-    arrays: dict[str, Any] = {
+    arrays: Json = {
         name: np.concatenate([getattr(item, name) for item in parts])
         for name in Transitions.__dataclass_fields__
         if name != "windows"
@@ -292,7 +293,7 @@ def open_dataset(path: Path) -> Dataset:
 def take(steps: Transitions, chosen: NDArray[Any]) -> Transitions:
     """Give some steps, by places or by marks."""
     indices = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-    arrays: dict[str, Any] = {
+    arrays: Json = {
         name: getattr(steps, name)[indices] for name in Transitions.__dataclass_fields__ if name != "windows"
     }
     return Transitions(**arrays, windows=tuple(steps.windows[index] for index in indices.tolist()))

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from playproof._numba import compiler
 from playproof.errors import ContractError, DecodeError
+from playproof.json_types import Json
 
 Array = NDArray[Any]
 Places = NDArray[np.int64]
@@ -325,7 +326,7 @@ def combine(one: Summary, other: Summary) -> Summary:
     )
 
 
-def describe_features(features: Sequence[str], summary: Summary) -> dict[str, dict[str, Any]]:
+def describe_features(features: Sequence[str], summary: Summary) -> dict[str, Json]:
     """Write a summary by feature: mean, std, min, max, and the share of rows in which it was unknown."""
     rows = max(1, summary.rows)
     return {

@@ -21,6 +21,7 @@ from playproof.events import Event
 from playproof.game import Game, Policy, Terms, first, lookup
 from playproof.game.play import PlayerConfig, play
 from playproof.game.vector_env import BatchPolicy, ReplayTape, RolloutStats, VectorGame, VectorTerms, play_lanes
+from playproof.json_types import Json
 
 PLAY_STREAM = int.from_bytes(b"play")
 """Keeps the players' random numbers apart from those of worlds with the same seed."""
@@ -137,11 +138,11 @@ class Rollout(RolloutStats):
         total = max(1, int(self.steps.sum()))
         return {name: float(count) / total for name, count in zip(self.choices, self.decisions.sum(0), strict=True)}
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Give the figures that logs show; money in the smallest unit."""
         n = len(self)
         acted = int(self.decisions.sum() - self.decisions[:, self.choices.index("WAIT")].sum())
-        payload: dict[str, Any] = {
+        payload: Json = {
             "windows": n,
             "pnl": float(self.pnl.mean()),
             "pnl_se": float(self.pnl.std(ddof=1) / np.sqrt(n)) if n > 1 else None,

@@ -83,7 +83,7 @@ class ReplayedEpisode:
     """What the player saw, (n + 1, features), or nothing where it was messages."""
     missing: Chosen | None = None
     """What of it was unknown; None: nothing."""
-    thoughts: tuple[tuple[tuple[str, ...], NDArray[np.floating[Any]]], ...] = ()
+    thoughts: tuple[tuple[tuple[str, ...], NDArray[np.floating]], ...] = ()
     """For each head its choices and their chances (n, choices); empty where the player has none to tell."""
     predictions: Mapping[str, Sequence[Number]] = field(default_factory=lambda: MappingProxyType({}))
     """By name: a chance at each step, (n,)."""

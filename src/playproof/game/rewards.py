@@ -35,6 +35,7 @@ from playproof.errors import ConfigError, ContractError, UnknownName
 from playproof.events import Event
 from playproof.game.game import load_attribute
 from playproof.game.types import AccountSnapshot, Action, Outcome, Reward, Step
+from playproof.json_types import Json
 
 Kind: TypeAlias = Literal["money", "terminal", "cost", "shaping", "bonus", "undeclared"]
 """What a component claims to be.
@@ -176,7 +177,7 @@ class ComposedReward(Reward):
         return names if self.clip is None else (*names, CLIP)
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Json:
         """Give the canonical configuration: every setting of every enabled component."""
         enabled = [part.component.name for part in self.parts]
         return {
@@ -185,7 +186,7 @@ class ComposedReward(Reward):
         }
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Json:
         """Give what the hash is over: name and version are labels, components and settings are the reward."""
         kinds = {part.component.name: _code(part.component) for part in self.parts}
         return {"config": self.config, "undeclared": {name: code for name, code in kinds.items() if code}}

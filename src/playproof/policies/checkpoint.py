@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from playproof.errors import DecodeError, InputError, PlayproofError
 from playproof.game import Game, NumericObservation, Policy, game_names, load_game, lookup
 from playproof.home import write_durably
+from playproof.json_types import Json
 from playproof.policies.scaling import SCALING, Scaling, feature_hash, game_scaling, parse
 
 Kind = Literal["network", "trees", "rule"]
@@ -81,9 +82,9 @@ class Card:
         if len(rules) != len(self.features):
             raise CheckpointRefused(f"expected a scale for each of {len(self.features)} features, found {len(rules)}")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give the card as its file holds it, with its own hash."""
-        payload: dict[str, Any] = json.loads(json.dumps(asdict(self), default=_plain))
+        payload: Json = json.loads(json.dumps(asdict(self), default=_plain))
         return payload | {CARD_HASH: _card_hash(payload)}
 
 

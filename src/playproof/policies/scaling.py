@@ -17,13 +17,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, InputError
 from playproof.game import Game, NumericObservation, lookup
+from playproof.json_types import Json
 
 Rows = NDArray[np.float32]
 
@@ -134,7 +134,7 @@ def feature_hash(features: Sequence[str], rules: Sequence[str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def describe(game: Game, observation: str, *, numbers: tuple[str, ...] | None = None) -> dict[str, Any]:
+def describe(game: Game, observation: str, *, numbers: tuple[str, ...] | None = None) -> Json:
     """Give the fields of a card that the game decides: features, their hash and scaling."""
     shown = lookup(game.observations, observation, "observation set")
     if numbers is None and not isinstance(shown, NumericObservation):

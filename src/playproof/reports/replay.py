@@ -17,6 +17,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from playproof.game.replay import Line, Number, ReplayedEpisode
+from playproof.json_types import Json
 from playproof.money import UNIT
 from playproof.reports.page import CHART_SCRIPT, embed, render
 from playproof.validate.replay import Replay
@@ -27,7 +28,7 @@ DIGITS = 4
 """Of chances, which are shown and not counted with."""
 PACKED_FROM = 500_000
 """Bytes of data from which it is packed, so that long replays stay light."""
-Column = list[Any] | dict[str, Any]
+Column = list[Any] | Json
 
 
 def replay_page(replay: Replay) -> str:
@@ -53,7 +54,7 @@ def _lead(replay: Replay) -> str:
     return f"{replay.about}; together {replay.pnl / UNIT:+,.6g} {replay.money}"
 
 
-def page_data(replay: Replay) -> dict[str, Any]:
+def page_data(replay: Replay) -> Json:
     """Give everything that the page shows, as JSON knows it."""
     used = {name for episode in replay.episodes for name in episode.features}
     return {
@@ -69,7 +70,7 @@ def page_data(replay: Replay) -> dict[str, Any]:
     }
 
 
-def _episode(episode: ReplayedEpisode) -> dict[str, Any]:
+def _episode(episode: ReplayedEpisode) -> Json:
     words = {word: index for index, word in enumerate(dict.fromkeys(episode.actions))}
     return {
         "window": episode.window,
@@ -99,7 +100,7 @@ def _episode(episode: ReplayedEpisode) -> dict[str, Any]:
     }
 
 
-def _line(line: Line, episode: ReplayedEpisode) -> dict[str, Any]:
+def _line(line: Line, episode: ReplayedEpisode) -> Json:
     payload = {name: getattr(line, name) for name in ("name", "panel", "unit", "whole", "stepped", "drawn")}
     return payload | {"v": shorten([_safe(value) for value in episode.values[line.name]])}
 
@@ -115,7 +116,7 @@ def _safe(value: Number) -> int | float | str | None:
     return str(value) if isinstance(value, int) and abs(value) >= SAFE else value
 
 
-def _decimals(column: NDArray[np.floating[Any]]) -> list[float]:
+def _decimals(column: NDArray[np.floating]) -> list[float]:
     """Give the shortest decimals that mean the same number of the column's own kind; none is NaN."""
     return [int(value) if float(value).is_integer() else float(str(value)) for value in column]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from playproof.home import write_durably
+from playproof.json_types import Json
 from playproof.money import UNIT
 from playproof.reports.chart import AreaSeries, BandSeries, BarSeries, Chart, ChartAxis, LevelLine, MarkerSeries, Series
 from playproof.reports.page import PageSection, PageTable, render
@@ -204,9 +205,9 @@ def likeness_tables(result: Mapping[str, Any]) -> PageSection | None:
     return PageSection("How well it knows the player", [text, *parts])
 
 
-def _flat(payload: Mapping[str, object]) -> dict[str, Any]:
+def _flat(payload: Mapping[str, object]) -> Json:
     """Lay nested settings side by side; what has a table of its own is left out."""
-    result: dict[str, Any] = {}
+    result: Json = {}
     for name, value in payload.items():
         if name in ("heads", "mix", "before", "after"):
             continue
@@ -230,7 +231,7 @@ def write_page(path: Path) -> Path:
     return path / REPORT
 
 
-Note = dict[str, Any]
+Note = Json
 
 
 def lesson_figures(notes: Sequence[Note]) -> list[Chart]:

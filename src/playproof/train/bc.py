@@ -91,7 +91,7 @@ class Pieces:
         }
 
 
-def lay_knots(values: NDArray[np.floating[Any]], knots: int) -> list[float]:
+def lay_knots(values: NDArray[np.floating], knots: int) -> list[float]:
     """Give the edges of pieces: at quantiles, and where few values are taken, at those."""
     distinct = np.unique(values)
     edges = distinct

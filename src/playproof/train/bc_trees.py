@@ -23,6 +23,7 @@ from playproof.datasets import Transitions
 from playproof.datasets.dataset import stacked, starts, take
 from playproof.errors import InputError, UnknownName
 from playproof.game import Game, lookup
+from playproof.json_types import Json
 from playproof.policies.checkpoint import TREES, Card, save_checkpoint
 from playproof.policies.clone_trees import CloneTreePolicy, TreeInputs, to_text
 from playproof.policies.scaling import Scaling, describe, game_scaling
@@ -232,7 +233,7 @@ def _grow(lessons: TreeSamples, count: int, seed: int) -> str:
     return text
 
 
-def _settings(forest: ForestConfig, classes: int, seed: int) -> dict[str, Any]:
+def _settings(forest: ForestConfig, classes: int, seed: int) -> Json:
     objective = {"objective": "binary"} if classes == 1 else {"objective": "multiclass", "num_class": classes}
     return objective | {
         "num_leaves": forest.leaves,

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import InputError
 from playproof.game import WAIT
+from playproof.json_types import Json
 
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.integer[Any]]
+Floats = NDArray[np.floating]
+Ints = NDArray[np.integer]
 
 LEAST = 20
 """Demonstrations of a choice from which on it counts in balanced accuracy."""
@@ -71,7 +71,7 @@ class HeadMetrics:
     confusion: tuple[tuple[int, ...], ...]
     """Rows: what the player chose; columns: what the balanced prediction names."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give all figures."""
         return dict(vars(self))
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from playproof.datasets.dataset import starts
 from playproof.errors import ContractError, InputError
 from playproof.game import Game, lookup
 from playproof.game.prediction import PredictionTask
+from playproof.json_types import Json
 from playproof.policies.checkpoint import TREES, Card, save_checkpoint
 from playproof.policies.trees import BetOnLabelPolicy, Predictor, PredictorPolicy, parse_trees
 from playproof.stats.calibration import Bin, Calibration, calibrate, reliability
@@ -299,7 +299,7 @@ def save_predictor(
     return save_checkpoint(path, card, files={TREES: made.model.encode()})
 
 
-def to_metrics(made: TrainedPredictor) -> dict[str, Any]:
+def to_metrics(made: TrainedPredictor) -> Json:
     """Give the figures of a predictor."""
     return {
         "judged": asdict(made.judged),

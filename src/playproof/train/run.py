@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, DecodeError, InputError, MissingExtra
 from playproof.home import write_durably
+from playproof.json_types import Json
 from playproof.policies.checkpoint import CARD, Card, load_checkpoint, save_checkpoint
 from playproof.provenance import commit
 
@@ -114,7 +115,7 @@ class Run:
             if old.name != name:
                 old.unlink()
 
-    def load_state(self) -> tuple[int, dict[str, bytes], dict[str, Any]] | None:
+    def load_state(self) -> tuple[int, dict[str, bytes], Json] | None:
         """Read the resume point: step, arrays as bytes, facts; None where there is none yet."""
         from safetensors.numpy import load
 
@@ -162,18 +163,18 @@ def restore(array: NDArray[Any], data: bytes) -> None:
     array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> Json:
     """Read what a run was asked for."""
     try:
-        payload: dict[str, Any] = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        payload: Json = json.loads((path / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"expected a run's folder with {CONFIG} at {path}, found: {error}") from None
     return payload
 
 
-def read_log(path: Path) -> list[dict[str, Any]]:
+def read_log(path: Path) -> list[Json]:
     """Read a run's notes; a line that a kill cut off is left out."""
-    lines: list[dict[str, Any]] = []
+    lines: list[Json] = []
     if (path / LOG).exists():
         for line in (path / LOG).read_text(encoding="utf-8").splitlines():
             try:
@@ -183,11 +184,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def read_result(path: Path) -> dict[str, Any]:
+def read_result(path: Path) -> Json:
     """Read how a run ended; empty while it has not."""
-    payload: dict[str, Any] = (
-        json.loads((path / RESULT).read_text(encoding="utf-8")) if (path / RESULT).exists() else {}
-    )
+    payload: Json = json.loads((path / RESULT).read_text(encoding="utf-8")) if (path / RESULT).exists() else {}
     return payload
 
 
@@ -204,10 +203,10 @@ def find_checkpoint(path: Path) -> Path:
     return kept[-1].parent
 
 
-def _read_state(path: Path) -> dict[str, Any] | None:
+def _read_state(path: Path) -> Json | None:
     if not (path / STATE).exists():
         return None
-    state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
+    state: Json = json.loads((path / STATE).read_text(encoding="utf-8"))
     return state
 
 

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from playproof.errors import ConfigError, ContractError
 from playproof.evaluate.rollout import Score
 from playproof.evaluate.trials import record_trial, trial_of
+from playproof.json_types import Json
 from playproof.parallel import Engine, LocalEngine
 
 Value = float | int | str | bool
@@ -125,7 +126,7 @@ class Search:
             raise ConfigError(f"expected settings to search and at least 1 trial, found {self.trials}")
 
 
-def tune(search: Search, engine: Engine = LocalEngine(), workers: int = 1) -> list[dict[str, Any]]:  # noqa: B008
+def tune(search: Search, engine: Engine = LocalEngine(), workers: int = 1) -> list[Json]:  # noqa: B008
     """Search until the study has so many finished trials; give them, the best first."""
     _forget_broken(search)
     left = search.trials - len(_finished(search))
@@ -137,7 +138,7 @@ def tune(search: Search, engine: Engine = LocalEngine(), workers: int = 1) -> li
     return results(search)
 
 
-def results(search: Search) -> list[dict[str, Any]]:
+def results(search: Search) -> list[Json]:
     """Give what was found, the best first; pruned trials have no worth."""
     payload = [
         {

@@ -22,9 +22,9 @@ from playproof.policies.trees import BetOnLabelPolicy, Prediction, PredictorPoli
 class PolicyTrace:
     """What was thought at the last step, lane by lane."""
 
-    chances: tuple[NDArray[np.floating[Any]], ...] = ()
+    chances: tuple[NDArray[np.floating], ...] = ()
     """For each head (lanes, choices)."""
-    predictions: dict[str, NDArray[np.floating[Any]]] = field(default_factory=dict)
+    predictions: dict[str, NDArray[np.floating]] = field(default_factory=dict)
     """By label (lanes,)."""
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from playproof.errors import ConfigError
 from playproof.evaluate.rollout import Rollout
 from playproof.evaluate.trials import Trial, overlapping, record_trial, trials
 from playproof.game import Game
+from playproof.json_types import Json
 from playproof.stats.evidence import JointTest, joint_test, ratio_errors, ratio_intervals
 from playproof.stats.metrics import Metrics, measure
 from playproof.stats.selection import SuperiorityTest, superior_ability
@@ -98,7 +99,7 @@ class Comparison:
             texts.append(f"of {names} no difference to {first} is shown")
         return f"{'; '.join(texts)}, on {len(self.rows[0].played):,} windows."
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give everything but the windows one by one."""
         return {
             "on": self.plan.name,

@@ -29,6 +29,7 @@ from playproof.game.vector_env import (
     VectorGame,
     VectorTerms,
 )
+from playproof.json_types import Json
 from playproof.money import UNIT
 from playproof.validate.action_probabilities import PolicyTrace, overhear
 from playproof.validate.examine import Subject
@@ -80,7 +81,7 @@ class Replay:
         known = [(sign * episode.pnl, -index) for index, episode in enumerate(self.episodes) if episode.pnl is not None]
         return -max(known)[1] if known else 0
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Give what is shown, without the steps."""
         return {
             "title": self.title,
@@ -174,7 +175,7 @@ class _WindowTrace:
         self.rewards: list[float] = []
         self.components: dict[str, list[float]] = {}
         self.values: dict[str, list[Number]] = {}
-        self.chances: list[tuple[NDArray[np.floating[Any]], ...]] = []
+        self.chances: list[tuple[NDArray[np.floating], ...]] = []
         self.predictions: dict[str, list[Number]] = {}
         self.pnl: int | None = None
 
@@ -351,7 +352,7 @@ def _masks(result: Sequence[NDArray[np.bool_] | None]) -> Chosen | None:
 
 def _thoughts(
     game: Game, actions: str, notes: _WindowTrace
-) -> tuple[tuple[tuple[str, ...], NDArray[np.floating[Any]]], ...]:
+) -> tuple[tuple[tuple[str, ...], NDArray[np.floating]], ...]:
     if not notes.chances:
         return ()
     heads = game.actions[actions].heads

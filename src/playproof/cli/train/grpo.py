@@ -19,6 +19,7 @@ from playproof.cli.targets import find_model, language_game, run_folder
 from playproof.cli.train.group import LanguageGame, Name, Resume, Track, figures, tracking
 from playproof.errors import ConfigError
 from playproof.game import Game
+from playproof.json_types import Json
 from playproof.money import UNIT
 from playproof.train.language.config import GRPOConfig
 
@@ -72,7 +73,7 @@ def grpo(
 
 def _train_here(
     game: Game, config: GRPOConfig, name: str, source: str, judge: str | None, resume: bool, track: list[str] | None
-) -> dict[str, Any]:
+) -> Json:
     from playproof.store.db import opened, ready
     from playproof.train.language.grpo import train_grpo
 

@@ -17,6 +17,7 @@ from playproof.cli.targets import find_model, run_folder, simulated_game
 from playproof.cli.train.group import Name, Resume, SimulatedGame, figures, progress_bar
 from playproof.errors import ConfigError
 from playproof.game import first
+from playproof.json_types import Json
 from playproof.money import UNIT, to_units
 from playproof.train.ppo.config import PPOConfig, fine_tuned, plan_preset
 
@@ -103,7 +104,7 @@ def read_worlds(texts: list[str]) -> tuple[tuple[str, float], ...]:
     return tuple((world, given.get(index, rest)) for index, (world, _, _) in enumerate(parts))
 
 
-def _summary(result: PPOResult) -> dict[str, Any]:
+def _summary(result: PPOResult) -> Json:
     from playproof.train.ppo.restarts import list_restarts
 
     progress = result.progress

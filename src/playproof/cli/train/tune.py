@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from playproof.cli.train.data_options import Players, Stake
 from playproof.cli.train.group import SimulatedGame
 from playproof.errors import ConfigError
 from playproof.game import lookup
+from playproof.json_types import Json
 from playproof.money import to_units
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _counting(search: Search, wanted: int) -> Iterator[None]:
             watcher.join()
 
 
-def _write_page(path: Path, payload: Mapping[str, object], result: list[dict[str, Any]]) -> Path:
+def _write_page(path: Path, payload: Mapping[str, object], result: list[Json]) -> Path:
     """Write the study's page: configuration, every trial, and the best so far."""
     from playproof.train.run import CONFIG, LOG, REPORT, Run
 
@@ -156,7 +157,7 @@ def _write_page(path: Path, payload: Mapping[str, object], result: list[dict[str
     return path / REPORT
 
 
-def _table(result: list[dict[str, Any]]) -> Table:
+def _table(result: list[Json]) -> Table:
     from rich.table import Table
 
     names = sorted({name for trial in result for name in trial["settings"]})

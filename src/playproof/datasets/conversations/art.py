@@ -14,14 +14,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from playproof.datasets.conversations.groups import Turn
 from playproof.errors import DecodeError
+from playproof.json_types import Json
 from playproof.record.trajectories.outcomes import Outcomes
 from playproof.store.db.trajectories import StoredCall, StoredTrajectory
 
-Json = dict[str, Any]
 Number = float | int | bool
 Text = str | float | int | bool | None
 _TOKEN = re.compile(r"token_id:(\d+)")

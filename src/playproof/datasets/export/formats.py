@@ -17,6 +17,7 @@ import yaml
 from playproof.datasets.build import GAP
 from playproof.datasets.dataset import Dataset, Transitions
 from playproof.errors import ConfigError, MissingExtra, UnknownName
+from playproof.json_types import Json
 
 SHARD_ROWS = 500_000
 """Rows of one Parquet file."""
@@ -35,7 +36,7 @@ def episode_ends(transitions: Transitions) -> list[tuple[int, int]]:
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-def describe(dataset: Dataset, observation: str | None) -> dict[str, Any]:
+def describe(dataset: Dataset, observation: str | None) -> Json:
     """Say what the exported arrays are, and which data set they come from."""
     manifest = dataset.manifest
     return {
@@ -50,7 +51,7 @@ def describe(dataset: Dataset, observation: str | None) -> dict[str, Any]:
     }
 
 
-def arrays(transitions: Transitions) -> dict[str, Any]:
+def arrays(transitions: Transitions) -> Json:
     """Give the steps as plain arrays by name."""
     return {
         "observations": transitions.observations,

@@ -17,6 +17,7 @@ from playproof.datasets.conversations.groups import ChatExchange, conversation_o
 from playproof.errors import ConfigError, InputError, MissingExtra
 from playproof.game import Game
 from playproof.game.forks import Forks
+from playproof.json_types import Json
 from playproof.judge.computed import computed
 from playproof.train.language.config import GRPOConfig
 from playproof.train.language.grpo import ForkPlan, ScoredGroup, advantages, score
@@ -42,7 +43,7 @@ def client(environment: Mapping[str, str]) -> Any:
     return art
 
 
-def art_groups(scored: Sequence[ScoredGroup]) -> list[dict[str, Any]]:
+def art_groups(scored: Sequence[ScoredGroup]) -> list[Json]:
     """Give groups that teach in ART's format; those that cannot be trained on are refused with what is wrong."""
     results = []
     for item in scored:

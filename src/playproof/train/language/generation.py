@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -117,7 +116,7 @@ class SampledAnswer:
 
 @torch.inference_mode()
 def generate(
-    model: object,
+    model: torch.nn.Module,
     prompts: Sequence[Sequence[int]],
     ends: frozenset[int],
     limit: int,
@@ -137,7 +136,7 @@ def generate(
 class _PartialAnswers:
     """Answers to the prompts of one row; answers that are the same so far are one branch."""
 
-    def __init__(self, model: Any, row: PackedPrefixes, limit: int) -> None:
+    def __init__(self, model: torch.nn.Module, row: PackedPrefixes, limit: int) -> None:
         self.model, self.limit = model, limit
         self.count, self.length = len(row.indices), len(row.ids)
         indices, which = np.unique(row.ends, return_inverse=True)
@@ -210,14 +209,16 @@ class ScoredAnswers:
     logprobs: Tensor  # (t,)
 
 
-def score_answers(model: object, sequences: Sequence[TokenSequence], budget: int = BUDGET) -> Iterator[ScoredAnswers]:
+def score_answers(
+    model: torch.nn.Module, sequences: Sequence[TokenSequence], budget: int = BUDGET
+) -> Iterator[ScoredAnswers]:
     """Give the log-probabilities of every answer's tokens, row by row, so that a row's graph can go."""
     for numbers, row in pack_rows([sequence.ids for sequence in sequences], budget):
         lengths = [len(sequences[number].answer) for number in numbers]
         yield ScoredAnswers(numbers, lengths, _logprobs(model, row, lengths))
 
 
-def _logprobs(model: Any, row: PackedPrefixes, lengths: Sequence[int]) -> Tensor:
+def _logprobs(model: torch.nn.Module, row: PackedPrefixes, lengths: Sequence[int]) -> Tensor:
     """Give the log-probabilities of each sequence's last tokens, end to end."""
     before = np.concatenate([index[-n - 1 : -1] for index, n in zip(row.indices, lengths, strict=True)])
     tokens = np.concatenate([row.ids[index[-n:]] for index, n in zip(row.indices, lengths, strict=True)])
@@ -234,7 +235,9 @@ def _logprobs(model: Any, row: PackedPrefixes, lengths: Sequence[int]) -> Tensor
 
 
 @torch.no_grad()
-def fixed_answers(model: object, sequences: Sequence[TokenSequence], budget: int = BUDGET) -> list[tuple[float, ...]]:
+def fixed_answers(
+    model: torch.nn.Module, sequences: Sequence[TokenSequence], budget: int = BUDGET
+) -> list[tuple[float, ...]]:
     """Give the log-probabilities of every answer as plain numbers, in the order of the sequences."""
     result: list[tuple[float, ...]] = [()] * len(sequences)
     for scored in score_answers(model, sequences, budget):

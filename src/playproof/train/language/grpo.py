@@ -41,6 +41,7 @@ from playproof.datasets.conversations.groups import (
 from playproof.errors import Diverged, InputError
 from playproof.game import Game
 from playproof.game.forks import ForkTerms
+from playproof.json_types import Json
 from playproof.judge import group as judged
 from playproof.judge.computed import computed
 from playproof.provenance import commit
@@ -406,7 +407,7 @@ class GRPOLearner:
     @contextmanager
     def _as_parent(self) -> Iterator[None]:
         """Put the weights that training began with in place for a while."""
-        own: dict[str, Any] = {name: item.detach().clone() for name, item in trained(self.language_model.model).items()}
+        own: Json = {name: item.detach().clone() for name, item in trained(self.language_model.model).items()}
         _put(self.language_model.model, self._parent)
         try:
             yield
@@ -414,7 +415,7 @@ class GRPOLearner:
             _put(self.language_model.model, own)
 
 
-def _put(model: object, values: dict[str, Any]) -> None:
+def _put(model: torch.nn.Module, values: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, item in trained(model).items():
             item.copy_(values[name])
@@ -434,7 +435,7 @@ def train_grpo(
     resume: bool = False,
     tracking: Tracking = Tracking(),  # noqa: B008
     show: Show = lambda iteration, payload: None,  # noqa: ARG005
-) -> dict[str, Any]:
+) -> Json:
     """Train a model; give what came of it. `source` makes another source of groups than forked windows."""
     run = Run.resume(path, "grpo", tracking) if resume else Run.create(path, "grpo", asdict(config), tracking)
     try:
@@ -480,7 +481,7 @@ class Training:
         """Name the policy after so many iterations."""
         return f"{self.ledger.lineage}@{iteration}"
 
-    def run_through(self, show: Show) -> dict[str, Any]:
+    def run_through(self, show: Show) -> Json:
         """Go through the iterations that are left."""
         done = self._go_on()
         if done == 0:
@@ -510,7 +511,7 @@ class Training:
         self.ledger.release(done)
         return done
 
-    def _iterate(self, iteration: int) -> dict[str, Any] | None:
+    def _iterate(self, iteration: int) -> Json | None:
         """Take groups, learn, save, measure; None when there is nothing left to learn from."""
         config = self.config
         taken = self.source.take(iteration, self.language_model, self.version(iteration - 1))
@@ -538,14 +539,14 @@ class Training:
         self.ledger.settle(iteration, self.version(iteration), used)
         return payload
 
-    def _measure(self, iteration: int) -> dict[str, Any]:
+    def _measure(self, iteration: int) -> Json:
         """Measure the policy in money on held-out windows, beside the model that training began with."""
         config = self.config
         if not config.holdout:
             return {}
         player = model_player(self.language_model, config.max_tokens, (config.seed, 9))
         result = measure(self.game, config.terms, self.plan.held, config.holdout_forks, player)
-        payload: dict[str, Any] = {f"holdout_{name}": value for name, value in result.to_json(self.rng).items()}
+        payload: Json = {f"holdout_{name}": value for name, value in result.to_json(self.rng).items()}
         if iteration:
             first = self._first()
             low, high = gains(result, {"parent": first}, self.rng)["parent"]
@@ -588,7 +589,7 @@ class Training:
         self.run.finish(self._result(str(error)) | {"last_good": str(kept)})
         return Diverged(f"training stopped in iteration {iteration}: {error}. The last good checkpoint is {kept}")
 
-    def _result(self, stopped: str | None) -> dict[str, Any]:
+    def _result(self, stopped: str | None) -> Json:
         log = [item for item in read_log(self.run.path) if item["kind"] in ("grpo", "holdout")]
         last = max((item["step"] for item in log if item["kind"] == "grpo"), default=0)
         held = [item for item in log if item["kind"] == "holdout"]
@@ -608,7 +609,7 @@ def _is_whole(model: LanguageModel) -> bool:
     return model.card is not None and not model.card.base_hash
 
 
-def iteration_metrics(taken: IterationData, chosen: SelectedSamples, learned: UpdateStats) -> dict[str, Any]:
+def iteration_metrics(taken: IterationData, chosen: SelectedSamples, learned: UpdateStats) -> Json:
     """Give what is noted and shown of an iteration."""
     rewards = [value for item in taken.scored for value in item.rewards]
     best = max(taken.scored, key=lambda item: max(item.rewards))

@@ -165,12 +165,12 @@ def add_adapter(result: LanguageModel, rank: int = RANK, seed: int = 0) -> Langu
     return replace(result, model=get_peft_model(result.model, config))
 
 
-def is_adapted(model: object) -> bool:
+def is_adapted(model: torch.nn.Module) -> bool:
     """Tell whether a model is trained by an adapter."""
     return hasattr(model, "peft_config")
 
 
-def weights_hash(model: Any) -> str:
+def weights_hash(model: torch.nn.Module) -> str:
     """Give one hash over a model's own weights, an adapter's left out."""
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
@@ -233,17 +233,17 @@ def _sync(path: Path) -> None:
 _PARTS = ("step", "exp_avg", "exp_avg_sq")
 
 
-def trained(model: Any) -> dict[str, torch.nn.Parameter]:
+def trained(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     """Give the parameters that are trained, by name."""
     return {name: item for name, item in model.named_parameters() if item.requires_grad}
 
 
-def make_optimiser(model: object, learning_rate: float) -> torch.optim.AdamW:
+def make_optimiser(model: torch.nn.Module, learning_rate: float) -> torch.optim.AdamW:
     """Make the optimiser of a model's trained parameters."""
     return torch.optim.AdamW(trained(model).values(), lr=learning_rate, weight_decay=0.0, betas=(0.9, 0.95))
 
 
-def state_arrays(model: object, optimiser: torch.optim.Optimizer) -> dict[str, NDArray[Any]]:
+def state_arrays(model: torch.nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, NDArray[Any]]:
     """Give weights and optimiser as arrays."""
     result: dict[str, NDArray[Any]] = {}
     for name, item in trained(model).items():
@@ -253,7 +253,7 @@ def state_arrays(model: object, optimiser: torch.optim.Optimizer) -> dict[str, N
     return result
 
 
-def restore_state(model: object, optimiser: torch.optim.Optimizer, data: Mapping[str, bytes]) -> None:
+def restore_state(model: torch.nn.Module, optimiser: torch.optim.Optimizer, data: Mapping[str, bytes]) -> None:
     """Write saved weights and optimiser back, to the last bit."""
     wanted = trained(model)
     if missing := [name for name in wanted if f"weights/{name}" not in data]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from playproof.datasets.conversations.groups import ChatExchange, Conversation, 
 from playproof.errors import ConfigError
 from playproof.game import Game
 from playproof.game.forks import ForkEnd, Forks, ForkTerms
+from playproof.json_types import Json
 from playproof.judge import group as judged
 from playproof.record.trajectories.outcomes import Outcomes
 from playproof.stats.evidence import bootstrap_interval, paired_intervals
@@ -151,7 +151,7 @@ class PlayerMeasurement:
     trades: float
     """In each episode."""
 
-    def to_json(self, rng: np.random.Generator) -> dict[str, Any]:
+    def to_json(self, rng: np.random.Generator) -> Json:
         """Give means and intervals."""
         low, high = bootstrap_interval(self.pnl, rng)
         return {

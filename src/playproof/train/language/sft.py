@@ -19,6 +19,7 @@ import torch
 from playproof.datasets.conversations.groups import ChatExchange, ConversationGroup, TokenSequence, written_tokens
 from playproof.errors import Diverged, InputError
 from playproof.game import Game
+from playproof.json_types import Json
 from playproof.provenance import commit
 from playproof.train.language.config import TINY, SFTConfig
 from playproof.train.language.generation import fixed_answers, score_answers
@@ -50,7 +51,7 @@ def train_sft(
     resume: bool = False,
     tracking: Tracking = Tracking(),  # noqa: B008
     show: Show = lambda step, payload: None,  # noqa: ARG005
-) -> dict[str, Any]:
+) -> Json:
     """Teach a model and measure it; give what came of it."""
     exchanges = _lessons(game, config, groups)
     result = starting_model(config.base, config.rank, config.seed, exchanges)
@@ -132,7 +133,7 @@ def _slope(step: int, total: int) -> float:
     return (step + 1) / rise if step < rise else 1 - 0.9 * (step - rise) / max(1, total - rise)
 
 
-def sft_step(model: Any, optimiser: torch.optim.Optimizer, batch: Sequence[TokenSequence]) -> float:
+def sft_step(model: torch.nn.Module, optimiser: torch.optim.Optimizer, batch: Sequence[TokenSequence]) -> float:
     """Take one step on a batch; give the mean loss of its answers' tokens."""
     model.train()
     optimiser.zero_grad()
@@ -150,12 +151,12 @@ def sft_step(model: Any, optimiser: torch.optim.Optimizer, batch: Sequence[Token
 
 def _finish(
     run: Run, game: Game, config: SFTConfig, value: LanguageModel, sequences: Sequence[TokenSequence], long: int
-) -> dict[str, Any]:
+) -> Json:
     """Measure the model on later windows, save it and write the result."""
     first = config.windows + config.embargo
     held = range(first, first + config.holdout)
     payload = fixed_answers(value.model, sequences[: 4 * config.batch])
-    metrics: dict[str, Any] = {
+    metrics: Json = {
         "answers": len(sequences),
         "left_out_long": long,
         "loss": -sum(map(sum, payload)) / max(1, sum(map(len, payload))),

@@ -26,6 +26,7 @@ from playproof.errors import ConfigError, GateFailed, InputError
 from playproof.evaluate.rollout import Rollout, RolloutOptions, make_lanes, rollout
 from playproof.game import Game, NumericObservation, Reward, first, lookup
 from playproof.game.vector_env import VectorGame, VectorTerms
+from playproof.json_types import Json
 from playproof.money import UNIT
 from playproof.policies.checkpoint import Card, Checkpoint, load_checkpoint
 from playproof.policies.network import BatchPlayer, NetworkPolicy
@@ -229,7 +230,7 @@ INTERRUPTED = "interrupted"
 """Why a training stopped that Ctrl-C stopped."""
 
 
-def run_to_dict(config: PPOConfig, source: Path | None) -> dict[str, Any]:
+def run_to_dict(config: PPOConfig, source: Path | None) -> Json:
     """Write down what a training is asked for."""
     return asdict(config) | {"source": None if source is None else str(source.absolute())}
 
@@ -337,7 +338,7 @@ def _environment(table: TrainSetup) -> Any:
     return GameVecEnv(make, table.scaling, frames=config.frames, reward_scale=config.reward_scale, masked=config.masked)
 
 
-def _settings(config: PPOConfig) -> dict[str, Any]:
+def _settings(config: PPOConfig) -> Json:
     """Give the settings that all of stable-baselines3's PPOs share."""
     rate = SCHEDULES[config.schedule]
     return {
@@ -357,7 +358,7 @@ def _settings(config: PPOConfig) -> dict[str, Any]:
     }
 
 
-def _shape(config: PPOConfig) -> dict[str, Any]:
+def _shape(config: PPOConfig) -> Json:
     layers = list(config.hidden)
     return {"net_arch": {"pi": layers, "vf": layers}, "activation_fn": ACTIVATIONS[config.activation]}
 

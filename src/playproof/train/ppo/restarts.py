@@ -22,13 +22,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from playproof.errors import ConfigError
 from playproof.game import Game
 from playproof.home import write_durably
+from playproof.json_types import Json
 from playproof.train.ppo.callbacks import ALARMS
 from playproof.train.ppo.config import PPOConfig
 from playproof.train.ppo.loop import INTERRUPTED, Clock, PPOResult, Show, run_from_dict, run_to_dict, train_ppo
@@ -149,14 +149,14 @@ def _take_over(index: Path, path: Path) -> None:
     write_durably(path / CONFIG, (index / CONFIG).read_bytes())
 
 
-def _plan(path: Path) -> dict[str, Any] | None:
+def _plan(path: Path) -> Json | None:
     try:
-        payload: dict[str, Any] = json.loads((path / PLAN).read_text(encoding="utf-8"))
+        payload: Json = json.loads((path / PLAN).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     return payload
 
 
-def _write(path: Path, plan: Mapping[str, object]) -> dict[str, Any]:
+def _write(path: Path, plan: Mapping[str, object]) -> Json:
     write_durably(path / PLAN, (json.dumps(plan, indent=1, sort_keys=True) + "\n").encode())
     return dict(plan)

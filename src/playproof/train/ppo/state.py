@@ -15,12 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from playproof.errors import DecodeError
+from playproof.json_types import Json
 from playproof.train.run import restore
 
 Arrays = dict[str, NDArray[Any]]
 
 
-def gather(model: Any, env: Any) -> tuple[Arrays, dict[str, Any]]:
+def gather(model: Any, env: Any) -> tuple[Arrays, Json]:
     """Give the whole state of a training: arrays, and numbers beside them."""
     arrays: Arrays = {f"policy.{name}": tensor.detach().numpy() for name, tensor in model.policy.state_dict().items()}
     for index, moments in model.policy.optimizer.state_dict()["state"].items():

@@ -20,6 +20,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from playproof.errors import ConfigError
 from playproof.game.vector_env import FinishedEpisodes, VectorGame
+from playproof.json_types import Json
 from playproof.policies.network import BatchPlayer, stack_frames
 from playproof.policies.scaling import LIMIT, Scaling, scale_rows
 
@@ -83,13 +84,13 @@ class GymVecEnv(LanesVecEnv):
         self._seed = None
         return rows
 
-    def step_wait(self) -> tuple[Array, Array, Array, list[dict[str, Any]]]:
+    def step_wait(self) -> tuple[Array, Array, Array, list[Json]]:
         """Step every lane."""
         rows, rewards, terminated, truncated, facts = self.env.step(self._actions)
         self.returns += rewards
         self.lengths += 1
         dones = terminated | truncated
-        infos: list[dict[str, Any]] = [{}] * self.num_envs
+        infos: list[Json] = [{}] * self.num_envs
         ended = np.flatnonzero(dones).tolist()
         final = {name: values for name, values in facts["final_info"].items() if name[0] != "_"} if ended else {}
         for lane in ended:
@@ -158,7 +159,7 @@ class GameVecEnv(LanesVecEnv):
         self._state.fresh[:] = False
         return scale_rows(stacked, self._scaling)
 
-    def step_wait(self) -> tuple[Array, Array, Array, list[dict[str, Any]]]:
+    def step_wait(self) -> tuple[Array, Array, Array, list[Json]]:
         """Step every lane."""
         moved = self.lanes.step(self.lanes.settle(self._actions) if self._masked else self._actions)
         self.returns += moved.rewards
@@ -171,9 +172,9 @@ class GameVecEnv(LanesVecEnv):
         self.lengths[dones] = 0
         return self._shown(moved.rows), (self._reward_scale * moved.rewards).astype(np.float32), dones, infos
 
-    def _infos(self, ended: FinishedEpisodes) -> list[dict[str, Any]]:
+    def _infos(self, ended: FinishedEpisodes) -> list[Json]:
         """Tell what came of the windows that ended, in money too."""
-        infos: list[dict[str, Any]] = [{}] * self.num_envs
+        infos: list[Json] = [{}] * self.num_envs
         for index, lane in enumerate(ended.lanes.tolist()):
             infos[lane] = {
                 "terminal_observation": self._last(ended.rows[index], lane),

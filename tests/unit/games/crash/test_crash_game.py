@@ -27,6 +27,7 @@ from playproof.game.checks.case import JUNK, misfits
 from playproof.game.play import PlayerConfig, PlayerView, play, spans
 from playproof.games.crash.features import encoder, table
 from playproof.games.crash.features.encoder import decides
+from playproof.games.crash.features.state import id_hash
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.decode import CrashDecoder
 from playproof.games.crash.recording.player_ledger import CrashLedger
@@ -897,7 +898,7 @@ def test_execution_columns_hold_what_was_completed_before() -> None:
             assert "latency_ms" not in missing
             assert (row["execution_tick"], row["latency_ms"]) == (payload["execution_tick"], 20.0)
             assert row["execution_price"] == np.float32(payload["execution_price"])
-            assert row["trade_id_hash"] == fair.id_hash(payload["trade_id"])
+            assert row["trade_id_hash"] == id_hash(payload["trade_id"])
 
 
 # money, outcome, reward, label

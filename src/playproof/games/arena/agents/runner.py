@@ -29,6 +29,7 @@ from playproof.games.arena.market.news import slot_of
 from playproof.games.arena.market.rng import shuffled
 from playproof.games.arena.market.rules import TICK_SECONDS
 from playproof.games.arena.market.world import DecisionResult, MarketWorld, WorldSettings
+from playproof.json_types import Json
 
 _ORDER = int.from_bytes(b"turn")
 _CHOICE = int.from_bytes(b"choose")
@@ -49,7 +50,7 @@ class AgentView:
         """Give it as messages."""
         return PROMPTS[prompt](self.known, persona)
 
-    def providers(self) -> dict[str, Any]:
+    def providers(self) -> Json:
         """Give it by provider."""
         shown = state(self.known)
         return {name: shown[name] for name in ("portfolio", "markets", "questions", "movers", "headlines", "posts")}

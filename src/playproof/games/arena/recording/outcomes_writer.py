@@ -11,8 +11,9 @@ from typing import Any
 
 from playproof.games.arena.agents.runner import ClosedWindow
 from playproof.games.arena.market.pools import SIDES, LiquidityPool
+from playproof.json_types import Json
 
-Row = dict[str, Any]
+Row = Json
 
 
 def outcome_rows(closed: ClosedWindow) -> list[Row]:

@@ -24,6 +24,7 @@ from playproof.games.arena.agents.runner import (
     TapedAgent,
 )
 from playproof.games.arena.market.world import DecisionResult, MarketWorld, WorldSettings
+from playproof.json_types import Json
 
 _TYPES = {"WAIT": "hold", "CREATE_POST": "create_post"}
 
@@ -36,12 +37,12 @@ class TrajectorySink(Protocol):
         agent_id: str,
         window_id: str | None = None,
         scenario_id: str | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: Json | None = None,
         **more: object,
     ) -> str:
         """Begin a trajectory."""
 
-    def start_step(self, trajectory_id: str, state: dict[str, Any]) -> int:
+    def start_step(self, trajectory_id: str, state: Json) -> int:
         """Begin a step."""
 
     def log_provider_access(

@@ -19,6 +19,7 @@ from playproof.errors import ConfigError
 from playproof.game import Step
 from playproof.game.rewards import Component, Components, Facts, Settings, Values
 from playproof.games.crash.rules.money import MIN_BET
+from playproof.json_types import Json
 from playproof.money import UNIT
 
 Array = NDArray[Any]
@@ -82,7 +83,7 @@ def to_facts(before: Any, after: Any, more: Mapping[str, Any]) -> Facts:
 
     `more` holds the arrays held, lowest, highest, main, effect and terminated, or functions that make them.
     """
-    facts: dict[str, Any] = {}
+    facts: Json = {}
     for name in MOMENT[:10]:
         facts[f"{name}_before"] = partial(before.__getitem__, name)
         facts[f"{name}_after"] = partial(after.__getitem__, name)

@@ -20,6 +20,7 @@ import orjson
 
 from playproof.errors import DecodeError
 from playproof.games.crash.rules.windows import Phase
+from playproof.json_types import Json
 
 STATE = "gameStateUpdate"
 TRADE = "standard/newTrade"
@@ -103,7 +104,7 @@ class Leader(TypedDict):
     positionQty: float
     avgCost: float
     totalInvested: float
-    selectedCoin: dict[str, Any] | None
+    selectedCoin: Json | None
     position: int
 
 
@@ -122,7 +123,7 @@ class PresaleLeader(TypedDict):
     positionQty: float
     avgCost: float
     totalInvested: float
-    selectedCoin: dict[str, Any] | None
+    selectedCoin: Json | None
     position: int
 
 
@@ -176,7 +177,7 @@ class TickState(TypedDict):
     gameId: str
     connectedPlayers: int
     rugpool: Rugpool
-    rugRoyale: dict[str, Any]
+    rugRoyale: Json
     provablyFair: Commitment
 
 
@@ -208,7 +209,7 @@ class PastRound(TypedDict):
     peakMultiplier: float
     rugged: bool
     globalTrades: list[Any]
-    globalSidebets: list[dict[str, Any]]
+    globalSidebets: list[Json]
     provablyFair: Revealed
     gameVersion: str
 
@@ -248,16 +249,16 @@ class PlayerState(TypedDict):
     pnlPercent: float
     totalInvested: float
     hasInteracted: bool
-    selectedCoin: dict[str, Any] | None
+    selectedCoin: Json | None
     levelInfo: dict[str, int]
     crateKeys: dict[str, int]
     recentCrateRewards: list[Any]
     shitcoinBalances: dict[str, float]
     authenticated: bool
     hitMaxWin: bool
-    xpBoost: dict[str, Any]
+    xpBoost: Json
     sideBet: SideBet | None
-    sidebets: list[dict[str, Any]]
+    sidebets: list[Json]
     shortPosition: None
     leveragedPositions: list[Any]
     autobuysEnabled: bool
@@ -284,7 +285,7 @@ def phase_of(state: Mapping[str, object]) -> Phase | None:
 NEW_ROUND: Mapping[str, Any] = {"active": False, "rugged": False, "tickCount": 0, "price": 1}
 
 
-def carry(state: Mapping[str, object], payload: Mapping[str, object]) -> dict[str, Any]:
+def carry(state: Mapping[str, object], payload: Mapping[str, object]) -> Json:
     """Lay a gameStateUpdate over the state before it: a missing field keeps its value within one gameId."""
     same = payload.get("gameId", state.get("gameId")) == state.get("gameId")
     return {**(state if same else NEW_ROUND), **payload}

@@ -23,6 +23,7 @@ from playproof.games.crash.features import table
 from playproof.games.crash.sim import layout
 from playproof.games.crash.sim.arrays import Floats, Ints, Marks
 from playproof.games.crash.sim.lanes import COMPILED_SETS, CrashConfig, KernelLanes, PriceTape, SingleLane, make_tape
+from playproof.json_types import Json
 from playproof.money import show
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ SEED_LIMIT = 2**63
 Obs: TypeAlias = NDArray[np.float32]
 Observation: TypeAlias = Obs | dict[str, Obs]
 """A row, or the named blocks of one."""
-Info: TypeAlias = dict[str, Any]
+Info: TypeAlias = Json
 
 _HIGHEST = float(np.finfo(np.float32).max)
 _FACTS = layout.FACTS

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from playproof.errors import ConfigError, UnknownName
+from playproof.json_types import Json
 from playproof.record.presses import PressRules
 
 DEFAULT = "playproof"
@@ -64,7 +65,7 @@ def load_map(name: str = DEFAULT) -> SelectorMap:
     return _build(_tables(name), name)
 
 
-def _tables(name: str) -> dict[str, Any]:
+def _tables(name: str) -> Json:
     """Read a map's tables, laid over those of the map that it extends."""
     if Path(name).suffix == ".toml":
         text, where = _read_file(Path(name)), name
