@@ -1,7 +1,4 @@
-"""The event: an immutable fact with two clocks, in one envelope for every game.
-
-Leaves out: what a game's payload means; `columns` holds what the game's decoder read from it.
-"""
+"""The event: an immutable fact with two clocks, in one envelope for every game."""
 
 from __future__ import annotations
 

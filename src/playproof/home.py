@@ -1,7 +1,4 @@
-"""The home folder: where everything that Playproof keeps lives on disk, and safe paths inside a folder.
-
-Leaves out: what stands in the folders; each stage knows its own.
-"""
+"""The home folder: where everything that Playproof keeps lives on disk, and safe paths inside a folder."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 A command is an entry point of the group "playproof.commands": its name, and "module:app" with a Typer app. The
 line that `--help` shows for it is the first line of that module's docstring, read without importing it.
-Leaves out: what the commands do.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Every field becomes an option: its name, type, limits (`Ge`, `Le`) and default a
 docstring below the field. What an option cannot say, such as null or a nested record, `--set name=value` can, and
 `--config FILE.toml` takes all of it. One rule: the file is overruled by --set, and both by options. Values are
 checked against the field's type wherever they come from.
-Leaves out: what the settings do (the dataclasses say).
 """
 
 from __future__ import annotations

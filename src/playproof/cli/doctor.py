@@ -1,8 +1,4 @@
-"""Tell what is installed, what is missing and how to get it.
-
-Leaves out: repairing anything. Packages are read from the package's own metadata, so that the list is the
-one that pip uses.
-"""
+"""Tell what is installed, what is missing and how to get it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Find what a command was given by name: a run, a policy, a model, a data set, and the game that fits.
 
 A name that stands for several things is refused with the choices; an unknown one is answered with the nearest names.
-Leaves out: loading what was found (validate.examine, datasets, serve).
 """
 
 from __future__ import annotations

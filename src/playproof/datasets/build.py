@@ -6,7 +6,7 @@ last, `final`), actions.parquet, rewards.parquet, labels.parquet if the game has
 never changes. The observation set that is stored is the widest one that holds all features of the one asked for, so
 that a reader may choose a narrower one. Rows come from a game's batch over stored columns, or event by event from
 `segment`; both give the same values. Windows are split in time order, with a gap; there is no other split.
-Memory follows the largest piece, not their number. Leaves out: observations in messages, data cards, exports.
+Memory follows the largest piece, not their number.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 The look-ahead check goes back to the recording: it cuts a session's events at a random place, reads what is left event
 by event, and wants every step up to the cut to be, byte for byte, what the data set says. Since a data set is built
 by whole sessions, this holds the quick way against the slow one as well.
-Leaves out: what a reward or a model makes of the data.
 """
 
 from __future__ import annotations

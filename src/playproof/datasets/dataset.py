@@ -4,7 +4,6 @@ Opening checks the manifest; a session's table is read when it is first asked fo
 checked. A changed value or a missing manifest is refused. The hash of a table is over its columns' names, types and
 values, whatever file, compression or chunks hold them; that of a data set is over its sessions in the order of their
 ids. So it does not depend on the order of files, on threads, locale, time zone, or where it was built.
-Leaves out: batches, exports.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read a home's stored sessions, piece by piece: what a data set is built from.
 
 A piece is some sessions of one log, small enough to be held at once; each is read in one read transaction, so that an
-event is seen once while others record and compact. Leaves out: what is made of the events.
+event is seen once while others record and compact.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The windows depend on source, seed and their number alone: every policy that is played with the same ones
 faces the same windows, and their profits can be compared in pairs. Another number of windows may be played in
 other lanes and then gives other windows, with other names.
-`play_windows` scores a policy of a game without lanes. Leaves out: weighing the profits (stats.evidence).
+`play_windows` scores a policy of a game without lanes.
 """
 
 from __future__ import annotations

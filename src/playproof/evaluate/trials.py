@@ -1,7 +1,7 @@
 """The trial ledger: every look of a policy at a split, and what all the looks together allow to be claimed.
 
 A look is written down by itself when a score is made, with its profit window by window. The same policy on
-the same data and split counts once, however often it is run. Leaves out: the table (store.tables).
+the same data and split counts once, however often it is run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a game reads its old recordings: rows in, facts with their times out.
 
 The stage `record` opens files and archives, finds the rows and keeps the facts; the game says what
-rows mean. Leaves out: both.
+rows mean.
 """
 
 from __future__ import annotations

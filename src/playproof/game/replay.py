@@ -2,7 +2,7 @@
 
 An episode of n steps has n + 1 points: one before each step, and the end. Values are the game's own: whole
 numbers of the smallest unit where they are money, None where they are unknown. A game tells in `Replaying` what
-can be seen of its episodes. Leaves out: playing, reading and drawing them (validate).
+can be seen of its episodes.
 """
 
 from __future__ import annotations

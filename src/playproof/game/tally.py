@@ -1,7 +1,4 @@
-"""Count what many lanes do, step by step, and keep it window by window; compiled, since it runs once a step.
-
-Leaves out: the loop that plays (lanes).
-"""
+"""Count what many lanes do, step by step, and keep it window by window; compiled, since it runs once a step."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
 | model.txt | trees, as LightGBM writes them |
 
 Loading checks every hash, the feature list and its order against the card and against the game, and
-reads nothing but JSON, safetensors and text. Leaves out: training, and making policies of other kinds.
+reads nothing but JSON, safetensors and text.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The two questions are apart because they differ: he mostly waits, and what he do
 something is nearly settled by what he sees. The trees look at the present row and at how some
 features moved over the last rows, in which his state of mind shows. What he seldom does drowns in
 both answers, so it has trees of its own, which tell it from everything else, waiting included.
-Acts with at most one head a step. Leaves out: growing the trees (train/bc_trees).
+Acts with at most one head a step.
 """
 
 from __future__ import annotations

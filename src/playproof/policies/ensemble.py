@@ -8,7 +8,7 @@ In this order, at every step and in every lane:
 3. else do what the policy does.
 
 A predictor that was switched off for lack of skill changes nothing but what rule 2 allows at the
-constant hazard's odds, which is nothing where bets lose. Leaves out: learning; the rule is fixed.
+constant hazard's odds, which is nothing where bets lose.
 """
 
 from __future__ import annotations

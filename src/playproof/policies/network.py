@@ -3,7 +3,7 @@
 Parameters, by name: `trunk.K.weight` (out, in) and `trunk.K.bias`, then `head.K.weight` and
 `head.K.bias`. A recurrent network has `memory.weight_ih` (4 h, in), `memory.weight_hh` (4 h, h) and
 two biases before its trunk: an LSTM with gates in, forget, cell, out. A critic (`critic.*`) may lie
-beside them; acting does not need it. Leaves out: training (train/network) and files (checkpoint).
+beside them; acting does not need it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A policy that looks its action up in a table, and its file.
 
 The file is JSON: features, the WAIT action, the stake it was made for, and one row for each
-situation. Leaves out: learning the table (train/tabular).
+situation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Boosted trees that act without LightGBM: its text file read as data, walked by compiled code, with a calibration.
 
 Only what this product trains is read: binary and multiclass objectives, numerical splits, no missing
-values. A file with anything else is refused. Leaves out: training (train/hazard, train/bc_trees).
+values. A file with anything else is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Show an audit: one HTML page that opens offline, with plots, and the same figures as plain JSON.
-
-Leaves out: the figures themselves (audit).
-"""
+"""Show an audit: one HTML page that opens offline, with plots, and the same figures as plain JSON."""
 
 from __future__ import annotations
 

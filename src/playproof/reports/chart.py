@@ -2,7 +2,7 @@
 
 Names on an axis make it a list of names: on x they stand side by side, on y from the top down with values along x.
 Values that are not finite are gaps. Long series are thinned so that the lowest and the highest point of every column
-stay. Leaves out: pixels (static/chart.js) and the page (page).
+stay.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The card of a data set: one HTML file that shows what is in it, and opens without a network.
 
 What can be counted is counted over every row; what a game may say (its phases, how long its windows should last) comes
-through its record. Leaves out: judging the data (check).
+through its record.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Money stays whole numbers, and is text where a browser's numbers would lose a digit; float32 is written with the
 shortest decimals that mean it; only chances are rounded. Columns that rarely change are stored as their changes.
-Leaves out: gathering episodes (replay), and a terminal (replay_terminal).
 """
 
 from __future__ import annotations

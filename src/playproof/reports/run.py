@@ -1,7 +1,6 @@
 """A run's plots as one HTML file that opens offline: money first, then what was done and what was rewarded.
 
-Reads the run's folder alone, so that it can be written again at any time. Leaves out: verdicts; a
-learning curve on validation windows is no proof of an edge.
+Reads the run's folder alone, so that it can be written again at any time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One trajectory as a page: a conversation, step by step, with the agent's money beside it.
 
 One HTML file that needs no network and runs no script; every word of it that somebody wrote is escaped.
-Leaves out: outcomes, so that the page shows what the agent could know.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The report: one HTML file that opens offline, and the same as JSON; same inputs, same hash.
-
-Leaves out: finding anything out (examine). Neither file holds a time, so that both depend on inputs alone.
-"""
+"""The report: one HTML file that opens offline, and the same as JSON; same inputs, same hash."""
 
 from __future__ import annotations
 

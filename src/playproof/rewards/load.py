@@ -1,7 +1,4 @@
-"""Find a reward: by the game's name for it, in a file, or in Python.
-
-Leaves out: what a reward is made of (playproof.game.rewards), and whether it can be exploited (checks, exploits).
-"""
+"""Find a reward: by the game's name for it, in a file, or in Python."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What was found out about a reward.
-
-Leaves out: how (checks, discount, exploits).
-"""
+"""What was found out about a reward."""
 
 from __future__ import annotations
 

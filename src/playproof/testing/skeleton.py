@@ -2,7 +2,7 @@
 
 record -> store -> episodes -> data set -> train -> evaluate -> verdict, in both worlds of the game.
 It needs the base dependencies only; `python -m playproof.testing.skeleton` runs it in a folder of
-its own and prints the verdicts. Leaves out: models and serving.
+its own and prints the verdicts.
 """
 
 from __future__ import annotations

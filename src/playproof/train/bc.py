@@ -6,7 +6,6 @@ Thresholds, by which people choose, are hard for a smooth network to learn from 
 `knots` its first layer is laid at quantiles of the demonstrated rows and differences of rows, so that
 what follows works on piecewise linear pieces (Gorishniy et al. 2022, piecewise linear encoding).
 Several `members` start from different weights and are averaged into one network.
-Leaves out: recurrent networks, images, learning from rewards.
 """
 
 from __future__ import annotations

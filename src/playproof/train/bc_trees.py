@@ -5,7 +5,6 @@ does, learned from the steps in which he acts. Both by unweighted log likelihood
 they are the likelihood of all his choices. How many trees to grow is found on windows held out, each
 fifth of them once; then all windows are learned from. A choice that was shown a few dozen times has
 a small model of its own, learned from every step: among all that he does it would hardly be told apart.
-Leaves out: networks, which PPO can go on from (bc).
 """
 
 from __future__ import annotations

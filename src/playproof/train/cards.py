@@ -1,7 +1,4 @@
-"""Describe what a method has learned: the card of a checkpoint, the same way for every offline method.
-
-Leaves out: saving it (policies.checkpoint), and PPO, whose card says more.
-"""
+"""Describe what a method has learned: the card of a checkpoint, the same way for every offline method."""
 
 from __future__ import annotations
 

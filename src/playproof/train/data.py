@@ -2,7 +2,7 @@
 
 Values of an action add up over its heads: Q(s, a) = sum over heads h of Q_h(s, a_h). The best action
 is then the best choice of every head, the log-sum-exp over all actions the sum of the heads' own, and
-a network of values has the very shape by which policies act. Leaves out: the losses (cql, iql).
+a network of values has the very shape by which policies act.
 """
 
 from __future__ import annotations

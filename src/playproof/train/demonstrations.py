@@ -1,8 +1,7 @@
 """Record play on a game's lanes as transitions: what a data set of that play would hold.
 
 For experiments that need demonstrations in bulk: a scripted player, a mixture of players, a policy.
-Windows come one after the other, each from its first step to its last. Leaves out: recordings of
-real sessions; those become data sets (datasets).
+Windows come one after the other, each from its first step to its last.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Accuracy says little where a player mostly waits: it stands beside the majority'
 always waiting. Balanced accuracy is the mean recall over choices; it is scored with chances divided
 by how often each choice was demonstrated, which is what maximises it. Choices that were demonstrated
 too rarely are left out of that mean and shown in the confusion matrix.
-Leaves out: whether the clone earns anything.
 """
 
 from __future__ import annotations

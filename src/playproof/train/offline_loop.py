@@ -2,7 +2,7 @@
 
 One loop for every method that learns from data: the method gives its parameters, its optimisers and
 one update. Everything is drawn from torch's own generator, seeded once; on one thread the same seed
-gives the same weights, resumed or not. Leaves out: the losses.
+gives the same weights, resumed or not.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ calibrated (Platt) and judged, and the last are never looked at before the end. 
 alike, so that all errors are counted by window. A predictor whose Brier skill against the constant
 hazard is not above 0 with its interval on the judging windows is switched off: it then predicts the
 constant hazard. Labels are the game's own, with their true horizon.
-Leaves out: betting (policies.trees).
 """
 
 from __future__ import annotations

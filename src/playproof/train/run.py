@@ -11,7 +11,7 @@
 | report.html | plots, one file that opens offline |
 
 A kill at any moment leaves the last resume point whole: notes after it are dropped when the run goes
-on. Leaves out: what is trained.
+on.
 """
 
 from __future__ import annotations

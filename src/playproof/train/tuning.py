@@ -3,7 +3,7 @@
 The study lies in an SQLite file: a search that was stopped goes on from it, and several workers, in
 this process or on Ray, share it. A trial's worth is money on validation windows, the same for all
 trials, and the trial ledger remembers every one of them: whoever later claims an edge is told among
-how many tries it was found. Leaves out: the test windows; no trial sees them.
+how many tries it was found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Overhear what a policy thinks while it plays: the chances of its choices, and what it predicts.
 
 The policy is asked nothing that it would not be asked anyway, and plays as it does unheard. Rules that weigh
-nothing have nothing to tell. Leaves out: showing it (replay).
+nothing have nothing to tell.
 """
 
 from __future__ import annotations

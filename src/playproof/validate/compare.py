@@ -2,7 +2,6 @@
 
 Whoever compares many finds something: intervals of the differences are therefore shown for each alone and for all
 at once, and only the latter decide. Every evaluation is written into the trial ledger before anything is said of it.
-Leaves out: proving an edge (examine), pages (compare_page).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A subject is named by a checkpoint's folder, by the name of a baseline of the game, or by "module:attribute", which
 gives a batch policy of one's own. A plan is the windows of a world, or the recorded ones of a data set; replaying those
 is valid where a player's orders do not move the prices. Everything is drawn from one seed: the same inputs give the
-same examination. Leaves out: pages (reports.validation) and commands.
+same examination.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Any failure means no promotion and no live play.
 
 The default verdict is NO EDGE SHOWN. Order: a leak or an impossible profit is SUSPECT; a reward that can be earned
 without money is REWARD HACKED; too little play is NOT EVALUABLE; a sure loss is NEGATIVE; only what passes every gate
-is EDGE SHOWN. Pure functions of what was played. Leaves out: playing (examine).
+is EDGE SHOWN. Pure functions of what was played.
 """
 
 from __future__ import annotations

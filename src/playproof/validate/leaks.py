@@ -3,7 +3,6 @@
 D1 checks how data were split and scaled. D2 probes what was built and learned: the future is cut, altered and
 extended; labels are permuted by window; test windows are altered beside others; and single features are looked
 at for what gives a window away (its name, its outcome, its later rows).
-Leaves out: what the findings do to a verdict.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gather episodes to be looked at step by step: a policy played again, recorded windows, trajectories.
 
 A policy plays its windows twice: once as every evaluation plays them, and once more watched, with the same seed;
-a difference in money of a single unit is an error. Leaves out: how it looks (replay_page, replay_terminal).
+a difference in money of a single unit is an error.
 """
 
 from __future__ import annotations

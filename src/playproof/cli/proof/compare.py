@@ -1,7 +1,4 @@
-"""Compare policies in pairs on the same windows: differences to the first with intervals, and one chart.
-
-Leaves out: the statistics (validate.compare) and the page (validate.compare_page).
-"""
+"""Compare policies in pairs on the same windows: differences to the first with intervals, and one chart."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Score recorded episodes by a judge, and check whether a judge can be trusted.
 
-A judge is any model behind an OpenAI-compatible address. Leaves out: training on scores (train grpo).
+A judge is any model behind an OpenAI-compatible address.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Look at episodes step by step: a policy at play, recorded windows, or what agents saw, thought and did.
-
-Leaves out: gathering the episodes (validate.replay) and how they look (validate.replay_page, replay_terminal).
-"""
+"""Look at episodes step by step: a policy at play, recorded windows, or what agents saw, thought and did."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Show the trial ledger: every look of a policy at data, which selection tests count.
-
-Leaves out: writing it; whatever evaluates a policy does so by itself.
-"""
+"""Show the trial ledger: every look of a policy at data, which selection tests count."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Validate a frozen policy: prove, or refuse to claim, that it has an edge.
-
-Leaves out: what is asked (validate.gates) and how the report looks (validate.report).
-"""
+"""Validate a frozen policy: prove, or refuse to claim, that it has an edge."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Clone a recorded player: behaviour cloning, as a network or as boosted trees.
-
-Leaves out: the cloning (playproof.train.bc, playproof.train.bc_trees).
-"""
+"""Clone a recorded player: behaviour cloning, as a network or as boosted trees."""
 
 from __future__ import annotations
 

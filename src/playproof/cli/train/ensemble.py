@@ -1,7 +1,4 @@
-"""Combine a trained policy with a predictor by a fixed rule, and play the rule beside the policy alone.
-
-Leaves out: the rule (playproof.policies.ensemble).
-"""
+"""Combine a trained policy with a predictor by a fixed rule, and play the rule beside the policy alone."""
 
 from __future__ import annotations
 

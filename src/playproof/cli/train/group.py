@@ -2,7 +2,7 @@
 
 Each method is a command of its own, an entry point of the group "playproof.train": its name, and
 "module:app" with a Typer app. It is imported only when it is called.
-What the commands share is here too: options, progress bars, tables. Leaves out: the methods (playproof.train).
+What the commands share is here too: options, progress bars, tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Train a language model by GRPO, on this machine or by OpenPipe ART's service.
-
-Leaves out: the training (playproof.train.language.grpo).
-"""
+"""Train a language model by GRPO, on this machine or by OpenPipe ART's service."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Learn a policy from recorded play alone: conservative or implicit Q-learning.
-
-Leaves out: the learning (playproof.train.cql, playproof.train.iql).
-"""
+"""Learn a policy from recorded play alone: conservative or implicit Q-learning."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Train a policy by PPO in a world, from scratch or from a checkpoint.
-
-Leaves out: the training (playproof.train.ppo.loop).
-"""
+"""Train a policy by PPO in a world, from scratch or from a checkpoint."""
 
 from __future__ import annotations
 

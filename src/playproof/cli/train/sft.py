@@ -1,7 +1,4 @@
-"""Teach a language model by what scripted or recorded players answered.
-
-Leaves out: the training (playproof.train.language.sft).
-"""
+"""Teach a language model by what scripted or recorded players answered."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Train a predictor of a window's end: boosted trees, calibrated, and switched off without skill.
-
-Leaves out: the growing (playproof.train.rug_predictor).
-"""
+"""Train a predictor of a window's end: boosted trees, calibrated, and switched off without skill."""
 
 from __future__ import annotations
 

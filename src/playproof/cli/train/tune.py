@@ -1,7 +1,4 @@
-"""Search a method's settings: pruned, resumable, every trial in the trial ledger.
-
-Leaves out: the search (playproof.train.tuning).
-"""
+"""Search a method's settings: pruned, resumable, every trial in the trial ledger."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ of the window. They are different types, and only `judge_view` takes outcomes: n
 In ART's terms a trajectory is `messages_and_choices`, where an answer with its tokens and log-probabilities is a Choice
 and trainable, and one without is a message; a call that does not continue the conversation before it begins one of
 the `additional_histories`. Numbers go to metrics, texts to metadata.
-Leaves out: rewards and advantages, and ART itself, which is not needed to write its format.
 """
 
 from __future__ import annotations

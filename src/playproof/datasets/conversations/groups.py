@@ -4,7 +4,7 @@ An exchange is one answer with exactly the prompt that it was given for; only th
 on. A group is the episodes of one window, or of K forks of one. Who may give gradients is told here: an episode's own
 standing is `own` if the policy itself sampled it in one of its last two versions, with log-probabilities that are those
 it was drawn with; the others are counted by why they are not. Time orders windows: those held out come last, with an
-embargo before them. Leaves out: outcomes, which nothing here reads; rewards (judge), tokenizers and learning (train).
+embargo before them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write a data set for other tools: NumPy, PyTorch, Minari, or Parquet as Hugging Face reads it.
 
 Every format holds the same steps: observation, action, reward, next observation, terminated, truncated, split by
-split. Leaves out: anything that would need code to be run when a file is loaded; no format here does.
+split.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The same forked windows, rewards and groups as on this machine; answers come from the service's OpenAI-compatible
 address, and groups go to it in ART's own format. Everything up to the client's first call runs, and is tested, without
-a key; beyond it nothing has been run. Leaves out: checkpoints, which the service keeps.
+a key; beyond it nothing has been run.
 """
 
 from __future__ import annotations

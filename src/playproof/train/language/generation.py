@@ -5,7 +5,7 @@ and its position is its depth; so a model computes for it exactly what it would 
 answers to one prompt cost one prompt and K answers. The same row serves training (`score_answers`), with gradients that
 add up over the branches, and generation, where it is the cache's content: each step feeds one token for every answer
 that has not ended, and answers that are the same so far are read once. Log-probabilities are the model's own at
-temperature 1, which is what answers are drawn with unless asked otherwise. Leaves out: stop texts, serving and losses.
+temperature 1, which is what answers are drawn with unless asked otherwise.
 """
 
 from __future__ import annotations

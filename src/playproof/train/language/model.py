@@ -8,7 +8,7 @@
 | tokenizer files | as transformers writes them, with the chat template |
 
 A folder appears whole or not at all. Loading reads JSON and safetensors alone, and refuses a file that is not as the
-card says. Leaves out: learning, generation, and serving.
+card says.
 """
 
 from __future__ import annotations

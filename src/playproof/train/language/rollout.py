@@ -2,7 +2,7 @@
 
 All windows stand at the same decision and all their copies are asked at once. Play is data: groups with the tokens and
 log-probabilities that were drawn, and what each window did beside them, never in them. Players are measured on the same
-held-out windows, paired window by window. Leaves out: learning.
+held-out windows, paired window by window.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Only the answers' tokens are trained on, each answer under exactly the prompt that it was given for; the windows to
 score on are later than those learned from. Checkpoints and a resume point as every run has them: a run that was killed
-goes on to the same weights. Leaves out: rewards; what is imitated is as good as who is imitated.
+goes on to the same weights.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ a thousand lanes and large minibatches, since small ones spend their time in Pyt
 since the networks are small; a short horizon, since a tick's noise is ten times its gain, and a fixed
 reward scale, since a tick's money is a thousandth of a coin. `preset="plan"` keeps the set-up of the
 plan that this product began with.
-Leaves out: the loss (learner), what happens at boundaries (callbacks), and proof of an edge (validate).
 """
 
 from __future__ import annotations

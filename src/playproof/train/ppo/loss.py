@@ -15,8 +15,6 @@ weights, up to rounding (tests hold both together). Added are:
   critic that knows nothing yet cannot push the actor about;
 - anchor, for the same: beta KL(cloned || policy) on the states of each minibatch, beta falling to 0, so that the
   policy leaves the clone only where money says so.
-
-Leaves out: running it (ppo).
 """
 
 from __future__ import annotations

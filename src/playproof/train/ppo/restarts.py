@@ -9,7 +9,7 @@ as if it had been alone. One whose reward rises while money does not ends the ch
     runs/NAME/restarts/0, 1, 2   a run's folder each
     runs/NAME/...                  a copy of the best one, which goes on there
 
-A kill at any time loses at most one update, and leads to the same weights. Leaves out: trying settings (tune).
+A kill at any time loses at most one update, and leads to the same weights.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Parameters, Adam's moments, both random generators, the lanes and the last observations: with all of
 them back, the next rollout is the one that an unbroken run would have made, bit for bit on one
-thread. Nothing is pickled. Leaves out: policies (policies.checkpoint) and files (run).
+thread. Nothing is pickled.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `GymVecEnv` wraps a game's Gymnasium vector environment as it is, raw rows and all: for trainers of one's own.
 `GameVecEnv` steps a game's lanes for PPO here: rows scaled as networks see them, rewards multiplied by a fixed number.
 Only lanes that finished get an info of their own; the others share an empty one, as stable-baselines3 looks for
-nothing in them. Leaves out: learning.
+nothing in them.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@
 
 A model may wrap the object in a code fence or in prose; the first object in the text is read. What follows from the
 rest may be left out, `"action": "trade"` beside a trade and the trade's type, so that a decision takes fewer tokens.
-Leaves out: whether the market takes the order (account).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Timeouts and retries are the client's; what goes wrong is a recorded call with an error and a decision
 that is rejected, never an exception. A budget bounds calls and tokens of a run; when it is spent the
-agent holds. Leaves out: how a decision is read (actions), and serving models (serve).
+agent holds.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Text of other agents and headlines is hostile: it stands JSON-quoted inside one data block, reduced to
 plain characters, cut to a bounded length, and the task says that it is data. The state takes at most
 300 tokens. For small models there are `short` prompts, which tell the last headlines and what is held, and `brief`
-ones, which tell the last headline on a company. Leaves out: what is known (known), how a decision is read (actions).
+ones, which tell the last headline on a company.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 At a turn all agents look at the same moment; then their decisions are carried out one after the other
 in an order drawn for that tick. Language agents are asked together, and the market waits for them.
 With the same settings, agents and answers a run is the same to the last unit.
-Leaves out: how agents choose (agents, language) and what is written down (scribe).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `gymnasium.make("playproof/Arena-v1", ...)`; the keywords are the fields of `LaneSettings`, and `seed`
 gives the windows: each reset opens the next one. The end of a window truncates. Amounts in `info` are
-integers of 10^-9 USD. Leaves out: many lanes (lanes), language observations.
+integers of 10^-9 USD.
 """
 
 from __future__ import annotations

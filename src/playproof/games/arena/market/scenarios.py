@@ -2,7 +2,7 @@
 
 A scenario is a world, a seed that nothing is trained on, and the numbers of its windows; a window's start follows from
 these alone. Every scenario has a seed of its own: worlds of one seed tell the same news, and their windows would count
-as independent without being so. Leaves out: playing them (bench).
+as independent without being so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What is written of a window once it has closed: one row for each perp and each prediction market.
 
 Prices are those of the window's own ends. Nothing that an agent sees is made from these rows.
-Leaves out: the table they are stored in (store).
 """
 
 from __future__ import annotations

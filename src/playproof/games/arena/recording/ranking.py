@@ -3,7 +3,6 @@
 Alpha is the return on the equity at a window's beginning minus that of buying and holding; the others
 are the mean of all other agents of the same window, so that what the market did cancels out. What an
 agent did several times in one window, such as in forks of it, counts as one.
-Leaves out: verdicts (validate).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What can be seen of an hour in the arena step by step: prices, positions and money, and what agents said.
 
 A stored trajectory shows what its agent saw: prices as they stood in its prompt, money in exact units. Watched
-lanes tell both exactly. Leaves out: pages (validate) and outcomes, which no agent could know.
+lanes tell both exactly.
 """
 
 from __future__ import annotations

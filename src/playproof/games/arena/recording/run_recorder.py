@@ -2,7 +2,6 @@
 
 The recorder is given: anything with the methods of the trajectory SDK. Every decision is a step with
 what the agent saw, the prompt and the answer, scripted agents' too. Outcomes go elsewhere (closing).
-Leaves out: databases.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a policy of the crash game is shown beside: players who bet as much and hold as long, hindsight, old targets.
 
 Older plans wanted hit rates; each is measured beside a dummy that reaches it too. A hit rate is not an edge: what is
-right often can lose more when it is wrong. Leaves out: playing them and comparing (validate).
+right often can lose more when it is wrong.
 """
 
 from __future__ import annotations

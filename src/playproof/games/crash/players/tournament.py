@@ -1,7 +1,6 @@
 """Play baselines over the same rounds and tell in money what came of it.
 
-The return is profit per unit staked, with the standard error of a ratio over rounds. Leaves out:
-verdicts; a return here is a figure, not a claim.
+The return is profit per unit staked, with the standard error of a ratio over rounds.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 The same values as event by event (datasets.segment over encoder and player_ledger), the slow, obvious twin: ticks
 are read from their columns as they are stored, everything else from rows of `encoder.ROW`, both are merged by seq, and
 one compiled pass folds, keeps the player's money and writes what was seen at each step.
-Leaves out: reading parts (datasets), the features (features) and the rules of money (sim.orders).
 """
 
 from __future__ import annotations

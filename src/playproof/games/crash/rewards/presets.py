@@ -6,7 +6,6 @@
 
 An open sidebet counts 0 until it is settled. Bankrupt is who holds less than the smallest bet in
 cash, open lots and open sidebet together. The kernel computes `minimal` itself, bit for bit the same.
-Leaves out: the components (reward_components).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Every component reads facts of one step alone: what stood before the action, and what stands before
 the next one. A tick is worth nothing in itself, so all of them pay 0 for an episode of WAIT but
 `patience`, which is there to be warned about. Amounts are paid in coins.
-Leaves out: how facts are gathered in lanes (lanes, kernel), and named rewards (rewards).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a round came to, and what is computed from it: label, ceiling.
-
-Leaves out: rewards (reward_components), theory beyond the ceiling (theory).
-"""
+"""What a round came to, and what is computed from it: label, ceiling."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Check revealed rounds against the published algorithm.
 
 A file holds one JSON object a line (plain or .gz): id, provablyFair.serverSeed and, where they are
-there, gameVersion, serverSeedHash, peakMultiplier and prices. Leaves out: where rounds come from.
+there, gameVersion, serverSeedHash, peakMultiplier and prices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a table deals rounds from one seed, and what it remembers of the finished ones.
 
 A table's seed is its secret: server seeds and game ids are hashes of it, so that neither they nor
-the bystanders give it away. Leaves out: playing the round (live).
+the bystanders give it away.
 """
 
 from __future__ import annotations

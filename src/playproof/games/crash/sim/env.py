@@ -3,7 +3,6 @@
 `gymnasium.make("playproof/Crash-v1", ...)` and `gymnasium.make_vec("playproof/Crash-v1", ...)`; the
 keywords are the fields of `Settings`. Amounts in `info` are integers of 10^-9.
 A rug terminates; the end of a session of several rounds truncates; bankruptcy terminates.
-Leaves out: stable-baselines3 (sb3).
 """
 
 from __future__ import annotations

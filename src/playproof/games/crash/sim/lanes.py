@@ -1,7 +1,4 @@
-"""The kernel with its arrays: settings in, lanes that can be seeded, reset and stepped out.
-
-Leaves out: Gymnasium (env). One object serves both the single environment and the vector one.
-"""
+"""The kernel with its arrays: settings in, lanes that can be seeded, reset and stepped out."""
 
 from __future__ import annotations
 

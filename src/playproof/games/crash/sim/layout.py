@@ -1,7 +1,4 @@
-"""The layout of what the compiled game holds: records of lanes, lots, sites, settings and tapes, and their codes.
-
-Leaves out: what is done with them (orders, site, kernel), and what a player knows (features.state).
-"""
+"""The layout of what the compiled game holds: records of lanes, lots, sites, settings and tapes, and their codes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The rounds of a lane, compiled: warm-up, the next round, the next tick, and a tape of recorded rounds.
 
-Prices come from the counter-based stream (prices_nb) or from the tape. Leaves out: what the player does (kernel), and
-the rules of money (orders).
+Prices come from the counter-based stream (prices_nb) or from the tape.
 """
 
 from __future__ import annotations

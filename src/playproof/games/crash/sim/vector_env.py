@@ -1,8 +1,4 @@
-"""Many players of the crash game at once, as the stages know them: the lanes of the Game record.
-
-Leaves out: how lanes move (lanes, kernel). Keys of lanes are hashed from the terms' seed, so that
-different seeds share no round.
-"""
+"""Many players of the crash game at once, as the stages know them: the lanes of the Game record."""
 
 from __future__ import annotations
 
