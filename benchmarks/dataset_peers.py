@@ -15,10 +15,9 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from playproof.games.crash.features.state import ACTIVE, COOLDOWN, PRESALE, RUGGED
+from playproof.games.crash.features.state import ACTIVE, COOLDOWN, PRESALE, RUGGED, id_hash
 from playproof.games.crash.features.table import FEATURES, OBSERVATIONS
 from playproof.games.crash.rules.money import SIDEBET_TICKS
-from playproof.games.crash.rules.prices import id_hash
 
 RECORDED = OBSERVATIONS["recorded"].features
 _FILLS = {feature.name: feature.fill for feature in FEATURES}

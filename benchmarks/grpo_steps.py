@@ -11,8 +11,7 @@ from playproof.errors import ConfigError
 from playproof.game import Game
 from playproof.game.forks import ForkTerms
 from playproof.train.language.generation import generate
-from playproof.train.language.grpo_loss import Clipping, advantages
-from playproof.train.language.grpo_update import GRPOLearner, TrainingSample, UpdateStats
+from playproof.train.language.grpo import Clipping, GRPOLearner, TrainingSample, UpdateStats, advantages
 from playproof.train.language.model import SMOLLM2, LanguageModel, load_language_model
 from playproof.train.language.tiny import make_tiny
 

@@ -80,9 +80,10 @@ def settings(person: Any, seed: int) -> TreesConfig:
 
 def clone(quick: bool) -> Found:
     """Record, clone, score on held-out rounds, and let the clone play."""
+    from playproof.datasets.dataset import first_windows, starts
     from playproof.game import load_game
     from playproof.train.bc_trees import clone_habits
-    from playproof.train.demonstrations import DemonstrationConfig, demonstrate, find_player, first_windows, starts
+    from playproof.train.demonstrations import DemonstrationConfig, demonstrate, find_player
     from playproof.train.imitation_metrics import likeness
 
     person = find_person()

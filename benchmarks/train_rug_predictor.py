@@ -37,7 +37,7 @@ Found = tuple[list[Measurement], list[Goal]]
 def grown(game: Game, world: str, seed: int, quick: bool) -> TrainedPredictor:
     """Grow a predictor with the defaults on windows that were only watched."""
     from playproof.game import first
-    from playproof.policies.checkpoint import describe
+    from playproof.policies.scaling import describe
     from playproof.train.config import RugPredictorConfig
     from playproof.train.demonstrations import demonstrate, find_player
     from playproof.train.rug_predictor import grow

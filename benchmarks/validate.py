@@ -23,9 +23,7 @@ from playproof.cli.targets import game_of
 from playproof.game import Game, first, lookup
 from playproof.reports.validation import write_report
 from playproof.store.db import connect, ready
-from playproof.validate.examine import TARGET_WINDOWS, Examination, examine
-from playproof.validate.planning import world_plan
-from playproof.validate.subject import load_subject
+from playproof.validate.examine import TARGET_WINDOWS, Examination, examine, load_subject, world_plan
 
 POLICY = "hold-40"
 ROUNDS = 10_000

@@ -13,7 +13,7 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.evaluate.score import Score
+from playproof.evaluate.rollout import Score
 from playproof.validate.leaks import Flags, Floats, HoldoutScores, Samples
 
 HAZARD, PAYOUT, BET = 0.005, 5.0, 0.001

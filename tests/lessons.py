@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from playproof.datasets import Transitions
-from playproof.evaluate.score import PolicyPlayer, Score, play_windows
+from playproof.evaluate.rollout import PolicyPlayer, Score, play_windows
 from playproof.events import Event
 from playproof.game import Policy, Terms
 from playproof.game.play import PlayerConfig, play

@@ -133,13 +133,11 @@ def validate_policy(
     from playproof.cli.targets import find_data, find_policy, policy_game
     from playproof.home import home
     from playproof.store.db import connect, ready
-    from playproof.validate.examine import examine, reward_gates
-    from playproof.validate.planning import data_plan, world_plan
-    from playproof.validate.subject import load_subject
+    from playproof.validate.examine import data_plan, examine, load_subject, reward_gates, world_plan
 
     if data and world:
         raise ConfigError("expected either data or world, found both")
-    name, data = find_policy(str(policy)), str(find_data(data)) if data else None
+    name, data = find_policy(str(policy), game), str(find_data(data)) if data else None
     chosen = policy_game([name], game, data, world)
     subject = load_subject(chosen, name, stake=stake)
     plan = data_plan(chosen, data, split, rounds, seed) if data else world_plan(chosen, world, rounds, seed)

@@ -1,11 +1,7 @@
-"""The event: an immutable fact with two clocks, in one envelope for every game.
-
-Leaves out: what a game's payload means; `columns` holds what the game's decoder read from it.
-"""
+"""The event: an immutable fact with two clocks, in one envelope for every game."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -13,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from playproof.errors import DecodeError
+from playproof.home import check_id as check_id  # noqa: PLC0414 - events export it to all that make ids
 
 Source = Literal["cdp", "public_ws", "replay", "ui", "import"]
 DocType = Literal[
@@ -33,15 +30,7 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 DOC_TYPES: tuple[DocType, ...] = get_args(DocType)
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOTHING: Mapping[str, Value] = MappingProxyType({})
-
-
-def check_id(identity: str, what: str) -> str:
-    """Refuse an id that is not [A-Za-z0-9_-]{1,64}."""
-    if not _ID.fullmatch(identity):
-        raise DecodeError(f"expected {what} of 1 to 64 letters, digits, - or _, found {identity[:80]!r}")
-    return identity
 
 
 def check_utc(moment: datetime, what: str) -> datetime:

@@ -1,15 +1,13 @@
-"""The home folder: where everything that Playproof keeps lives on disk, and safe paths inside a folder.
-
-Leaves out: what stands in the folders; each stage knows its own.
-"""
+"""The home folder: where everything that Playproof keeps lives on disk, and safe paths inside a folder."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Literal, get_args
 
-from playproof.errors import ConfigError, InputError
+from playproof.errors import ConfigError, DecodeError, InputError
 
 VARIABLE = "PLAYPROOF_HOME"
 DEFAULT = "playproof-home"
@@ -18,6 +16,7 @@ DATABASE = "playproof.db"
 
 Folder = Literal["log", "events", "datasets", "runs", "models", "reports"]
 FOLDERS: tuple[Folder, ...] = get_args(Folder)
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def home() -> Path:
@@ -40,6 +39,13 @@ def folder(name: Folder, root: Path | None = None) -> Path:
 def database(root: Path | None = None) -> Path:
     """Give the path of the home's database."""
     return (root or home()) / DATABASE
+
+
+def check_id(identity: str, what: str) -> str:
+    """Refuse an id that is not [A-Za-z0-9_-]{1,64}; such a one is a file's name too."""
+    if not _ID.fullmatch(identity):
+        raise DecodeError(f"expected {what} of 1 to 64 letters, digits, - or _, found {identity[:80]!r}")
+    return identity
 
 
 def safe_join(root: Path, *parts: str) -> Path:
@@ -84,3 +90,13 @@ def _encodable(part: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a file so that after a crash either the old or the whole new one is there."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

@@ -1,7 +1,4 @@
-"""Exact money: integers of 10^-9, and the two ways in and out of them.
-
-Leaves out: currencies. One unit of account, nine decimals, as in both games.
-"""
+"""Exact money: integers of 10^-9, and the two ways in and out of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Map a pure function over parts: in this process, on its threads or its own processes, or on a Ray cluster.
 
 Whoever maps gives a function of a module and items that can be sent elsewhere; results come back in the order of the
-items, so that nothing depends on where and when they were made. Leaves out: what is computed.
+items, so that nothing depends on where and when they were made.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _result(future: Future[Made]) -> Made:
 
 
 def _in_order(
-    send: Callable[[Item], Any], receive: Callable[[Any], Made], items: Iterable[Item], ahead: int
+    send: Callable[[Item], object], receive: Callable[[Any], Made], items: Iterable[Item], ahead: int
 ) -> Iterator[Made]:
     """Keep so many items under way, and give results in the order of the items."""
     waiting: deque[Any] = deque()

@@ -17,9 +17,7 @@ from playproof.evaluate.trials import record_trial, trial_of
 from playproof.game import Game, load_game
 from playproof.policies.checkpoint import CARD
 from playproof.store.db import opened, ready
-from playproof.validate.examine import Examination, examine
-from playproof.validate.planning import world_plan
-from playproof.validate.subject import Subject, from_checkpoint
+from playproof.validate.examine import Examination, Subject, examine, from_checkpoint, world_plan
 from studies.validator.study import left_at, told_of
 
 if TYPE_CHECKING:

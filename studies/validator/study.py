@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, InputError
-from playproof.evaluate.score import Score
+from playproof.evaluate.rollout import Score
 from playproof.evaluate.trials import Kind, Trial, weigh_selection
 from playproof.game import Game, load_game
 from playproof.game.vector_env import ActivityProfile, RolloutStats
@@ -43,6 +43,7 @@ from playproof.rewards.plays import Plays
 from playproof.stats.evidence import REJECT, e_process
 from playproof.stats.selection import superior_ability
 from playproof.validate.examine import EvaluationSet, judge
+from playproof.validate.gates import Verdict
 from playproof.validate.leaks import (
     HoldoutScores,
     Samples,
@@ -52,7 +53,6 @@ from playproof.validate.leaks import (
     check_windows,
 )
 from playproof.validate.pipeline import learn_and_score, train_rows
-from playproof.validate.verdict import Verdict
 from studies.validator.crash import STUDY
 from studies.validator.worlds import Learnable, SimulatedWindows, StudyGame
 

@@ -262,7 +262,7 @@ sys.path[:0] = {tests!r}
 import tongues
 from playproof.cli.app import main
 from playproof.workflows.arena.presets import PRESETS
-from playproof.train.language.grpo_update import GRPOLearner
+from playproof.train.language.grpo import GRPOLearner
 
 PRESETS["small"] = tongues.small_preset(Path({base!r}))
 whole, steps = GRPOLearner.step, 0

@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playproof.datasets import DatasetConfig, build, open_dataset, split_windows
-from playproof.datasets.manifest import content_hash
+from playproof.datasets.dataset import content_hash
 from playproof.datasets.segment import segment
 from playproof.errors import ConfigError, DecodeError, InputError, UnknownName
 from playproof.evaluate import Score, bootstrap_interval, e_process, play_windows
-from playproof.evaluate.score import PolicyPlayer
+from playproof.evaluate.rollout import PolicyPlayer
 from playproof.events import Event
 from playproof.game import WAIT, Frame
 from playproof.policies import Constant, TablePolicy

@@ -2,7 +2,6 @@
 
 A command is an entry point of the group "playproof.commands": its name, and "module:app" with a Typer app. The
 line that `--help` shows for it is the first line of that module's docstring, read without importing it.
-Leaves out: what the commands do.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class LazyCommand(TyperCommand):
         command.params = [param for param in command.params if param.name not in _COMPLETION]
         return command
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], parent: object = None, **extra: object) -> Any:
         """Hand the call over to the real command."""
         return self.load().make_context(info_name, args, parent=parent, **extra)
 

@@ -4,7 +4,6 @@ Every field becomes an option: its name, type, limits (`Ge`, `Le`) and default a
 docstring below the field. What an option cannot say, such as null or a nested record, `--set name=value` can, and
 `--config FILE.toml` takes all of it. One rule: the file is overruled by --set, and both by options. Values are
 checked against the field's type wherever they come from.
-Leaves out: what the settings do (the dataclasses say).
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ import typer
 from annotated_types import Ge, Le
 
 from playproof.errors import ConfigError
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -79,18 +79,18 @@ class Settings:
             result[name] = (self.labels.get(name, "--" + name.replace("_", "-")), value)
         return result
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Json:
         """Give the values unchecked, for a trainer whose settings nobody here knows; lists as tuples."""
         return {name: tuple(value) if isinstance(value, list) else value for name, (_, value) in self.values().items()}
 
-    def changes(self, kind: type, current: Mapping[str, Any] = _NONE) -> dict[str, Any]:
+    def changes(self, kind: type, current: Mapping[str, object] = _NONE) -> Json:
         """Give the checked values of what was set; nested records keep the rest of their current values."""
         return {
             name: _checked(kind, name, value, source, {**_default_values(kind), **current})
             for name, (source, value) in self.values().items()
         }
 
-    def make(self, kind: type[C], **base: Any) -> C:
+    def make(self, kind: type[C], **base: object) -> C:
         """Make a configuration from its own defaults, the command's, `base`, and what was set."""
         base = {**self.defaults, **base}
         values = {**base, **self.changes(kind, base)}
@@ -100,7 +100,7 @@ class Settings:
             raise ConfigError(f"expected {names}, found neither the option nor a setting in --set or --config")
         return kind(**values)
 
-    def apply(self, config: C, **options: Any) -> C:
+    def apply(self, config: C, **options: object) -> C:
         """Change a configuration by what was set; `options` count as given on the command line where not None."""
         given = {name: value for name, value in options.items() if value is not None}
         settings = replace(self, options={**self.options, **given})
@@ -112,7 +112,7 @@ def change(config: C, texts: Collection[str]) -> C:
     return Settings(texts=tuple(texts)).apply(config)
 
 
-def from_dict(kind: type[C], payload: Mapping[str, Any]) -> C:
+def from_dict(kind: type[C], payload: Mapping[str, object]) -> C:
     """Read a configuration back from a run's folder."""
     values = {
         name: _checked(kind, name, value, "the run's config.json", _default_values(kind))
@@ -121,8 +121,8 @@ def from_dict(kind: type[C], payload: Mapping[str, Any]) -> C:
     return kind(**values)
 
 
-def _default_values(kind: type) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _default_values(kind: type) -> Json:
+    values: Json = {}
     for item in fields(kind):
         if item.default is not MISSING:
             values[item.name] = item.default
@@ -131,7 +131,7 @@ def _default_values(kind: type) -> dict[str, Any]:
     return values
 
 
-def _checked(kind: type, name: str, value: Any, source: str, current: Mapping[str, Any]) -> Any:
+def _checked(kind: type, name: str, value: object, source: str, current: Mapping[str, object]) -> Any:
     """Give a value as the field's type, or say which field, which type and which names there are."""
     from pydantic import TypeAdapter, ValidationError
 
@@ -223,13 +223,13 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 def _parameters(
-    kinds: Collection[type], labels: Mapping[str, str], defaults: Mapping[str, Any]
+    kinds: Collection[type], labels: Mapping[str, str], defaults: Mapping[str, object]
 ) -> dict[str, inspect.Parameter]:
     """Write one parameter a field that an option can hold; the value None stands for "not given"."""
     parameters: dict[str, inspect.Parameter] = {}
-    shown: dict[str, dict[str, Any]] = {}
+    shown: dict[str, Json] = {}
     helps: dict[str, str] = {}
-    types: dict[str, tuple[Any, dict[str, Any]]] = {}
+    types: dict[str, tuple[Any, Json]] = {}
     for kind in kinds:
         hints, docs, values = get_type_hints(kind, include_extras=True), _field_docs(kind), _default_values(kind)
         for item in fields(kind):
@@ -250,9 +250,9 @@ def _parameters(
     return parameters
 
 
-def _option_type(hint: Any) -> tuple[Any, dict[str, Any]] | None:
+def _option_type(hint: object) -> tuple[Any, Json] | None:
     """Give what Typer reads for a field, with its limits; None where only --set and a file can say the value."""
-    limits: dict[str, Any] = {}
+    limits: Json = {}
     if get_origin(hint) in (Union, UnionType):
         hint = next(part for part in get_args(hint) if part is not NoneType)
     if get_origin(hint) is Annotated:
@@ -268,7 +268,7 @@ def _option_type(hint: Any) -> tuple[Any, dict[str, Any]] | None:
     return None
 
 
-def _default_text(value: Any) -> str:
+def _default_text(value: object) -> str:
     if isinstance(value, tuple):
         return " ".join(map(str, value))
     return "" if value is None or value is False or value == {} else "on" if value is True else str(value)

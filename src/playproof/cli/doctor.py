@@ -1,8 +1,4 @@
-"""Tell what is installed, what is missing and how to get it.
-
-Leaves out: repairing anything. Packages are read from the package's own metadata, so that the list is the
-one that pip uses.
-"""
+"""Tell what is installed, what is missing and how to get it."""
 
 from __future__ import annotations
 
@@ -16,13 +12,14 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 import playproof
 from playproof.cli.output import AsJson, emit
 from playproof.home import home
+from playproof.json_types import Json
 from playproof.provenance import commit
 from playproof.record.feeds.chromium import find_chromium
 
@@ -69,7 +66,7 @@ class WritableFolder:
     writable: bool
 
 
-def diagnose() -> dict[str, Any]:
+def diagnose() -> Json:
     """Look at everything; `ok` is false where the base install is broken."""
     base = [_package(name, wanted, None) for name, wanted, extra in _requirements() if extra is None]
     chromium = find_chromium()
@@ -184,18 +181,18 @@ def _torch_threads() -> int | None:
     return int(answer.stdout) if answer.returncode == 0 else None
 
 
-def _report(result: dict[str, Any]) -> RenderableType:
+def _report(result: Json) -> RenderableType:
     """Lay the findings out for a terminal."""
     from rich.console import Group
 
     return Group(_facts(result), *(_packages(name, rows) for name, rows in _sections(result)))
 
 
-def _sections(result: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
+def _sections(result: Json) -> list[tuple[str, list[Json]]]:
     return [("base", result["base"]), *result["extras"].items()]
 
 
-def _facts(result: dict[str, Any]) -> RenderableType:
+def _facts(result: Json) -> RenderableType:
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
@@ -214,12 +211,12 @@ def _facts(result: dict[str, Any]) -> RenderableType:
     return table
 
 
-def _where(result: dict[str, Any]) -> str:
+def _where(result: Json) -> str:
     state = "" if result["exists"] else " (not there yet)"
     return f"{result['path']}{state}" + ("" if result["writable"] else " [red]cannot be written[/]")
 
 
-def _packages(section: str, rows: list[dict[str, Any]]) -> RenderableType:
+def _packages(section: str, rows: list[Json]) -> RenderableType:
     """Lay one section out: what is there in one line, then each missing package with its command."""
     from rich.markup import escape
     from rich.text import Text

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from playproof.cli.output import AsJson, emit
 from playproof.game import game_names, load_game
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-def listing() -> list[dict[str, Any]]:
+def listing() -> list[Json]:
     """Give name, version and worlds of every game."""
     games = [load_game(name) for name in game_names()]
     return [{"name": game.name, "version": game.version, "worlds": list(game.worlds)} for game in games]
 
 
-def _table(games: list[dict[str, Any]]) -> Table:
+def _table(games: list[Json]) -> Table:
     from rich.table import Table
 
     table = Table("game", "version", "worlds")

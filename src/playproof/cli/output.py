@@ -1,7 +1,4 @@
-"""The one way commands print: results to stdout as a table or as JSON, everything else to stderr.
-
-Leaves out: what the results are, and exit codes. Rich is imported only when a table is printed.
-"""
+"""The one way commands print: results to stdout as a table or as JSON, everything else to stderr."""
 
 from __future__ import annotations
 

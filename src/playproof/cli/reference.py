@@ -1,7 +1,4 @@
-"""Write the commands reference, docs/reference/commands.md, from the commands themselves: `make docs`.
-
-Leaves out: prose. What a command does stands in its docstring, and the page repeats it.
-"""
+"""Write the commands reference, docs/reference/commands.md, from the commands themselves: `make docs`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Serve a trained model: language models as OpenAI-compatible chats, policies of numbers as /act.
-
-Leaves out: recording what is asked (trajectories proxy does).
-"""
+"""Serve a trained model: language models as OpenAI-compatible chats, policies of numbers as /act."""
 
 from __future__ import annotations
 

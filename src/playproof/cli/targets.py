@@ -1,7 +1,6 @@
 """Find what a command was given by name: a run, a policy, a model, a data set, and the game that fits.
 
 A name that stands for several things is refused with the choices; an unknown one is answered with the nearest names.
-Leaves out: loading what was found (validate.subject, datasets, serve).
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ def find_run(name: str) -> Path:
     return runs[0]
 
 
-def find_policy(what: str) -> str:
-    """Give a checkpoint's folder for a run; a checkpoint, a baseline or module:attribute as it is.
+def find_policy(what: str, game: str | None = None) -> str:
+    """Give a checkpoint's folder for a run; a checkpoint, a baseline (of a game, where one is named) as it is.
 
     "baseline:NAME" tells a baseline from a run of its name. A name that nothing has is given back as it is: whoever
     looks for its game refuses it, with the names that the game knows.
@@ -65,7 +64,7 @@ def find_policy(what: str) -> str:
     if what.startswith("baseline:"):
         return what.partition(":")[2]
     checkpoint, runs = (Path(what) / CARD).exists(), _run_folders(what)
-    baseline = "/" not in what and bool(_playing(what))
+    baseline = "/" not in what and bool(_playing(what, game))
     if checkpoint + len(runs) + baseline > 1:
         choices = [f"./{what}"] * checkpoint + [str(path.absolute()) for path in runs] + [f"baseline:{what}"] * baseline
         raise _ambiguous(what, choices)
@@ -191,5 +190,7 @@ def _playable() -> list[Game]:
     return [item for item in map(load_game, game_names()) if item.simulation is not None]
 
 
-def _playing(baseline: str) -> list[Game]:
-    return [item for item in _playable() if baseline in item.baselines]
+def _playing(baseline: str, game: str | None = None) -> list[Game]:
+    from playproof.game import load_game
+
+    return [item for item in ([load_game(game)] if game else _playable()) if baseline in item.baselines]

@@ -2,13 +2,17 @@
 
 The folder `datasets/<name>@<hash>/` holds, for each session, observations.parquet (one row a step and one after the
 last, `final`), actions.parquet, rewards.parquet, labels.parquet if the game has labels, and metadata.json under
-`sessions/<id>/`, and manifest.json, written last. It is made beside its place and renamed: a folder is whole, and never
-changes. Memory follows the largest piece, not their number.
-Leaves out: observations in messages, data cards, exports.
+`sessions/<id>/`, and manifest.json, written last. It is made beside its final path and renamed: a folder is whole, and
+never changes. The observation set that is stored is the widest one that holds all features of the one asked for, so
+that a reader may choose a narrower one. Rows come from a game's batch over stored columns, or event by event from
+`segment`; both give the same values. Windows are split in time order, with a gap; there is no other split.
+Memory follows the largest piece, not their number.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +20,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playproof.datasets.columns import lay_episodes, stored_set, to_columns
-from playproof.datasets.manifest import (
+import numpy as np
+from numpy.typing import NDArray
+
+from playproof.datasets.dataset import (
     FORMAT,
     MANIFEST,
     METADATA,
@@ -26,29 +32,158 @@ from playproof.datasets.manifest import (
     sync,
     write_json,
 )
-from playproof.datasets.memory import keep_freed, kept_memory
-from playproof.datasets.runs import code_tables, digest_tables
-from playproof.datasets.segment import segment_session
+from playproof.datasets.segment import Segmentation, segment_session
 from playproof.datasets.source import Reader, SourcePiece, plan
-from playproof.datasets.split import split_windows
-from playproof.datasets.stats import (
+from playproof.datasets.tables import (
+    Column,
     Summary,
+    TextColumn,
     check_finite,
+    code_tables,
     combine,
     describe_features,
+    digest_tables,
     summarize,
     summarize_file,
+    write_tables,
 )
-from playproof.datasets.writer import write_tables
 from playproof.errors import ConfigError
 from playproof.events import Event, check_id
-from playproof.game import Game, NumericObservation, Reward, load_game, lookup
-from playproof.game.episode_columns import BuildRequest, EpisodeColumns, EpisodeEntry, SkippedWindow
+from playproof.game import Game, NumericObservation, Outcome, Reward, load_game, lookup
+from playproof.game.episode_columns import BuildRequest, EpisodeColumns, EpisodeEntry, SkippedWindow, lay
 from playproof.game.rewards import find_reward
 from playproof.home import folder, safe_join
-from playproof.parallel import Engine, LocalEngine
+from playproof.json_types import Json
+from playproof.parallel import Engine
 from playproof.provenance import commit
 from playproof.store import EventStore
+
+GAP = "gap"
+"""The split of the windows that are left out between two others."""
+
+
+def split_windows(windows: Sequence[str], shares: Mapping[str, float], gap: int) -> dict[str, str]:
+    """Give each window its split: consecutive stretches in the order given, `gap` windows apart."""
+    if len(set(windows)) != len(windows):
+        raise ConfigError("expected each window once, found some twice")
+    if not shares or min(shares.values()) <= 0 or gap < 0 or GAP in shares:
+        raise ConfigError(
+            f"expected positive shares, none called {GAP}, and a gap >= 0, found {dict(shares)} and {gap}"
+        )
+    usable = len(windows) - gap * (len(shares) - 1)
+    split, taken, passed = [GAP] * len(windows), 0, 0.0
+    for index, (name, share) in enumerate(shares.items()):
+        passed += share
+        end = round(usable * passed / sum(shares.values()))
+        if end <= taken:
+            raise ConfigError(f"expected windows enough for {name!r}, found {len(windows)} in all and a gap of {gap}")
+        split[taken + index * gap : end + index * gap] = [name] * (end - taken)
+        taken = end
+    return dict(zip(windows, split, strict=True))
+
+
+Array = NDArray[Any]
+
+
+def stored_set(game: Game, observation: str) -> str:
+    """Give the name of the widest observation set that holds all features of this one."""
+    asked = lookup(game.observations, observation, "observation set")
+    if not isinstance(asked, NumericObservation):
+        raise ConfigError(f"expected an observation set of numbers, found {observation!r}, which is messages")
+    wider = {
+        name: len(kind.features)
+        for name, kind in game.observations.items()
+        if isinstance(kind, NumericObservation) and set(asked.features) <= set(kind.features)
+    }
+    return max(wider, key=lambda name: (wider[name], name == observation))
+
+
+def lay_episodes(game: Game, session_id: str, made: Segmentation, ask: BuildRequest) -> EpisodeColumns:
+    """Lay one session's episodes out, event by event as they were cut."""
+    return lay(game, session_id, made.episodes, made.left_out, ask)
+
+
+def to_columns(game: Game, laid: EpisodeColumns, reward: Reward) -> dict[str, dict[str, Column]]:
+    """Give a session's tables, each row with its window and its number in it."""
+    steps, rows = _keys(laid, 0), _keys(laid, 1)
+    tables = {
+        "observations": rows | _observations(laid),
+        "actions": steps | _actions(game, laid),
+        "rewards": {**steps, **_rewards(game, laid, reward)},
+    }
+    if laid.labels:
+        tables["labels"] = steps | dict(laid.labels)
+    return tables
+
+
+def _keys(laid: EpisodeColumns, more: int) -> dict[str, Column]:
+    """Name each row's window and its place in the episode; `more` rows stand after the last step."""
+    lengths = laid.lengths + more
+    starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    step = (np.arange(len(starts)) - starts).astype(np.int32)
+    return {"window_id": TextColumn([entry.window_id for entry in laid.entries], lengths), "step": step}
+
+
+def _observations(laid: EpisodeColumns) -> dict[str, Column]:
+    """Give each feature, whether it was unknown, and whether the row stands after the last step."""
+    return (
+        {name: laid.observations[index] for index, name in enumerate(laid.features)}
+        | {f"{name}__missing": laid.missing[index] for index, name in enumerate(laid.features)}
+        | {"final": laid.is_final}
+    )
+
+
+def _actions(game: Game, laid: EpisodeColumns) -> dict[str, Column]:
+    """Give an index for each head, what the choice changed, and how old the player's state was."""
+    alignment = game.recording().alignment
+    shown = alignment.shown if alignment is not None else ()
+    return (
+        {"substep": laid.substeps}
+        | {f"head_{index}": head for index, head in enumerate(laid.actions)}
+        | {"effect": laid.effects}
+        | {name: laid.after(name) for name in shown if name in laid.standings}
+        | {"state_age_ticks": laid.age_ticks, "state_age_us": laid.age_us}
+    )
+
+
+def _rewards(game: Game, laid: EpisodeColumns, reward: Reward) -> dict[str, Array]:
+    """Give what each step paid, its components, the money before and after, and how it ended."""
+    paid = pay(game, laid, reward)
+    last = np.zeros(len(laid.substeps), np.bool_)
+    ends = np.cumsum(laid.lengths) - 1
+    last[ends] = True
+    terminated = last.copy()
+    terminated[ends] = [entry.end == "terminated" for entry in laid.entries]
+    return (
+        {"reward": total(paid, len(last))}
+        | {f"reward__{name}": column for name, column in paid.items()}
+        | {"cash": laid.before("cash"), "equity": laid.before("equity"), "next_equity": laid.after("equity")}
+        | {"terminated": terminated, "truncated": last & ~terminated}
+    )
+
+
+def total(paid: Mapping[str, Array], steps: int) -> Array:
+    """Add components up, in their order."""
+    summed = np.zeros(steps, np.float64)
+    for index, column in enumerate(paid.values()):
+        summed = column.copy() if index == 0 else summed + column
+    return summed
+
+
+def pay(game: Game, laid: EpisodeColumns, reward: Reward) -> dict[str, Array]:
+    """Give what each component pays: all steps at once where the game can, else episode by episode."""
+    columnar = game.recording().columnar
+    if columnar is not None:
+        result = columnar.pay(laid, reward)
+        if result is not None:
+            return {name: np.asarray(column, np.float64) for name, column in result.items()}
+    paid: dict[str, list[float]] = {}
+    for entry, steps in laid.steps():
+        outcome = Outcome(entry.window_id, entry.outcome or {})
+        for name, column in reward.compute(steps, outcome).items():
+            paid.setdefault(name, []).extend(column)
+    return {name: np.array(column, np.float64) for name, column in paid.items()}
+
 
 Progress = Callable[[str, int, int], None]
 """Told after each piece: what is being done, how many are done, and how many there are."""
@@ -149,7 +284,6 @@ def build(
         index = Path(draft) / "data"
         (index / "sessions").mkdir(parents=True)
         tell = progress or _silent
-        engine = engine or LocalEngine()
         if isinstance(source, EventStore):
             built = _build_store(game, source, config, index, engine, sessions, tell)
         else:
@@ -185,16 +319,17 @@ def _build_store(
     store: EventStore,
     config: DatasetConfig,
     path: Path,
-    engine: Engine,
+    engine: Engine | None,
     sessions: Sequence[str] | None,
     tell: Progress,
 ) -> list[SessionResult]:
-    """Build every piece of a store on an engine."""
+    """Build every piece of a store, on an engine if there is one."""
     pieces = plan(store.home.absolute(), sessions)
-    sent: Game | str = game.name if engine.is_remote else game
+    sent: Game | str = game.name if engine is not None and engine.is_remote else game
     tasks = [BuildTask(sent, piece, config, str(path)) for piece in pieces]
     built: list[SessionResult] = []
-    for number, made in enumerate(engine.map(build_piece, tasks), 1):
+    results = map(build_piece, tasks) if engine is None else engine.map(build_piece, tasks)
+    for number, made in enumerate(results, 1):
         built += made
         tell("sessions", number, len(tasks))
     return built
@@ -263,7 +398,7 @@ def write_session(game: Game, laid: EpisodeColumns, reward: Reward, path: Path, 
     )
 
 
-def _told(entry: EpisodeEntry) -> dict[str, Any]:
+def _told(entry: EpisodeEntry) -> Json:
     return {
         "window_id": entry.window_id,
         "player_id": entry.player_id,
@@ -277,7 +412,7 @@ def _told(entry: EpisodeEntry) -> dict[str, Any]:
     }
 
 
-def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[SessionResult]) -> dict[str, Any]:
+def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[SessionResult]) -> Json:
     """Write the manifest: what the data set is, and how its windows are split."""
     made = sorted((session for session in built if session.windows), key=lambda session: session.session_id)
     stored = stored_set(game, config.observation)
@@ -289,7 +424,7 @@ def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[
         for window, start, _ in session.windows:
             starts[window] = min(start, starts.get(window, start))
     windows = sorted(starts, key=lambda window: (starts[window], window))
-    core: dict[str, Any] = {
+    core: Json = {
         "name": config.name,
         "rows_hash": digest_sessions({session.session_id: session.digests for session in made}),
         "game": {"name": game.name, "version": game.version},
@@ -325,7 +460,7 @@ def describe(game: Game, config: DatasetConfig, reward: Reward, built: Sequence[
     return {"format": FORMAT, "core": sorted(core), **core, "hash": digest_json(core)}
 
 
-def provenance(built: Sequence[SessionResult], sessions: Sequence[str] | None) -> dict[str, Any]:
+def provenance(built: Sequence[SessionResult], sessions: Sequence[str] | None) -> Json:
     """Say what was read and by which code; no part of the hash."""
     return {
         "provenance": {
@@ -336,7 +471,7 @@ def provenance(built: Sequence[SessionResult], sessions: Sequence[str] | None) -
     }
 
 
-def _summarize(path: Path, manifest: Mapping[str, Any], built: Sequence[SessionResult]) -> dict[str, Any]:
+def _summarize(path: Path, manifest: Mapping[str, Any], built: Sequence[SessionResult]) -> Json:
     """Give mean, deviation, range and missing share of each feature over the train split alone.
 
     Sessions that lie in it whole were summed up when they were written; those that it cuts are read again.
@@ -367,3 +502,38 @@ def publish(manifest: Mapping[str, Any], draft: Path, root: Path) -> Path:
     draft.rename(path)
     sync(root)
     return path
+
+
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+"""Numbers of the settings in malloc.h."""
+KEPT, LARGEST, USUAL = 1 << 30, 32 << 20, 128 << 10
+"""Bytes that may be free at the end of the heap; blocks that are larger come from the kernel in any case; what the C
+library starts with for both."""
+
+
+def keep_freed() -> None:
+    """Keep what is freed from now on, in this process.
+
+    The C library gives large blocks back to the kernel when they are freed, and the kernel zeroes them page by page
+    when they are asked for again: a quarter of the time that it took to build a data set. Only glibc lets us choose.
+    """
+    _set(KEPT, LARGEST)
+
+
+@contextlib.contextmanager
+def kept_memory() -> Iterator[None]:
+    """Keep what is freed within, and give it back at the end."""
+    keep_freed()
+    try:
+        yield
+    finally:
+        _set(USUAL, USUAL)
+        with contextlib.suppress(AttributeError, OSError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def _set(kept: int, largest: int) -> None:
+    with contextlib.suppress(AttributeError, OSError):
+        library = ctypes.CDLL(None)
+        library.mallopt(TRIM_THRESHOLD, kept)
+        library.mallopt(MMAP_THRESHOLD, largest)

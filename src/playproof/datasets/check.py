@@ -3,7 +3,6 @@
 The look-ahead check goes back to the recording: it cuts a session's events at a random place, reads what is left event
 by event, and wants every step up to the cut to be, byte for byte, what the data set says. Since a data set is built
 by whole sessions, this holds the quick way against the slow one as well.
-Leaves out: what a reward or a model makes of the data.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from playproof.datasets.build import GAP
 from playproof.datasets.dataset import Dataset, SessionTables
 from playproof.datasets.segment import segment_session
-from playproof.datasets.split import GAP
 from playproof.events import Event
 from playproof.game import EpisodeRecord, load_game
 from playproof.game.episode_columns import BuildRequest

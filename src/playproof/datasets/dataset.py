@@ -1,12 +1,16 @@
 """Open a data set and read transitions from it: observation, action, reward, next observation, done.
 
 Opening checks the manifest; a session's table is read when it is first asked for, and then every value of it is
-checked. A changed value or a missing manifest is refused. Leaves out: batches, exports.
+checked. A changed value or a missing manifest is refused. The hash of a table is over its columns' names, types and
+values, whatever file, compression or chunks hold them; that of a data set is over its sessions in the order of their
+ids. So it does not depend on the order of files, on threads, locale, time zone, or where it was built.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,15 +18,83 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from playproof.datasets.manifest import METADATA, digest_json, digest_table, read_manifest
+from playproof.datasets.tables import code_table, digest_columns, from_arrow
 from playproof.errors import DecodeError, UnknownName
 from playproof.game import NumericObservation, load_game
+from playproof.json_types import Json
 from playproof.notebook import facts_table
+
+MANIFEST = "manifest.json"
+METADATA = "metadata.json"
+TABLES = ("observations", "actions", "rewards")
+"""Tables of every session; `labels` is there too if the game has labels."""
+LABELS = "labels"
+FORMAT = 3
+"""Of the folder; one of another format is built again."""
+
+
+def digest_json(value: object) -> str:
+    """Hash a JSON value in its one canonical text."""
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def digest_table(table: pa.Table) -> str:
+    """Hash a table's values, column by column."""
+    return digest_columns(code_table(from_arrow(table)))
+
+
+def digest_sessions(sessions: Mapping[str, Mapping[str, str]]) -> str:
+    """Hash all rows: the digest of each table of each session, in the order of the sessions' ids."""
+    return digest_json([[name, sorted(sessions[name].items())] for name in sorted(sessions)])
+
+
+def content_hash(sessions: Mapping[str, Mapping[str, pl.DataFrame]]) -> str:
+    """Hash the values of sessions' tables, column by column, whatever files they will stand in."""
+    return digest_sessions(
+        {
+            session: {name: digest_table(table.to_arrow()) for name, table in tables.items()}
+            for session, tables in sessions.items()
+        }
+    )
+
+
+def read_manifest(path: Path) -> Json:
+    """Read a data set's manifest; refuse a folder without one, and one whose hash is not that of what it says."""
+    if not (path / MANIFEST).exists():
+        raise DecodeError(f"expected {MANIFEST} in {path}, found none; the data set was not finished: build it again")
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        core, format_ = manifest["core"], manifest["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DecodeError(f"expected the manifest of a data set in {path}, found: {error}; build it again") from error
+    if format_ != FORMAT:
+        raise DecodeError(f"expected a data set of format {FORMAT} in {path}, found {format_}; build it again")
+    if digest_json({key: manifest[key] for key in core}) != manifest["hash"]:
+        raise DecodeError(f"expected the manifest of {path} as it was written, found another; build it again")
+    return dict(manifest)
+
+
+def write_json(path: Path, payload: Mapping[str, object]) -> None:
+    """Write a JSON file, whole or not at all."""
+    draft = path.with_name(f".{path.name}")
+    draft.write_bytes(orjson.dumps(payload, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    sync(draft)
+    draft.replace(path)
+
+
+def sync(path: Path) -> None:
+    """Bring a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class SessionTables(Mapping[str, pl.DataFrame]):
@@ -59,7 +131,7 @@ class SessionTables(Mapping[str, pl.DataFrame]):
         return table
 
     @cached_property
-    def episodes(self) -> list[dict[str, Any]]:
+    def episodes(self) -> list[Json]:
         """Give what is known of each episode: window, player, start, steps, end, lack, corrections, outcome."""
         path = self.path / METADATA
         try:
@@ -203,7 +275,7 @@ def join(parts: Sequence[Transitions]) -> Transitions:
     """Put transitions one after the other."""
     if len(parts) == 1:
         return parts[0]
-    arrays: dict[str, Any] = {
+    arrays: Json = {
         name: np.concatenate([getattr(item, name) for item in parts])
         for name in Transitions.__dataclass_fields__
         if name != "windows"
@@ -215,3 +287,45 @@ def open_dataset(path: Path) -> Dataset:
     """Open a data set: check its manifest; rows are read and checked when they are asked for."""
     manifest = read_manifest(path)
     return Dataset(path, manifest, Sessions(path, manifest["sessions"]))
+
+
+def take(steps: Transitions, chosen: NDArray[Any]) -> Transitions:
+    """Give some steps, by places or by marks."""
+    indices = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+    arrays: Json = {
+        name: getattr(steps, name)[indices] for name in Transitions.__dataclass_fields__ if name != "windows"
+    }
+    return Transitions(**arrays, windows=tuple(steps.windows[index] for index in indices.tolist()))
+
+
+def starts(steps: Transitions) -> NDArray[np.int64]:
+    """Give the places at which windows begin; the steps of one must stand together."""
+    names = np.asarray(steps.windows)
+    first = np.r_[True, names[1:] != names[:-1]] if len(names) else np.zeros(0, np.bool_)
+    return np.flatnonzero(first)
+
+
+def first_windows(steps: Transitions, count: int) -> Transitions:
+    """Give the steps of the first windows."""
+    begins = starts(steps)
+    return steps if count >= len(begins) else take(steps, np.arange(begins[count]))
+
+
+def stacked(steps: Transitions, frames: int) -> NDArray[np.float32]:
+    """Lay each step's last observations side by side, the newest last, as policies see frames, (n, frames x features).
+
+    A window's first row stands for those before it.
+    """
+    if frames == 1:
+        return steps.observations
+    begins = starts(steps)
+    first = np.repeat(begins, np.diff(np.r_[begins, len(steps.windows)]))
+    indices = np.arange(len(first))
+    return np.concatenate(
+        [steps.observations[np.maximum(indices - back, first)] for back in range(frames - 1, -1, -1)], axis=1
+    )
+
+
+def prior_of(actions: NDArray[np.int16], sizes: Sequence[int]) -> tuple[NDArray[np.float64], ...]:
+    """Give how often each choice of each head was demonstrated."""
+    return tuple(np.bincount(actions[:, head], minlength=size) / len(actions) for head, size in enumerate(sizes))

@@ -1,7 +1,7 @@
 """Find data sets in a home by their names.
 
 A folder is called `<name>@<start of its hash>`; the same name may stand for several, and then the one finished last
-is meant unless the hash is given too. Leaves out: reading them (transitions).
+is meant unless the hash is given too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playproof.datasets.manifest import MANIFEST
+from playproof.datasets.dataset import MANIFEST
 from playproof.errors import DecodeError, InputError
 from playproof.home import home as default_home
 

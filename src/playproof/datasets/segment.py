@@ -10,7 +10,6 @@ carried forward, and each step says how old it is.
 Money is what the game's ledger says of these choices, from the terms that the session's own events tell. Where the
 recording then tells other money, what was told stands and the episode counts it as corrected.
 Windows that were not received whole are episodes too, marked with what they lack; they are left out unless asked for.
-Leaves out: laying episodes out as columns (game.laid), and whole sessions at once (a game's batch).
 """
 
 from __future__ import annotations

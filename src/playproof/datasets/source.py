@@ -1,7 +1,7 @@
 """Read a home's stored sessions, piece by piece: what a data set is built from.
 
 A piece is some sessions of one log, small enough to be held at once; each is read in one read transaction, so that an
-event is seen once while others record and compact. Leaves out: what is made of the events.
+event is seen once while others record and compact.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from playproof.errors import StoreError
 from playproof.events import Event
 from playproof.store.log.parts import PartFiles, to_events, to_table
 from playproof.store.log.rows import SEQ_BITS, row_id
-from playproof.store.log.schema import check_version, connect_reader, read_layout
-from playproof.store.log.writer import log_names, log_path
+from playproof.store.log.schema import check_version, connect_reader, log_names, log_path, read_layout
 
 if TYPE_CHECKING:
     import sqlite3

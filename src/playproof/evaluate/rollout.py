@@ -3,22 +3,93 @@
 The windows depend on source, seed and their number alone: every policy that is played with the same ones
 faces the same windows, and their profits can be compared in pairs. Another number of windows may be played in
 other lanes and then gives other windows, with other names.
-Leaves out: weighing the profits (evidence), and games without lanes (score.play_windows).
+`play_windows` scores a policy of a game without lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, ContractError, InputError
-from playproof.evaluate.score import Score
-from playproof.game import Game, first, lookup
+from playproof.events import Event
+from playproof.game import Game, Policy, Terms, first, lookup
+from playproof.game.play import PlayerConfig, play
 from playproof.game.vector_env import BatchPolicy, ReplayTape, RolloutStats, VectorGame, VectorTerms, play_lanes
+from playproof.json_types import Json
+
+PLAY_STREAM = int.from_bytes(b"play")
+"""Keeps the players' random numbers apart from those of worlds with the same seed."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a policy earned, window by window."""
+
+    name: str
+    windows: tuple[str, ...]
+    pnl: tuple[int, ...]
+    """Change in equity of each window, in the smallest unit."""
+    opened: tuple[int, ...]
+    """Positions opened in each window."""
+    stake: int
+    """Reserved for each window before it began."""
+
+    def __post_init__(self) -> None:
+        if self.stake <= 0 or min(self.pnl, default=0) < -self.stake:
+            raise ConfigError(f"expected no window to lose more than the stake {self.stake}, found {min(self.pnl)}")
+
+    @property
+    def returns(self) -> NDArray[np.float64]:
+        """Give each window's profit per unit reserved, at least -1."""
+        return np.asarray(self.pnl, np.float64) / self.stake
+
+    @property
+    def roi(self) -> float:
+        """Give the profit per unit reserved over all windows."""
+        return sum(self.pnl) / (self.stake * len(self.pnl)) if self.pnl else 0.0
+
+
+@dataclass(frozen=True)
+class PolicyPlayer:
+    """A policy to be scored: how it is made, what it sees and what it may do."""
+
+    name: str
+    make: Callable[[np.random.Generator], Policy]
+    observation: str
+    actions: str
+
+
+def play_windows(
+    game: Game, player: PolicyPlayer, events: Sequence[Event], windows: Sequence[str], *, stake: int, seed: int
+) -> Score:
+    """Play one session's windows in their order, each with a fresh ledger and a fresh policy."""
+    order = {window: number for number, window in enumerate(windows)}
+    seat = PlayerConfig(player.observation, Terms(player.actions, stake=stake))
+    episodes = list(
+        play(
+            game,
+            lambda window: player.make(np.random.default_rng([PLAY_STREAM, seed, order[window]])),
+            events,
+            seat,
+            order,
+        )
+    )
+    if tuple(episode.window_id for episode in episodes) != tuple(windows):
+        raise ConfigError(f"expected {len(windows)} windows in the order of the recording, found {len(episodes)}")
+    return Score(
+        player.name,
+        tuple(windows),
+        tuple(episode.pnl for episode in episodes),
+        tuple(episode.opened for episode in episodes),
+        stake,
+    )
+
 
 LANES = 1024
 """Most lanes that are played at once."""
@@ -67,11 +138,11 @@ class Rollout(RolloutStats):
         total = max(1, int(self.steps.sum()))
         return {name: float(count) / total for name, count in zip(self.choices, self.decisions.sum(0), strict=True)}
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Give the figures that logs show; money in the smallest unit."""
         n = len(self)
         acted = int(self.decisions.sum() - self.decisions[:, self.choices.index("WAIT")].sum())
-        payload: dict[str, Any] = {
+        payload: Json = {
             "windows": n,
             "pnl": float(self.pnl.mean()),
             "pnl_se": float(self.pnl.std(ddof=1) / np.sqrt(n)) if n > 1 else None,

@@ -1,7 +1,7 @@
 """The trial ledger: every look of a policy at a split, and what all the looks together allow to be claimed.
 
 A look is written down by itself when a score is made, with its profit window by window. The same policy on
-the same data and split counts once, however often it is run. Leaves out: the table (store.tables).
+the same data and split counts once, however often it is run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, Select, select
 
 from playproof.errors import InputError
-from playproof.evaluate.score import Score
+from playproof.evaluate.rollout import Score
 from playproof.events import check_utc
 from playproof.stats.metrics import sharpe_ratio
 from playproof.stats.selection import (
@@ -97,7 +97,7 @@ def trial_of(
     split: str,
     kind: Kind,
     now: datetime,
-    result: Mapping[str, Any] | None = None,
+    result: Mapping[str, object] | None = None,
     origin: str | None = None,
 ) -> Trial:
     """Make the trial of a score."""

@@ -17,8 +17,10 @@ from playproof.game.game import (
     Rewards,
     Simulation,
     ValidationDefaults,
+    game_names,
+    load_attribute,
+    load_game,
 )
-from playproof.game.registry import game_names, load_attribute, load_game
 from playproof.game.types import (
     WAIT,
     AccountSnapshot,

@@ -1,6 +1,6 @@
 """What a game's own data are asked: how long windows live, what staking a unit would have come to, what is promised.
 
-The game gathers these from recordings; the stage `validate` weighs them. Leaves out: both.
+The game gathers these from recordings; the stage `validate` weighs them.
 """
 
 from __future__ import annotations

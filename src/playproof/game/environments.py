@@ -45,7 +45,7 @@ class _After(Loader):
 class _Waiting(MetaPathFinder):
     """Wait for the import of Gymnasium."""
 
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # noqa: ARG002
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
         """Give Gymnasium's own spec with the loader that registers; step aside for everything else."""
         if fullname != "gymnasium":
             return None

@@ -2,7 +2,6 @@
 
 A game that can be forked gives them as `Game.forks`. Window k of the same terms has the same future in every copy but
 for what the player does, so that differences between copies are the player's own.
-Leaves out: who answers (train, serve) and what is learned from it.
 """
 
 from __future__ import annotations

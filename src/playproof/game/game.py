@@ -10,17 +10,20 @@ imports are inside it, so that `load_game` stays light and "go to definition" le
 - `display()`: what reports draw. The default draws what every game has.
 - `language`: windows that a language model plays. None: the game is not played in words.
 
-Tables keep their order, and their first entry is the default.
+Tables keep their order, and their first entry is the default. Games are found by name among the installed packages:
+a game is an entry point of the group "playproof.games", a function without arguments that gives a Game.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from playproof.errors import ConfigError
+from playproof.errors import ConfigError, ContractError, UnknownName
 from playproof.events import Event
 from playproof.game.types import (
     ActionSet,
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
         Target,
     )
 
+
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -80,6 +84,8 @@ class Recording:
     """Read a window's outcome from its events; None while the window is not whole."""
     sample: Callable[[], tuple[Frame, ...]]
     """Give frames of one recorded player through at least two whole windows, for the contract."""
+    facts: Callable[[], tuple[Fact, ...]] | None = None
+    """Give the facts of the sample, where the game keeps them decoded; None: the sample is decoded."""
     alignment: RecordingRules | None = None
     """Where a recorded player's choices belong; None: to decision points, and money is the ledger's alone."""
     columnar: ColumnarSession | None = None
@@ -233,3 +239,49 @@ class Game:
         """Give the fill values of the named features."""
         table = {feature.name: feature for feature in self.features}
         return tuple(lookup(table, name, "feature").fill for name in features)
+
+
+GROUP = "playproof.games"
+
+
+def _points() -> dict[str, EntryPoint]:
+    """Give the entry points by name; two packages that claim one name are refused."""
+    result: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        other = result.setdefault(point.name, point)
+        if other.value != point.value:
+            raise ConfigError(
+                f"expected one game called {point.name!r}, found {other.value} and {point.value}; uninstall one"
+            )
+    return result
+
+
+def game_names() -> tuple[str, ...]:
+    """Give the names of the installed games, sorted, without importing any."""
+    return tuple(sorted(_points()))
+
+
+def load_game(name: str) -> Game:
+    """Give the installed game of this name."""
+    points = _points()
+    if name not in points:
+        raise UnknownName("game", name, points)
+    try:
+        game = points[name].load()()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ContractError(
+            f"expected a function giving a Game at {points[name].value} for {name!r}, found: {error}"
+        ) from error
+    if not isinstance(game, Game) or game.name != name:
+        result = game.name if isinstance(game, Game) else type(game).__name__
+        raise ContractError(f"expected the game {name!r} at {points[name].value}, found {result}")
+    return game
+
+
+def load_attribute(reference: str) -> Any:
+    """Import what a user named as "module:attribute", such as a policy or a reward of their own."""
+    module, _, attribute = reference.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ContractError(f"expected module:attribute, found {reference!r}: {error}") from error

@@ -1,7 +1,4 @@
-"""Plays whose order is known by how they were made: what a game gives to try judges on.
-
-Leaves out: judging (judge).
-"""
+"""Plays whose order is known by how they were made: what a game gives to try judges on."""
 
 from __future__ import annotations
 

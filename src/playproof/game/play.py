@@ -1,8 +1,7 @@
 """Sit a policy down at recorded windows: apply, look, choose, carry out, in one loop for every game.
 
 Orders do not move the world here: the windows are replayed as they were. Games in which they do
-need their own environment. Leaves out: what the recorded player chose (episodes), and scores
-(evaluate).
+need their own environment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a game tells a predictor of a window's end: which label, from which inputs, and what a bet on it is.
-
-Leaves out: learning (train/hazard) and acting on predictions (policies).
-"""
+"""What a game tells a predictor of a window's end: which label, from which inputs, and what a bet on it is."""
 
 from __future__ import annotations
 

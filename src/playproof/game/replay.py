@@ -2,7 +2,7 @@
 
 An episode of n steps has n + 1 points: one before each step, and the end. Values are the game's own: whole
 numbers of the smallest unit where they are money, None where they are unknown. A game tells in `Replaying` what
-can be seen of its episodes. Leaves out: playing, reading and drawing them (validate).
+can be seen of its episodes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ReplayedEpisode:
     """What the player saw, (n + 1, features), or nothing where it was messages."""
     missing: Chosen | None = None
     """What of it was unknown; None: nothing."""
-    thoughts: tuple[tuple[tuple[str, ...], NDArray[np.floating[Any]]], ...] = ()
+    thoughts: tuple[tuple[tuple[str, ...], NDArray[np.floating]], ...] = ()
     """For each head its choices and their chances (n, choices); empty where the player has none to tell."""
     predictions: Mapping[str, Sequence[Number]] = field(default_factory=lambda: MappingProxyType({}))
     """By name: a chance at each step, (n,)."""

@@ -33,8 +33,9 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, ContractError, UnknownName
 from playproof.events import Event
-from playproof.game.registry import load_attribute
+from playproof.game.game import load_attribute
 from playproof.game.types import AccountSnapshot, Action, Outcome, Reward, Step
+from playproof.json_types import Json
 
 Kind: TypeAlias = Literal["money", "terminal", "cost", "shaping", "bonus", "undeclared"]
 """What a component claims to be.
@@ -176,7 +177,7 @@ class ComposedReward(Reward):
         return names if self.clip is None else (*names, CLIP)
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Json:
         """Give the canonical configuration: every setting of every enabled component."""
         enabled = [part.component.name for part in self.parts]
         return {
@@ -185,7 +186,7 @@ class ComposedReward(Reward):
         }
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Json:
         """Give what the hash is over: name and version are labels, components and settings are the reward."""
         kinds = {part.component.name: _code(part.component) for part in self.parts}
         return {"config": self.config, "undeclared": {name: code for name, code in kinds.items() if code}}
@@ -256,7 +257,7 @@ def total(paid: Mapping[str, Values]) -> Values:
     return summed
 
 
-def compose(components: Components, config: Mapping[str, Any], name: str) -> ComposedReward:
+def compose(components: Components, config: Mapping[str, object], name: str) -> ComposedReward:
     """Make the reward that a configuration describes; refuse what it cannot mean."""
     general = _section(config, GLOBAL)
     _refuse_unknown(GLOBAL, general, _GLOBAL)
@@ -281,14 +282,14 @@ def compose(components: Components, config: Mapping[str, Any], name: str) -> Com
     )
 
 
-def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _section(config: Mapping[str, object], name: str) -> Mapping[str, Any]:
     result = config.get(name, _EMPTY)
     if not isinstance(result, Mapping):
         raise ConfigError(f"expected {name} to be a section of settings, found {result!r}")
     return result
 
 
-def _refuse_unknown(section: str, given: Mapping[str, Any], known: set[str]) -> None:
+def _refuse_unknown(section: str, given: Mapping[str, object], known: set[str]) -> None:
     if unknown := sorted(set(given) - known):
         raise ConfigError(f"expected {section} to set {', '.join(sorted(known))}, found {', '.join(unknown)}")
 
@@ -301,11 +302,11 @@ def _clip(value: Any) -> float | None:
     return float(value)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _settings(component: Component, given: Mapping[str, Any]) -> Settings:
+def _settings(component: Component, given: Mapping[str, object]) -> Settings:
     """Fill in the defaults; a setting keeps the kind of its default."""
     known = {"weight": 1.0, **component.settings}
     _refuse_unknown(component.name, given, set(known))
@@ -332,7 +333,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
 
 
 def find_reward(
-    rewards: Mapping[str, Reward], components: Components | None, what: str | Path | Mapping[str, Any] | Reward
+    rewards: Mapping[str, Reward], components: Components | None, what: str | Path | Mapping[str, object] | Reward
 ) -> Reward:
     """Give the reward that a name, a configuration, a file or a "module:attribute" stands for."""
     if isinstance(what, Reward):
@@ -366,7 +367,7 @@ def _attribute(reference: str) -> Any:
     return getattr(module, attribute)
 
 
-def _as_reward(components: Components | None, result: Any, reference: str) -> Reward:
+def _as_reward(components: Components | None, result: object, reference: str) -> Reward:
     """Take a Reward, a configuration, or a function of facts."""
     if isinstance(result, Reward):
         return result

@@ -1,24 +1,21 @@
-"""Count what many lanes do, step by step, and keep it window by window; compiled, since it runs once a step.
-
-Leaves out: the loop that plays (lanes).
-"""
+"""Count what many lanes do, step by step, and keep it window by window; compiled, since it runs once a step."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playproof._numba import compiler
-from playproof.game.vector_env import Actions, Ints, StepResult, VectorGame
+from playproof.game.vector_env import Actions, Chosen, Ints, StepResult, VectorGame
+from playproof.json_types import Json
 
 compiled = compiler(__file__)
+Floats = NDArray[np.float64]
 AT_THE_END = ("pnl", "opened", "staked", "no_effect")
 
 
 @compiled
-def count_step(actions: Any, held: Any, rewards: Any, counts: Any, sums: Any) -> None:
+def count_step(actions: Actions, held: Chosen, rewards: Floats, counts: Ints, sums: Floats) -> None:
     """Add one step to what is counted of every lane: steps, those in the market, choices; and the reward."""
     for lane in range(len(actions)):
         counts[lane, 0] += 1
@@ -29,20 +26,20 @@ def count_step(actions: Any, held: Any, rewards: Any, counts: Any, sums: Any) ->
 
 @compiled
 def close_windows(
-    lanes: Any,
-    pnl: Any,
-    opened: Any,
-    staked: Any,
-    no_effect: Any,
-    played: Any,
-    seats: Any,
+    lanes: Ints,
+    pnl: Ints,
+    opened: Ints,
+    staked: Ints,
+    no_effect: Ints,
+    played: Ints,
+    seats: Ints,
     stride: int,
-    counts: Any,
-    sums: Any,
-    counts_done: Any,
-    sums_done: Any,
-    ends_done: Any,
-) -> Any:
+    counts: Ints,
+    sums: Floats,
+    counts_done: Ints,
+    sums_done: Floats,
+    ends_done: Ints,
+) -> tuple[int, int]:
     """Move what was counted of the lanes whose windows ended to those windows.
 
     Give how many of them are wanted, and for how many lanes that was the last one.
@@ -77,7 +74,7 @@ class WindowTally:
         self._counts_done = np.zeros((windows, 2 + choices), np.int64)
         self._ends_done = np.zeros((len(AT_THE_END), windows), np.int64)
         self._sums, self._sums_done = np.zeros((1, n)), np.zeros((1, windows))
-        self._parts: dict[str, NDArray[np.float64]] = {}
+        self._parts: dict[str, Floats] = {}
 
     def take(self, actions: Actions, moved: StepResult) -> None:
         """Count one step, and note the windows that ended in it."""
@@ -122,15 +119,15 @@ class WindowTally:
         self._parts = {name: self._sums[1 + index] for index, name in enumerate(names)}
 
     @property
-    def done(self) -> dict[str, Any]:
+    def done(self) -> Json:
         """Give what was counted, by window; the components of the reward too."""
-        result: dict[str, Any] = dict(zip(AT_THE_END, self._ends_done, strict=True))
+        result: Json = dict(zip(AT_THE_END, self._ends_done, strict=True))
         result |= {"steps": self._counts_done[:, 0].copy(), "in_market": self._counts_done[:, 1].copy()}
         result |= {"decisions": self._counts_done[:, 2:].copy(), "reward": self._sums_done[0]}
         return result | {"components": {name: self._sums_done[1 + index] for index, name in enumerate(self._parts)}}
 
 
-def _taller(sums: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
+def _taller(sums: Floats, rows: int) -> Floats:
     """Give the same sums with more rows, 0 so far."""
     result = np.zeros((rows, sums.shape[1]))
     result[: len(sums)] = sums

@@ -2,7 +2,7 @@
 
 A lane is one player at a table of their own; a game that can be simulated gives them as
 `Game.lanes`. Lane i of n plays windows i, i + n, i + 2 n ... of its terms, whatever is done in them,
-so that every policy faces the same windows. Leaves out: scores (evaluate) and learning (train).
+so that every policy faces the same windows.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from playproof.datasets.conversations.art import Conversation, JudgeView, PolicyView, Turn, judge_view
+from playproof.datasets.conversations.art import Conversation, JudgeView, PolicyView, judge_view
+from playproof.datasets.conversations.groups import Turn
 from playproof.errors import InputError
 from playproof.game.golden import RankedGroup
 from playproof.record.trajectories.outcomes import Outcomes, read_outcomes

@@ -4,7 +4,6 @@
 trajectory server, the proxy and served models, and the crash server has one of its own for sockets. Roles are deny by
 default: a route that no role names is nobody's. Starlette's TrustedHostMiddleware is not used: it answers 400 in other
 words and cannot read [::1].
-Leaves out: TLS, which a reverse proxy brings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Run an application of the recorder on a socket until it is told to stop.
-
-Leaves out: the applications (trajectory_http, proxy).
-"""
+"""Run an application of the recorder on a socket until it is told to stop."""
 
 from __future__ import annotations
 

@@ -8,14 +8,13 @@
 | model.txt | trees, as LightGBM writes them |
 
 Loading checks every hash, the feature list and its order against the card and against the game, and
-reads nothing but JSON, safetensors and text. Leaves out: training, and making policies of other kinds.
+reads nothing but JSON, safetensors and text.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -26,6 +25,8 @@ from numpy.typing import NDArray
 
 from playproof.errors import DecodeError, InputError, PlayproofError
 from playproof.game import Game, NumericObservation, Policy, game_names, load_game, lookup
+from playproof.home import write_durably
+from playproof.json_types import Json
 from playproof.policies.scaling import SCALING, Scaling, feature_hash, game_scaling, parse
 
 Kind = Literal["network", "trees", "rule"]
@@ -81,9 +82,9 @@ class Card:
         if len(rules) != len(self.features):
             raise CheckpointRefused(f"expected a scale for each of {len(self.features)} features, found {len(rules)}")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give the card as its file holds it, with its own hash."""
-        payload: dict[str, Any] = json.loads(json.dumps(asdict(self), default=_plain))
+        payload: Json = json.loads(json.dumps(asdict(self), default=_plain))
         return payload | {CARD_HASH: _card_hash(payload)}
 
 
@@ -102,22 +103,6 @@ class Checkpoint:
     def read(self, name: str) -> bytes:
         """Read one of its files again, checked."""
         return _read_checked(self.path, name, self.card.files)
-
-
-def describe(game: Game, observation: str, *, numbers: tuple[str, ...] | None = None) -> dict[str, Any]:
-    """Give the fields of a card that the game decides: features, their hash and scaling."""
-    shown = lookup(game.observations, observation, "observation set")
-    if numbers is None and not isinstance(shown, NumericObservation):
-        raise InputError(f"expected an observation set of numbers, found {observation!r}, which is of messages")
-    features = numbers or shown.features  # type: ignore[union-attr]
-    rules = game_scaling(game, features).rules
-    return {
-        "game": game.name,
-        "observation": observation,
-        "features": tuple(features),
-        "feature_hash": feature_hash(features, rules),
-        "scaling": {"name": SCALING, "version": game.scaling, "rules": list(rules)},
-    }
 
 
 def save_checkpoint(
@@ -145,16 +130,6 @@ def save_checkpoint(
         write_durably(path / name, data)
     write_durably(path / CARD, (json.dumps(full.to_json(), indent=1, sort_keys=True) + "\n").encode())
     return full
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Write a file so that after a crash either the old or the whole new one is there."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def load_checkpoint(path: Path, game: Game | None = None) -> Checkpoint:
@@ -198,7 +173,7 @@ def find_game(name: str) -> Game | None:
     return load_game(name) if name in game_names() else None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Write what JSON does not know: mappings, numpy numbers, paths."""
     if isinstance(value, Mapping):
         return dict(value)
@@ -211,7 +186,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"expected what JSON can hold, found {type(value).__name__}")
 
 
-def _card_hash(payload: Mapping[str, Any]) -> str:
+def _card_hash(payload: Mapping[str, object]) -> str:
     body = {name: value for name, value in payload.items() if name != CARD_HASH}
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

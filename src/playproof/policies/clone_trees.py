@@ -4,14 +4,14 @@ The two questions are apart because they differ: he mostly waits, and what he do
 something is nearly settled by what he sees. The trees look at the present row and at how some
 features moved over the last rows, in which his state of mind shows. What he seldom does drowns in
 both answers, so it has trees of its own, which tell it from everything else, waiting included.
-Acts with at most one head a step. Leaves out: growing the trees (train/bc_trees).
+Acts with at most one head a step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,7 +161,7 @@ def to_text(models: Sequence[Sequence[str]]) -> str:
     return DIVIDER.join(text.rstrip("\n") + "\n" for of in models for text in of)
 
 
-def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> NetworkSingleEnv:  # noqa: ARG001
+def from_checkpoint(checkpoint: Checkpoint, possible: object = None) -> NetworkSingleEnv:  # noqa: ARG001
     """Make the policy of a checkpoint of cloned habits, to be asked row by row."""
     return NetworkSingleEnv(read_habits(checkpoint), np.random.default_rng(checkpoint.card.seed))
 

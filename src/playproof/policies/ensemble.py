@@ -8,7 +8,7 @@ In this order, at every step and in every lane:
 3. else do what the policy does.
 
 A predictor that was switched off for lack of skill changes nothing but what rule 2 allows at the
-constant hazard's odds, which is nothing where bets lose. Leaves out: learning; the rule is fixed.
+constant hazard's odds, which is nothing where bets lose.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ import numpy as np
 from playproof.errors import DecodeError
 from playproof.game import Action, Game, Observation, load_game
 from playproof.game.vector_env import Actions, BatchPolicy, Chosen, Rng, Rows
-from playproof.policies.checkpoint import Card, Checkpoint, describe, load_checkpoint, load_policy, save_checkpoint
+from playproof.policies.checkpoint import Card, Checkpoint, load_checkpoint, load_policy, save_checkpoint
 from playproof.policies.network import BatchPlayer, NetworkSingleEnv
+from playproof.policies.scaling import describe
 from playproof.policies.trees import PredictorPolicy, foresight_of
 
 if TYPE_CHECKING:

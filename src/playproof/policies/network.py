@@ -3,20 +3,21 @@
 Parameters, by name: `trunk.K.weight` (out, in) and `trunk.K.bias`, then `head.K.weight` and
 `head.K.bias`. A recurrent network has `memory.weight_ih` (4 h, in), `memory.weight_hh` (4 h, h) and
 two biases before its trunk: an LSTM with gates in, forget, cell, out. A critic (`critic.*`) may lie
-beside them; acting does not need it. Leaves out: training (train/network) and files (checkpoint).
+beside them; acting does not need it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import InputError
 from playproof.game import Action, Observation
+from playproof.json_types import Json
 from playproof.policies.one_row import SingleRowNetwork
 from playproof.policies.scaling import Scaling, scale_rows
 
@@ -276,7 +277,7 @@ class BatchPlayer:
     def _act(self, obs: Floats, masks: Mask | None, state: _NetworkMemory) -> NDArray[np.int64]:
         rows = stack_frames(obs, state, getattr(self.policy, "frames", 1))
         rng = state.rng if self.sample else None
-        more: dict[str, Any] = {}
+        more: Json = {}
         if state.memory is not None:
             state.memory[:, state.fresh] = 0.0
             more["memory"] = state.memory

@@ -3,7 +3,7 @@
 At this size a call costs more than its arithmetic. Features are put in the order of their rules, so that a
 rule works on a slice and not on a list of places; the first layer's weights are put in the same order; every
 result is written into an array that is there already. Logits are those of `NetworkPolicy.logits`, up to the
-rounding of sums taken in another order. Leaves out: frames and memory are the caller's, batches too.
+rounding of sums taken in another order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A network as an ONNX graph: raw rows in, logits out, the fixed scaling inside.
 
 Input `observation` (n, features x frames) float32, output `logits` (n, all heads side by side).
-Masks and choosing stay outside. Leaves out: networks with a memory.
+Masks and choosing stay outside.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
+    def add(self, kind: str, *inputs: str, **attributes: object) -> str:
         """Add a node; give the name of its output."""
         from onnx import helper
 

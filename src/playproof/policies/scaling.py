@@ -21,8 +21,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.errors import ConfigError
-from playproof.game import Game, lookup
+from playproof.errors import ConfigError, InputError
+from playproof.game import Game, NumericObservation, lookup
+from playproof.json_types import Json
 
 Rows = NDArray[np.float32]
 
@@ -131,3 +132,19 @@ def feature_hash(features: Sequence[str], rules: Sequence[str]) -> str:
     """Give the identity of a feature list: names, order and scales."""
     text = "\n".join(f"{name}\t{rule}" for name, rule in zip(features, rules, strict=True))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def describe(game: Game, observation: str, *, numbers: tuple[str, ...] | None = None) -> Json:
+    """Give the fields of a card that the game decides: features, their hash and scaling."""
+    shown = lookup(game.observations, observation, "observation set")
+    if numbers is None and not isinstance(shown, NumericObservation):
+        raise InputError(f"expected an observation set of numbers, found {observation!r}, which is of messages")
+    features = numbers or shown.features  # type: ignore[union-attr]
+    rules = game_scaling(game, features).rules
+    return {
+        "game": game.name,
+        "observation": observation,
+        "features": tuple(features),
+        "feature_hash": feature_hash(features, rules),
+        "scaling": {"name": SCALING, "version": game.scaling, "rules": list(rules)},
+    }

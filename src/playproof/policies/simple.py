@@ -1,7 +1,4 @@
-"""The two policies that look at nothing: the same action for ever, and any action.
-
-Leaves out: baselines that know a game; those come with it.
-"""
+"""The two policies that look at nothing: the same action for ever, and any action."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A policy that looks its action up in a table, and its file.
 
 The file is JSON: features, the WAIT action, the stake it was made for, and one row for each
-situation. Leaves out: learning the table (train/tabular).
+situation.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from playproof.errors import DecodeError
 from playproof.game import Action, Observation
+from playproof.json_types import Json
 
 Situation = tuple[float, ...]
 
@@ -56,9 +56,9 @@ class TablePolicy:
     def from_json(cls, text: str) -> TablePolicy:
         """Read a policy's file."""
         try:
-            payload: dict[str, Any] = json.loads(text)
+            payload: Json = json.loads(text)
             rows = {tuple(map(float, row)): tuple(map(int, action)) for row, action in payload["table"]}
-            lists: dict[str, Any] = {name: tuple(payload[name]) for name in ("features", "columns", "wait")}
+            lists: Json = {name: tuple(payload[name]) for name in ("features", "columns", "wait")}
             return cls(**payload | lists | {"table": rows})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DecodeError(f"expected the file of a table policy, found: {error}") from None

@@ -1,7 +1,7 @@
 """Boosted trees that act without LightGBM: its text file read as data, walked by compiled code, with a calibration.
 
 Only what this product trains is read: binary and multiclass objectives, numerical splits, no missing
-values. A file with anything else is refused. Leaves out: training (train/hazard, train/bc_trees).
+values. A file with anything else is refused.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class TreeEnsemble:
     def __len__(self) -> int:
         return len(self.split_start)
 
-    def score(self, rows: NDArray[np.floating[Any]]) -> Floats:
+    def score(self, rows: NDArray[np.floating]) -> Floats:
         """Give the sum of leaves of rows (n, inputs): the log-odds, (n,)."""
         return self.scores(rows)[:, 0]
 
-    def scores(self, rows: NDArray[np.floating[Any]]) -> Floats:
+    def scores(self, rows: NDArray[np.floating]) -> Floats:
         """Give the sum of leaves of each class, (n, classes)."""
         if rows.ndim != 2 or rows.shape[1] != len(self.names):
             raise InputError(f"expected rows of {len(self.names)} inputs, found shape {rows.shape}")
@@ -205,18 +205,18 @@ class Predictor:
     skilled: bool = True
     """Was its skill above 0, with its interval, on windows it had not seen? If not it is switched off."""
 
-    def probability(self, rows: NDArray[np.floating[Any]]) -> Floats:
+    def probability(self, rows: NDArray[np.floating]) -> Floats:
         """Give the probability of the label at rows (n, inputs)."""
         if not self.skilled:
             return np.full(len(rows), self.constant)
         return self.calibrated(rows)
 
-    def calibrated(self, rows: NDArray[np.floating[Any]]) -> Floats:
+    def calibrated(self, rows: NDArray[np.floating]) -> Floats:
         """Give the trees' own calibrated probability, switched off or not."""
         floats: Floats = 1.0 / (1.0 + np.exp(-(self.offset + self.slope * self.trees.score(rows))))
         return floats
 
-    def predict(self, rows: NDArray[np.floating[Any]]) -> Prediction:
+    def predict(self, rows: NDArray[np.floating]) -> Prediction:
         """Give all that is told at each row."""
         return describe_chances(self.probability(rows), self.constant, self.horizon, self.mean_life)
 
@@ -358,7 +358,7 @@ def foresight_of(checkpoint: Checkpoint, margin: float | None = None) -> Predict
     return PredictorPolicy(read_predictor(checkpoint), predicting, tuple(names), predicting.payout(card.world), margin)
 
 
-def from_checkpoint(checkpoint: Checkpoint, possible: Any = None) -> Policy:
+def from_checkpoint(checkpoint: Checkpoint, possible: object = None) -> Policy:
     """Make the policy of a checkpoint of kind `trees`."""
     card = checkpoint.card
     if card.method == "bc":

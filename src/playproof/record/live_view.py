@@ -1,7 +1,6 @@
 """Show a recording while it runs: where the world and the player stand, presses, rates, lag and gaps.
 
 A listener of the recorder like any other: it may be slow, and the recording does not notice.
-Leaves out: recording anything by itself; the keys only tell the recorder what the person said.
 """
 
 from __future__ import annotations

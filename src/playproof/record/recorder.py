@@ -28,6 +28,7 @@ import orjson
 from playproof.errors import StoreError
 from playproof.events import DocType, Event, Source
 from playproof.game import Fact, Frame, Game
+from playproof.json_types import Json
 from playproof.record.presses import ActionSequence, PressRules, Sequences
 from playproof.record.redaction import Redaction
 from playproof.record.session import NOTE, RecordingSession, text_of
@@ -170,7 +171,7 @@ class Recorder:
         self._sequences = Sequences(reading or PressRules())
         self._waiting: deque[tuple[Future[None], int]] = deque()
         self._waiting_events = 0
-        self._interrupted: dict[str, Any] | None = None
+        self._interrupted: Json | None = None
         self._listeners: list[_Subscription] = []
         self._lock = threading.RLock()
         self._closed = False
@@ -191,7 +192,7 @@ class Recorder:
         listener.start()
 
     @property
-    def listeners(self) -> list[dict[str, Any]]:
+    def listeners(self) -> list[Json]:
         """Give what each listener missed and how often it failed."""
         return [
             {"wants": one.wanted, "dropped": one.dropped, "failures": one.failures, "last_failure": one.last_failure}
@@ -359,6 +360,6 @@ def write_json(value: object) -> str:
     return orjson.dumps(value, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS).decode()
 
 
-def _tick_to_dict(tick: Event | Fact | None) -> dict[str, Any] | None:
+def _tick_to_dict(tick: Event | Fact | None) -> Json | None:
     """Say which tick it was."""
     return {"window_id": tick.window_id, "columns": dict(tick.columns)} if tick else None

@@ -1,7 +1,4 @@
-"""One unbroken recording of one player: frames become events, numbered in their order.
-
-Leaves out: where frames come from (sockets, browsers, importers), redaction and listeners (recorder).
-"""
+"""One unbroken recording of one player: frames become events, numbered in their order."""
 
 from __future__ import annotations
 

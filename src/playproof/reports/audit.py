@@ -1,22 +1,19 @@
-"""Show an audit: one HTML page that opens offline, with plots, and the same figures as plain JSON.
-
-Leaves out: the figures themselves (audit).
-"""
+"""Show an audit: one HTML page that opens offline, with plots, and the same figures as plain JSON."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
 from playproof.game.audit import AuditRules
+from playproof.json_types import Json
 from playproof.reports.chart import BandSeries, Chart, ChartAxis, LevelLine, MarkerSeries, Series
 from playproof.reports.page import PageSection, PageTable, render
 from playproof.validate.audit import LEAST_WINDOWS, AuditReport, Band, WagerFigures
 
 
-def to_json(report: AuditReport) -> dict[str, Any]:
+def to_json(report: AuditReport) -> Json:
     """Give an audit as plain data; the survival curve by its ages."""
     payload = asdict(report)
     payload["survival"] = {name: getattr(report.survival, name).tolist() for name in ("ages", "alive", "low", "high")}

@@ -2,7 +2,7 @@
 
 Names on an axis make it a list of names: on x they stand side by side, on y from the top down with values along x.
 Values that are not finite are gaps. Long series are thinned so that the lowest and the highest point of every column
-stay. Leaves out: pixels (static/chart.js) and the page (page).
+stay.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ContractError
+from playproof.json_types import Json
 
 COLOURS = ("blue", "good", "warn", "violet", "teal", "bad", "pink", "olive")
 """Colours by turn: names of variables in static/style.css, which has them for light, dark and paper."""
@@ -194,13 +195,13 @@ class Chart:
         columns = [getattr(item, axis) for item in self.series]
         return list(dict.fromkeys(value for column in columns for value in column if isinstance(value, str)))
 
-    def to_json(self, share: float = 1.0) -> dict[str, Any]:
+    def to_json(self, share: float = 1.0) -> Json:
         """Give what the script draws; of each series at most this share of its points, and never above MOST_POINTS."""
         axes = {"x": self._axis("x"), "y": self._axis("y")}
         if any(item.right for item in self.series):
             axes["right"] = _fields(self.right, ("title", "percent", "zero", "range"))
         names = {axis: {name: index for index, name in enumerate(axes[axis].get("categories", ()))} for axis in "xy"}
-        payload: dict[str, Any] = {"title": self.title, **axes, "height": self.height}
+        payload: Json = {"title": self.title, **axes, "height": self.height}
         payload["series"] = [_series(item, index, names, share, self.x.kind) for index, item in enumerate(self.series)]
         if self.levels:
             payload["levels"] = [vars(level) for level in self.levels]
@@ -210,7 +211,7 @@ class Chart:
             payload["hover"] = self.hover
         return payload
 
-    def _axis(self, axis: Literal["x", "y"]) -> dict[str, Any]:
+    def _axis(self, axis: Literal["x", "y"]) -> Json:
         payload = _fields(getattr(self, axis), ("title", "kind", "percent", "zero", "range"))
         names = self.names(axis)
         return payload | {"kind": "category", "categories": names} if names else payload
@@ -237,17 +238,15 @@ class Chart:
         return head, rows
 
 
-def _fields(record: Any, names: Sequence[str]) -> dict[str, Any]:
+def _fields(record: object, names: Sequence[str]) -> Json:
     """Give the fields of a record that say something."""
     return {name: getattr(record, name) for name in names if getattr(record, name) not in (None, "", False)}
 
 
-def _series(
-    item: Series, index: int, names: Mapping[str, Mapping[str, int]], share: float, kind: Kind
-) -> dict[str, Any]:
+def _series(item: Series, index: int, names: Mapping[str, Mapping[str, int]], share: float, kind: Kind) -> Json:
     """Give one series as JSON knows it, thinned where it is long."""
     fields = ("name", "dash", "step", "points", "right", "thick", "radius")
-    payload = {"kind": item.kind} | _fields(item, fields)
+    payload: Json = {"kind": item.kind} | _fields(item, fields)
     payload["colour"] = item.colour or COLOURS[index % len(COLOURS)]
     if item.width != Series.width:
         payload["width"] = item.width
@@ -274,7 +273,7 @@ def _series(
     return payload | columns
 
 
-def _kept(columns: Mapping[str, Sequence[Any]], most: int) -> list[int]:
+def _kept(columns: Mapping[str, Sequence[object]], most: int) -> list[int]:
     """Choose the points of a long series that a page holds."""
     x = np.array([math.nan if value is None else value for value in columns["x"]], np.float64)
     order = np.argsort(x, kind="stable")
@@ -313,7 +312,7 @@ def decimate(x: NDArray[np.float64], y: NDArray[np.float64], columns: int) -> ND
     return np.unique(np.concatenate([starts, ends, lowest, highest, first_gaps]))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Give a number as JSON knows it: moments in milliseconds, None where it is not finite."""
     if value is None or isinstance(value, str):
         return value
@@ -326,5 +325,5 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _short(value: Any) -> Any:
+def _short(value: object) -> Any:
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

@@ -1,7 +1,4 @@
-"""A comparison as one HTML file: everybody's return and difference with intervals, in one chart; no network.
-
-Leaves out: finding anything out (compare). The file holds no time, so that it depends on the inputs alone.
-"""
+"""A comparison as one HTML file: everybody's return and difference with intervals, in one chart; no network."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The card of a data set: one HTML file that shows what is in it, and opens without a network.
 
 What can be counted is counted over every row; what a game may say (its phases, how long its windows should last) comes
-through its record. Leaves out: judging the data (check).
+through its record.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from playproof.datasets.build import GAP
 from playproof.datasets.dataset import Dataset, SessionTables
-from playproof.datasets.split import GAP
 from playproof.game import WAIT, DataCard, Game, first, load_game
 from playproof.reports.chart import COLOURS, BandSeries, BarSeries, Chart, ChartAxis, MarkerSeries, Series
 from playproof.reports.page import PageSection, PageTable, render
@@ -301,7 +301,7 @@ def _example(dataset: Dataset, session: str, window: str, showing: DataCard) -> 
     )
 
 
-def _rewards(dataset_counts: DatasetCounts, reward: Mapping[str, Any]) -> Iterator[Part]:
+def _rewards(dataset_counts: DatasetCounts, reward: Mapping[str, object]) -> Iterator[Part]:
     paid = np.concatenate(dataset_counts.rewards) if dataset_counts.rewards else np.zeros(0)
     yield (
         f"Reward {reward['name']}, version {reward['version']}: {dataset_counts.steps - len(paid)} of "

@@ -2,7 +2,7 @@
 
 A report is one file that opens offline: style and scripts stand in it, and its content policy names their hashes, so
 that nothing else can run. A served page links to the same files instead. Everything that somebody else wrote is escaped
-by the templates. Leaves out: what a page says (the modules beside this one).
+by the templates.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Money stays whole numbers, and is text where a browser's numbers would lose a digit; float32 is written with the
 shortest decimals that mean it; only chances are rounded. Columns that rarely change are stored as their changes.
-Leaves out: gathering episodes (replay), and a terminal (replay_terminal).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from playproof.game.replay import Line, Number, ReplayedEpisode
+from playproof.json_types import Json
 from playproof.money import UNIT
 from playproof.reports.page import CHART_SCRIPT, embed, render
 from playproof.validate.replay import Replay
@@ -27,7 +27,7 @@ DIGITS = 4
 """Of chances, which are shown and not counted with."""
 PACKED_FROM = 500_000
 """Bytes of data from which it is packed, so that long replays stay light."""
-Column = list[Any] | dict[str, Any]
+Column = list[Any] | Json
 
 
 def replay_page(replay: Replay) -> str:
@@ -53,7 +53,7 @@ def _lead(replay: Replay) -> str:
     return f"{replay.about}; together {replay.pnl / UNIT:+,.6g} {replay.money}"
 
 
-def page_data(replay: Replay) -> dict[str, Any]:
+def page_data(replay: Replay) -> Json:
     """Give everything that the page shows, as JSON knows it."""
     used = {name for episode in replay.episodes for name in episode.features}
     return {
@@ -69,7 +69,7 @@ def page_data(replay: Replay) -> dict[str, Any]:
     }
 
 
-def _episode(episode: ReplayedEpisode) -> dict[str, Any]:
+def _episode(episode: ReplayedEpisode) -> Json:
     words = {word: index for index, word in enumerate(dict.fromkeys(episode.actions))}
     return {
         "window": episode.window,
@@ -99,7 +99,7 @@ def _episode(episode: ReplayedEpisode) -> dict[str, Any]:
     }
 
 
-def _line(line: Line, episode: ReplayedEpisode) -> dict[str, Any]:
+def _line(line: Line, episode: ReplayedEpisode) -> Json:
     payload = {name: getattr(line, name) for name in ("name", "panel", "unit", "whole", "stepped", "drawn")}
     return payload | {"v": shorten([_safe(value) for value in episode.values[line.name]])}
 
@@ -115,12 +115,12 @@ def _safe(value: Number) -> int | float | str | None:
     return str(value) if isinstance(value, int) and abs(value) >= SAFE else value
 
 
-def _decimals(column: NDArray[np.floating[Any]]) -> list[float]:
+def _decimals(column: NDArray[np.floating]) -> list[float]:
     """Give the shortest decimals that mean the same number of the column's own kind; none is NaN."""
     return [int(value) if float(value).is_integer() else float(str(value)) for value in column]
 
 
-def shorten(column: Sequence[Any]) -> Column:
+def shorten(column: Sequence[object]) -> Column:
     """Give a column as it is, or as its changes where these are fewer: where each begins, and its value."""
     starts = [index for index, value in enumerate(column) if index == 0 or value != column[index - 1]]
     if 2 * len(starts) >= len(column):

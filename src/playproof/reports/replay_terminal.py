@@ -1,7 +1,7 @@
 """A replay in a terminal: the same keys as on the page, drawn with characters.
 
 What is shown at a cursor and what a key does are pure functions; only `run` reads keys. Where no terminal listens
-the frames at which something happened are printed one after the other. Leaves out: gathering episodes (replay).
+the frames at which something happened are printed one after the other.
 """
 
 from __future__ import annotations

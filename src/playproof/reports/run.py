@@ -1,7 +1,6 @@
 """A run's plots as one HTML file that opens offline: money first, then what was done and what was rewarded.
 
-Reads the run's folder alone, so that it can be written again at any time. Leaves out: verdicts; a
-learning curve on validation windows is no proof of an edge.
+Reads the run's folder alone, so that it can be written again at any time.
 """
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from playproof.home import write_durably
+from playproof.json_types import Json
 from playproof.money import UNIT
-from playproof.policies.checkpoint import write_durably
-from playproof.reports.chart import AreaSeries, BandSeries, Chart, ChartAxis, MarkerSeries, Series
-from playproof.reports.language_run import holdout_table, language_figures
+from playproof.reports.chart import AreaSeries, BandSeries, BarSeries, Chart, ChartAxis, LevelLine, MarkerSeries, Series
 from playproof.reports.page import PageSection, PageTable, render
-from playproof.reports.training_plots import Note, lesson_figures
 
 ENOUGH = 30
 """Held-out choices other than waiting, below which the page says that they are too few."""
@@ -159,16 +157,17 @@ def page(path: Path) -> str:
 
 def _lead(path: Path, notes: Sequence[Note]) -> str:
     """Say what the plots show, and what they do not."""
-    from playproof.train.ppo.restarts import list_restarts
-
     text = "This is how it learned, not a proof of an edge: that is what validate gives."
     if any(note["kind"] == "holdout" for note in notes):
         text = f"Money on held-out windows, the same ones every time. {text}"
     if any(note["kind"] == "evaluation" for note in notes):
         text = f"Money on validation windows, the same ones at every evaluation. {text}"
-    if len(tried := list_restarts(path)) > 1:
-        profits = ", ".join(f"{item.profit / UNIT:+.5f}" for item in tried)
-        text += f" Begun {len(tried)} times; the best went on (coins per window: {profits})."
+        # Only runs that are evaluated in money are begun several times.
+        from playproof.train.ppo.restarts import list_restarts
+
+        if len(tried := list_restarts(path)) > 1:
+            profits = ", ".join(f"{item.profit / UNIT:+.5f}" for item in tried)
+            text += f" Begun {len(tried)} times; the best went on (coins per window: {profits})."
     return text
 
 
@@ -205,9 +204,9 @@ def likeness_tables(result: Mapping[str, Any]) -> PageSection | None:
     return PageSection("How well it knows the player", [text, *parts])
 
 
-def _flat(payload: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(payload: Mapping[str, object]) -> Json:
     """Lay nested settings side by side; what has a table of its own is left out."""
-    result: dict[str, Any] = {}
+    result: Json = {}
     for name, value in payload.items():
         if name in ("heads", "mix", "before", "after"):
             continue
@@ -229,3 +228,206 @@ def write_page(path: Path) -> Path:
 
     write_durably(path / REPORT, page(path).encode())
     return path / REPORT
+
+
+Note = Json
+
+
+def lesson_figures(notes: Sequence[Note]) -> list[Chart]:
+    """Give the plots that the notes allow."""
+    kinds = {"rounds": rounds_figure, "trial": trials_figure, "player": players_figure, "bin": bins_figure}
+    results = []
+    for kind, draw in kinds.items():
+        own = [note for note in notes if note["kind"] == kind]
+        if own:
+            results.append(draw(own))
+    return results
+
+
+def rounds_figure(notes: Sequence[Note]) -> Chart:
+    """Draw balanced accuracy over the rounds that a clone was shown, by head."""
+    heads = sorted(name for name in notes[0] if name.startswith("head_"))
+    rounds = [note["step"] for note in notes]
+    return Chart(
+        title="How many rounds are enough",
+        x=ChartAxis(title="demonstrated rounds"),
+        y=ChartAxis(title="balanced accuracy"),
+        series=[
+            Series(name=name.replace("_", " "), x=rounds, y=[note[name] for note in notes], points=True)
+            for name in heads
+        ],
+        wide=True,
+    )
+
+
+def trials_figure(notes: Sequence[Note]) -> Chart:
+    """Draw each trial's return, and the best so far."""
+    ended = sorted((note for note in notes if note.get("worth") is not None), key=lambda note: note["step"])
+    steps, worth = [note["step"] for note in ended], [note["worth"] for note in ended]
+    best = [max(worth[: index + 1]) for index in range(len(worth))]
+    return Chart(
+        title="Trials: return on validation windows",
+        x=ChartAxis(title="trial"),
+        y=ChartAxis(title="return on the stake"),
+        series=[
+            Series(name="best so far", x=steps, y=best, step=True, width=3, colour="good"),
+            MarkerSeries(name="finished trials", x=steps, y=worth, colour="dim"),
+        ],
+        wide=True,
+    )
+
+
+def players_figure(notes: Sequence[Note]) -> Chart:
+    """Draw each player's return over the same windows, with its 95 % interval."""
+    return Chart(
+        title="Return on the stake, the same fresh windows for all",
+        x=ChartAxis(title="return on the stake", percent=True),
+        series=[
+            MarkerSeries(
+                name="mean, 95 % interval",
+                y=[note["name"] for note in notes],
+                x=[note["roi"] for note in notes],
+                low=[note["roi"] - 1.96 * note["se"] for note in notes],
+                high=[note["roi"] + 1.96 * note["se"] for note in notes],
+            )
+        ],
+        levels=[LevelLine(value=0.0, name="not playing", axis="x")],
+        height=70 + 34 * len(notes),
+        wide=True,
+    )
+
+
+def bins_figure(notes: Sequence[Note]) -> Chart:
+    """Draw what happened over what was predicted: on the diagonal where probabilities are true."""
+    ends = [min(note["predicted"] for note in notes), max(note["predicted"] for note in notes)]
+    predicted, observed, low, high = (
+        [note[name] for note in notes] for name in ("predicted", "observed", "low", "high")
+    )
+    return Chart(
+        title="Calibration on test windows",
+        x=ChartAxis(title="predicted probability", percent=True),
+        y=ChartAxis(title="share that happened", percent=True),
+        series=[
+            Series(name="true probabilities", x=ends, y=ends, colour="dim", dash="dot"),
+            MarkerSeries(name="predicted, 95 % interval", x=predicted, y=observed, low=low, high=high, colour="good"),
+        ],
+        wide=True,
+    )
+
+
+ITERATION = ChartAxis(title="iteration")
+
+
+def language_figures(notes: Sequence[Note]) -> list[Chart]:
+    """Give the plots that the notes allow."""
+    held, learned, taught = ([note for note in notes if note["kind"] == kind] for kind in ("holdout", "grpo", "sft"))
+    results = []
+    if held:
+        results += [holdout_figure(held), answers_figure(held)]
+    if learned:
+        results += [scores_figure(learned), moved_figure(learned, wide=bool(held))]
+    if taught:
+        results.append(loss_figure(taught))
+    return results
+
+
+def holdout_figure(notes: Sequence[Note]) -> Chart:
+    """Draw the profit on held-out windows with its 95 % interval, beside what the model earned at the beginning."""
+    steps = [note["step"] for note in notes]
+    pnl, low, high = ([note[f"holdout_pnl{end}"] / UNIT for note in notes] for end in ("", "_low", "_high"))
+    return Chart(
+        title="Money: profit per held-out window",
+        x=ITERATION,
+        y=ChartAxis(title="money a window"),
+        series=[
+            Series(name="at the beginning", x=[steps[0], steps[-1]], y=[pnl[0], pnl[0]], colour="dim", dash="dot"),
+            Series(name="held out, 95 % interval", x=steps, y=pnl, low=low, high=high, points=True, width=3,
+                   colour="good"),
+        ],
+        height=380,
+        wide=True,
+    )  # fmt: skip
+
+
+def answers_figure(notes: Sequence[Note]) -> Chart:
+    """Draw which share of the answers are decisions, and which share the market refused."""
+    steps = [note["step"] for note in notes]
+    shares = (("holdout_valid", "valid decisions", "good"), ("holdout_refused", "refused orders", "bad"))
+    return Chart(
+        title="Answers on held-out windows",
+        x=ITERATION,
+        y=ChartAxis(title="share", percent=True, zero=True),
+        series=[
+            Series(name=shown, x=steps, y=[note.get(name) for note in notes], points=True, colour=colour)
+            for name, shown, colour in shares
+        ],
+    )
+
+
+def scores_figure(notes: Sequence[Note]) -> Chart:
+    """Draw the mean of each iteration's own scores, between the lowest and the highest."""
+    steps = [note["step"] for note in notes]
+    low, high, mean = ([note[name] for note in notes] for name in ("score_min", "score_max", "score_mean"))
+    return Chart(
+        title="Scores of the iteration's own episodes",
+        x=ITERATION,
+        y=ChartAxis(title="score"),
+        series=[
+            BandSeries(name="lowest to highest", x=steps, low=low, high=high, colour="warn"),
+            Series(name="mean", x=steps, y=mean, points=True, width=3, colour="warn"),
+        ],
+    )
+
+
+def moved_figure(notes: Sequence[Note], *, wide: bool = False) -> Chart:
+    """Draw how far each iteration moved the policy, and how many groups taught nothing."""
+    steps = [note["step"] for note in notes]
+    flat = [note["flat"] / max(note["windows"], 1) for note in notes]
+    return Chart(
+        title="How the policy moves",
+        x=ITERATION,
+        y=ChartAxis(title="KL an iteration", zero=True),
+        right=ChartAxis(title="groups without spread", percent=True, range=(0.0, 1.0)),
+        series=[
+            BarSeries(name="groups without spread, right axis", x=steps, y=flat, right=True, colour="dim"),
+            Series(name="KL", x=steps, y=[note["kl"] for note in notes], points=True, width=3, colour="warn"),
+        ],
+        wide=wide,
+    )
+
+
+def loss_figure(notes: Sequence[Note]) -> Chart:
+    """Draw the loss of each step."""
+    return Chart(
+        title="Loss of the answers' tokens",
+        x=ChartAxis(title="steps of training"),
+        y=ChartAxis(title="nats a token", kind="log"),
+        series=[Series(name="loss", x=[note["step"] for note in notes], y=[note["loss"] for note in notes])],
+        wide=True,
+    )
+
+
+def holdout_table(result: Mapping[str, Any]) -> PageSection | None:
+    """Show money and answers on held-out windows before and after; nothing for runs that held none out."""
+    before, after = result.get("before"), result.get("after")
+    if not before or not after:
+        return None
+    payload = [("before", before), *([(f"after {after['step']} iterations", after)] if after["step"] else [])]
+    rows = [
+        (
+            name,
+            _money(item, "holdout_pnl"),
+            f"{item['holdout_valid']:.0%}",
+            f"{item['holdout_refused']:.0%}",
+            f"{item['holdout_trades']:.2f}",
+        )
+        for name, item in payload
+    ]
+    gain = [f"Gain, paired window by window: {_money(after, 'gain')}."] if "gain" in after else []
+    table = PageTable(head=("", "money a window", "valid", "refused", "trades a window"), rows=rows)
+    return PageSection(f"On {before['holdout_windows']} held-out windows", [*gain, table])
+
+
+def _money(payload: Mapping[str, Any], name: str) -> str:
+    value, low, high = (payload[item] / UNIT for item in (name, f"{name}_low", f"{name}_high"))
+    return f"{value:+.2f} (95 % {low:+.2f} to {high:+.2f})"

@@ -1,15 +1,14 @@
 """One trajectory as a page: a conversation, step by step, with the agent's money beside it.
 
 One HTML file that needs no network and runs no script; every word of it that somebody wrote is escaped.
-Leaves out: outcomes, so that the page shows what the agent could know.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
+from playproof.json_types import Json
 from playproof.reports.page import Toned, render
 from playproof.store.db.trajectories import StoredCall, StoredStep, StoredTrajectory
 
@@ -40,7 +39,7 @@ def trajectory_page(trajectory: StoredTrajectory) -> str:
     )
 
 
-def _step(trajectory: StoredTrajectory, step: StoredStep) -> dict[str, Any]:
+def _step(trajectory: StoredTrajectory, step: StoredStep) -> Json:
     """Give a step as its template shows it."""
     state = []
     for name, value in step.state.items():

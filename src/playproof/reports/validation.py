@@ -1,7 +1,4 @@
-"""The report: one HTML file that opens offline, and the same as JSON; same inputs, same hash.
-
-Leaves out: finding anything out (examine). Neither file holds a time, so that both depend on inputs alone.
-"""
+"""The report: one HTML file that opens offline, and the same as JSON; same inputs, same hash."""
 
 from __future__ import annotations
 
@@ -15,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.policies.checkpoint import write_durably
+from playproof.home import write_durably
+from playproof.json_types import Json
 from playproof.provenance import commit
 from playproof.reports.chart import BandSeries, BarSeries, Chart, ChartAxis, LevelLine, MarkerSeries, Series
 from playproof.reports.page import PageSection, PageTable, Toned, render
@@ -28,10 +26,10 @@ POINTS = 400
 """Points of a line that is drawn; more cannot be seen."""
 
 
-def to_json(examination: Examination) -> dict[str, Any]:
+def to_json(examination: Examination) -> Json:
     """Give everything but the windows one by one, with the report's own hash."""
     verdict, plan, subject = examination.verdict, examination.plan, examination.subject
-    payload: dict[str, Any] = {
+    payload: Json = {
         "verdict": verdict.name,
         "sentence": verdict.sentence,
         "policy": {"name": subject.name, "hash": subject.policy_hash, "family": subject.family, "stake": subject.stake},
@@ -61,7 +59,7 @@ def to_json(examination: Examination) -> dict[str, Any]:
         },
         "commit": commit(),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(payload, default=_plain))
+    plain: Json = json.loads(json.dumps(payload, default=_plain))
     text = json.dumps(plain, sort_keys=True)
     return plain | {"report_hash": hashlib.sha256(text.encode()).hexdigest()}
 
@@ -78,7 +76,7 @@ def _roi(pnl: NDArray[np.int64] | None, stake: int) -> float | None:
     return None if pnl is None else float(pnl.mean() / stake)
 
 
-def write_report(examination: Examination, folder: Path) -> tuple[Path, dict[str, Any]]:
+def write_report(examination: Examination, folder: Path) -> tuple[Path, Json]:
     """Write report.html and report.json into a folder; give the page's path and what the JSON says."""
     folder.mkdir(parents=True, exist_ok=True)
     payload = to_json(examination)
@@ -253,7 +251,7 @@ def _span(interval: tuple[float, float]) -> str:
     return f"{interval[0]:+.2%} to {interval[1]:+.2%}"
 
 
-def page(examination: Examination, payload: dict[str, Any]) -> str:
+def page(examination: Examination, payload: Json) -> str:
     """Write the page."""
     verdict, plan = examination.verdict, examination.plan
     return render(

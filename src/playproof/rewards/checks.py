@@ -12,7 +12,6 @@
 Rewards are checked as a learner sees them: after the clip, and at the training discount. Components
 are checked by what they declare; of a function of the user's nothing is known, so whatever it pays
 beyond money must be a cost or telescope as a whole.
-Leaves out: the search for exploits (exploits).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ A reward can be the exact profit of every episode and still invite to play: if i
 loss is booked, a learner that discounts prefers the pay now to the loss later. An open bet marked at
 its stake is such a reward. The zoo is played in a world whose ceiling is 0; the policies that look
 best are played again in fresh windows, and only there it counts.
-Leaves out: rewards that pay without money at any discount (exploits).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Play scripts through a game's ledger and compute a reward over the steps.
 
 Nothing is observed here: a script knows beforehand what it does at each decision point.
-Leaves out: what the rewards must be like (checks).
 """
 
 from __future__ import annotations

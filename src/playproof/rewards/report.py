@@ -1,12 +1,11 @@
-"""What was found out about a reward.
-
-Leaves out: how (checks, discount, exploits).
-"""
+"""What was found out about a reward."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from playproof.json_types import Json
 
 Status = Literal["passed", "failed", "skipped"]
 
@@ -50,7 +49,7 @@ class RewardReport:
         """Name the checks that failed."""
         return tuple(finding.check for finding in self.findings if finding.status == "failed")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give everything, with the verdict."""
         return {**asdict(self), "passed": self.passed, "failed": list(self.failed)}
 
@@ -121,7 +120,7 @@ class ExploitReport:
         """Tell whether nothing was found."""
         return not self.exploits
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give everything, with the stories."""
         payload = asdict(self)
         payload["exploits"] = [asdict(exploit) | {"story": exploit.story} for exploit in self.exploits]

@@ -3,7 +3,6 @@
 Everything in it is a rule of one form, so that all of them are played at once: do one thing where a
 feature is above a cut, or on every n-th step, and another elsewhere. Constant actions, spam,
 alternation and thresholds are such rules; a random player is one that draws instead.
-Leaves out: networks (exploits), and what a result means (discount, exploits).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How good probabilities are: Brier score and skill, reliability, AUC, with intervals over whole windows.
 
 Skill is always against a constant probability named beforehand: a predictor that knows nothing has skill 0.
-Leaves out: what betting on the probabilities earns.
 """
 
 from __future__ import annotations

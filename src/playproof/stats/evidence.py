@@ -1,7 +1,6 @@
 """Weigh profits against luck: a test that stays valid whenever one looks, intervals, and how much more is needed.
 
 Whatever is drawn again is drawn by whole clusters (windows, sessions): rows of one cluster are not independent.
-Leaves out: what a choice among many policies costs (selection), probabilities (calibration).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 SPA (Hansen 2005, through arch) asks whether the best of all policies tried beats doing nothing, deflated
 Sharpe (Bailey and Lopez de Prado 2014) whether a Sharpe ratio beats the best of as many lucky trials, PBO
 (Bailey et al. 2017) how often the best in one half of the windows is below the median in the other.
-Leaves out: which policies were tried (trials).
 """
 
 from __future__ import annotations

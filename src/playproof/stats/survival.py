@@ -2,7 +2,6 @@
 
 Ages are whole ticks from 1. A life may be joined late (it is known to have lasted `entered` ticks before anybody
 looked) and may be lost from sight (`ended` False: it lasted at least `end` ticks).
-Leaves out: what a hazard is worth in money.
 """
 
 from __future__ import annotations

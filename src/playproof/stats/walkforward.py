@@ -1,7 +1,4 @@
-"""Folds that walk forward in time: train on what was, test on what comes next, by whole windows.
-
-Leaves out: training and scoring; a fold is names of windows.
-"""
+"""Folds that walk forward in time: train on what was, test on what comes next, by whole windows."""
 
 from __future__ import annotations
 

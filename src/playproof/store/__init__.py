@@ -9,7 +9,8 @@ from __future__ import annotations
 from playproof.store.log.compaction import compact
 from playproof.store.log.parts import PartFiles
 from playproof.store.log.read import EventStore
+from playproof.store.log.schema import log_names
 from playproof.store.log.verification import Damage, Verification, verify
-from playproof.store.log.writer import EventLog, log_names
+from playproof.store.log.writer import EventLog
 
 __all__ = ["Damage", "EventLog", "EventStore", "PartFiles", "Verification", "compact", "log_names", "verify"]

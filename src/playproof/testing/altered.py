@@ -35,5 +35,5 @@ def altered(game: Game, **parts: Any) -> Game:
     return game
 
 
-def _same(record: Any) -> Any:
+def _same(record: object) -> Any:
     return record

@@ -2,7 +2,7 @@
 
 record -> store -> episodes -> data set -> train -> evaluate -> verdict, in both worlds of the game.
 It needs the base dependencies only; `python -m playproof.testing.skeleton` runs it in a folder of
-its own and prints the verdicts. Leaves out: models and serving.
+its own and prints the verdicts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from playproof.datasets import DatasetConfig, build, open_dataset
 from playproof.evaluate import Score, play_windows
-from playproof.evaluate.score import PolicyPlayer
+from playproof.evaluate.rollout import PolicyPlayer
 from playproof.events import Event
 from playproof.game import Game
 from playproof.home import folder

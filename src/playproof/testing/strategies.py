@@ -1,7 +1,4 @@
-"""Strategies for hypothesis: events and frames, good and hostile.
-
-Leaves out: any game's own shapes; feed a game's `sample` for those.
-"""
+"""Strategies for hypothesis: events and frames, good and hostile."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 The simplest learner there is: a situation is what a few named features show, an action's worth the
 mean of the rewards that followed at once.
-Leaves out: rewards that come later, features that are not discrete, and any doubt about the mean;
-whether what it found is real is for the verdict to say, on windows that it has not seen.
 """
 
 from __future__ import annotations

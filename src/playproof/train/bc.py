@@ -6,7 +6,6 @@ Thresholds, by which people choose, are hard for a smooth network to learn from 
 `knots` its first layer is laid at quantiles of the demonstrated rows and differences of rows, so that
 what follows works on piecewise linear pieces (Gorishniy et al. 2022, piecewise linear encoding).
 Several `members` start from different weights and are averaged into one network.
-Leaves out: recurrent networks, images, learning from rewards.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from playproof.datasets import Transitions
+from playproof.datasets.dataset import first_windows, prior_of, stacked, starts, take
 from playproof.errors import UnknownName
 from playproof.game import Game, lookup
-from playproof.policies.checkpoint import Card, describe
+from playproof.policies.checkpoint import Card
 from playproof.policies.network import NetworkPolicy, Possible
-from playproof.policies.scaling import Scaling, game_scaling, scale_rows
+from playproof.policies.scaling import Scaling, describe, game_scaling, scale_rows
 from playproof.train.cards import CardFacts, trained_card
 from playproof.train.config import BcConfig, TreesConfig
-from playproof.train.demonstrations import first_windows, stacked, starts, take
-from playproof.train.imitation_metrics import HeadMetrics, likeness, prior_of
+from playproof.train.imitation_metrics import HeadMetrics, likeness
 from playproof.train.network import ACTIVATIONS
 from playproof.train.offline_loop import Losses, learn, one_cycle
 
@@ -91,7 +90,7 @@ class Pieces:
         }
 
 
-def lay_knots(values: NDArray[np.floating[Any]], knots: int) -> list[float]:
+def lay_knots(values: NDArray[np.floating], knots: int) -> list[float]:
     """Give the edges of pieces: at quantiles, and where few values are taken, at those."""
     distinct = np.unique(values)
     edges = distinct

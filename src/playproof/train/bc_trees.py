@@ -5,7 +5,6 @@ does, learned from the steps in which he acts. Both by unweighted log likelihood
 they are the likelihood of all his choices. How many trees to grow is found on windows held out, each
 fifth of them once; then all windows are learned from. A choice that was shown a few dozen times has
 a small model of its own, learned from every step: among all that he does it would hardly be told apart.
-Leaves out: networks, which PPO can go on from (bc).
 """
 
 from __future__ import annotations
@@ -20,16 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.datasets import Transitions
+from playproof.datasets.dataset import stacked, starts, take
 from playproof.errors import InputError, UnknownName
 from playproof.game import Game, lookup
-from playproof.policies.checkpoint import TREES, Card, describe, save_checkpoint
+from playproof.json_types import Json
+from playproof.policies.checkpoint import TREES, Card, save_checkpoint
 from playproof.policies.clone_trees import CloneTreePolicy, TreeInputs, to_text
-from playproof.policies.scaling import Scaling, game_scaling
+from playproof.policies.scaling import Scaling, describe, game_scaling
 from playproof.policies.trees import parse_trees
 from playproof.train.bc import telling
 from playproof.train.cards import CardFacts, trained_card
 from playproof.train.config import ForestConfig, TreesConfig
-from playproof.train.demonstrations import stacked, starts, take
 from playproof.train.imitation_metrics import HeadMetrics, PriorCorrection, find_tilts, likeness
 
 Ints = NDArray[np.int64]
@@ -232,7 +232,7 @@ def _grow(lessons: TreeSamples, count: int, seed: int) -> str:
     return text
 
 
-def _settings(forest: ForestConfig, classes: int, seed: int) -> dict[str, Any]:
+def _settings(forest: ForestConfig, classes: int, seed: int) -> Json:
     objective = {"objective": "binary"} if classes == 1 else {"objective": "multiclass", "num_class": classes}
     return objective | {
         "num_leaves": forest.leaves,

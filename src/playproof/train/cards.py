@@ -1,7 +1,4 @@
-"""Describe what a method has learned: the card of a checkpoint, the same way for every offline method.
-
-Leaves out: saving it (policies.checkpoint), and PPO, whose card says more.
-"""
+"""Describe what a method has learned: the card of a checkpoint, the same way for every offline method."""
 
 from __future__ import annotations
 
@@ -9,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, Unpack
 
 from playproof.game import Game
-from playproof.policies.checkpoint import Card, describe
+from playproof.policies.checkpoint import Card
+from playproof.policies.scaling import describe
 
 NO_REWARD: Mapping[str, Any] = {"name": None, "version": None, "hash": None, "failed_checks": False}
 """Of what was learned without rewards."""
@@ -33,9 +31,9 @@ def trained_card(
     kind: Literal["network", "trees"],
     method: str,
     heads: tuple[int, ...],
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     seed: int,
-    reward: Mapping[str, Any] = NO_REWARD,
+    reward: Mapping[str, object] = NO_REWARD,
     **facts: Unpack[CardFacts],
 ) -> Card:
     """Describe a policy's checkpoint."""

@@ -1,7 +1,7 @@
 """Settings of the offline methods, behaviour cloning and the predictor: plain records that import no torch.
 
 The commands make their options from these records (cli.configs): a field's docstring is the option's help, and
-`Ge` and `Le` are its limits. Leaves out: what the methods do with them (bc, bc_trees, cql, iql, rug_predictor).
+`Ge` and `Le` are its limits.
 """
 
 from __future__ import annotations

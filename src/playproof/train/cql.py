@@ -5,7 +5,6 @@
 Squares, since money is a mean: Huber's loss, which is there as an option, cuts rare large losses off, and holding
 into them then looks like a gain. With one head and Huber's loss this is d3rlpy's DiscreteCQL to the last rounding;
 the tests hold its values.
-Leaves out: several critics, distributional values.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Values of an action add up over its heads: Q(s, a) = sum over heads h of Q_h(s, a_h). The best action
 is then the best choice of every head, the log-sum-exp over all actions the sum of the heads' own, and
-a network of values has the very shape by which policies act. Leaves out: the losses (cql, iql).
+a network of values has the very shape by which policies act.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from playproof.datasets import Transitions
 from playproof.game import Game, first, lookup
-from playproof.policies.checkpoint import Card, describe
+from playproof.policies.checkpoint import Card
 from playproof.policies.network import NetworkPolicy
-from playproof.policies.scaling import Scaling, game_scaling, scale_rows
+from playproof.policies.scaling import Scaling, describe, game_scaling, scale_rows
 from playproof.train.cards import trained_card
 from playproof.train.config import OfflineConfig
 from playproof.train.network import ACTIVATIONS, Weights, linear_weights

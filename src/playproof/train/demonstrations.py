@@ -1,8 +1,7 @@
 """Record play on a game's lanes as transitions: what a data set of that play would hold.
 
 For experiments that need demonstrations in bulk: a scripted player, a mixture of players, a policy.
-Windows come one after the other, each from its first step to its last. Leaves out: recordings of
-real sessions; those become data sets (datasets).
+Windows come one after the other, each from its first step to its last.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.datasets import Transitions
+from playproof.datasets.dataset import take
 from playproof.errors import ConfigError, UnknownName
 from playproof.evaluate.rollout import make_lanes
 from playproof.game import Game
@@ -163,22 +163,6 @@ def _laid_out(columns: Sequence[NDArray[Any]], name: str) -> Transitions:
     )
 
 
-def take(steps: Transitions, chosen: NDArray[Any]) -> Transitions:
-    """Give some steps, by places or by marks."""
-    indices = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-    arrays: dict[str, Any] = {
-        name: getattr(steps, name)[indices] for name in Transitions.__dataclass_fields__ if name != "windows"
-    }
-    return Transitions(**arrays, windows=tuple(steps.windows[index] for index in indices.tolist()))
-
-
-def starts(steps: Transitions) -> NDArray[np.int64]:
-    """Give the places at which windows begin; the steps of one must stand together."""
-    names = np.asarray(steps.windows)
-    first = np.r_[True, names[1:] != names[:-1]] if len(names) else np.zeros(0, np.bool_)
-    return np.flatnonzero(first)
-
-
 def on_press_clock(steps: Transitions) -> Transitions:
     """Lay recorded steps out as the clock of presses plays them.
 
@@ -214,27 +198,6 @@ def _with_waits(steps: Transitions, indices: NDArray[np.int64], pressed: NDArray
     result.terminated[before] = result.truncated[before] = False
     result.substep[added] += 1
     return result
-
-
-def first_windows(steps: Transitions, count: int) -> Transitions:
-    """Give the steps of the first windows."""
-    begins = starts(steps)
-    return steps if count >= len(begins) else take(steps, np.arange(begins[count]))
-
-
-def stacked(steps: Transitions, frames: int) -> NDArray[np.float32]:
-    """Lay each step's last observations side by side, the newest last, as policies see frames, (n, frames x features).
-
-    A window's first row stands for those before it.
-    """
-    if frames == 1:
-        return steps.observations
-    begins = starts(steps)
-    first = np.repeat(begins, np.diff(np.r_[begins, len(steps.windows)]))
-    indices = np.arange(len(first))
-    return np.concatenate(
-        [steps.observations[np.maximum(indices - back, first)] for back in range(frames - 1, -1, -1)], axis=1
-    )
 
 
 def find_player(game: Game, text: str, world: str, sizes: tuple[int, ...]) -> BatchPolicy:

@@ -4,7 +4,6 @@ Accuracy says little where a player mostly waits: it stands beside the majority'
 always waiting. Balanced accuracy is the mean recall over choices; it is scored with chances divided
 by how often each choice was demonstrated, which is what maximises it. Choices that were demonstrated
 too rarely are left out of that mean and shown in the confusion matrix.
-Leaves out: whether the clone earns anything.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import InputError
 from playproof.game import WAIT
+from playproof.json_types import Json
 
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.integer[Any]]
+Floats = NDArray[np.floating]
+Ints = NDArray[np.integer]
 
 LEAST = 20
 """Demonstrations of a choice from which on it counts in balanced accuracy."""
@@ -71,14 +70,9 @@ class HeadMetrics:
     confusion: tuple[tuple[int, ...], ...]
     """Rows: what the player chose; columns: what the balanced prediction names."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give all figures."""
         return dict(vars(self))
-
-
-def prior_of(actions: Ints, sizes: Sequence[int]) -> tuple[NDArray[np.float64], ...]:
-    """Give how often each choice of each head was demonstrated."""
-    return tuple(np.bincount(actions[:, head], minlength=size) / len(actions) for head, size in enumerate(sizes))
 
 
 def balanced_choice(chances: Floats, prior: Floats, allowed: NDArray[np.bool_], tilt: PriorCorrection = EVEN) -> Ints:

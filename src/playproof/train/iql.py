@@ -4,7 +4,7 @@
     Q(s, a) -> r + gamma V(s')
     policy: log likelihood of the played actions, weighed by exp(beta (Q'(s, a) - V(s))), at most 100
 
-Q' is the lower of two slowly following copies. Leaves out: online fine-tuning.
+Q' is the lower of two slowly following copies.
 """
 
 from __future__ import annotations

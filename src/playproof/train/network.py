@@ -1,7 +1,6 @@
 """The network that every method trains: fixed scaling, a trunk, one layer of logits a head, a critic beside it.
 
 Its parameters have the names that policies.network acts by, so that exporting is naming them.
-Leaves out: losses, and memory over time (recurrent PPO brings its own).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One loop for every method that learns from data: the method gives its parameters, its optimisers and
 one update. Everything is drawn from torch's own generator, seeded once; on one thread the same seed
-gives the same weights, resumed or not. Leaves out: the losses.
+gives the same weights, resumed or not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from playproof.errors import DecodeError
+from playproof.json_types import Json
 from playproof.train.config import TrainingPace
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def falling(optimizers: Sequence[Optimizer], first: float, share: float, least: 
             group["lr"] = first * max(1.0 - share, least)
 
 
-def _gather(learner: OfflineMethod, curve: Sequence[Losses]) -> tuple[Arrays, dict[str, Any]]:
+def _gather(learner: OfflineMethod, curve: Sequence[Losses]) -> tuple[Arrays, Json]:
     """Give all that training goes on from."""
     arrays: Arrays = {f"module.{name}": value.detach().numpy() for name, value in learner.module.state_dict().items()}
     for number, optimizer in enumerate(learner.optimizers):

@@ -5,7 +5,6 @@ calibrated (Platt) and judged, and the last are never looked at before the end. 
 alike, so that all errors are counted by window. A predictor whose Brier skill against the constant
 hazard is not above 0 with its interval on the judging windows is switched off: it then predicts the
 constant hazard. Labels are the game's own, with their true horizon.
-Leaves out: betting (policies.trees).
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playproof.datasets import Transitions
+from playproof.datasets.dataset import starts
 from playproof.errors import ContractError, InputError
 from playproof.game import Game, lookup
 from playproof.game.prediction import PredictionTask
+from playproof.json_types import Json
 from playproof.policies.checkpoint import TREES, Card, save_checkpoint
 from playproof.policies.trees import BetOnLabelPolicy, Predictor, PredictorPolicy, parse_trees
 from playproof.stats.calibration import Bin, Calibration, calibrate, reliability
 from playproof.stats.survival import constant_hazard, lives
 from playproof.train.cards import trained_card
 from playproof.train.config import RugPredictorConfig
-from playproof.train.demonstrations import starts
 
 Floats = NDArray[np.float64]
 STREAM = int.from_bytes(b"hazard")
@@ -299,7 +298,7 @@ def save_predictor(
     return save_checkpoint(path, card, files={TREES: made.model.encode()})
 
 
-def to_metrics(made: TrainedPredictor) -> dict[str, Any]:
+def to_metrics(made: TrainedPredictor) -> Json:
     """Give the figures of a predictor."""
     return {
         "judged": asdict(made.judged),

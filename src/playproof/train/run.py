@@ -11,7 +11,7 @@
 | report.html | plots, one file that opens offline |
 
 A kill at any moment leaves the last resume point whole: notes after it are dropped when the run goes
-on. Leaves out: what is trained.
+on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import ConfigError, DecodeError, InputError, MissingExtra
-from playproof.policies.checkpoint import CARD, Card, load_checkpoint, save_checkpoint, write_durably
+from playproof.home import write_durably
+from playproof.json_types import Json
+from playproof.policies.checkpoint import CARD, Card, load_checkpoint, save_checkpoint
 from playproof.provenance import commit
 
 CONFIG, LOG, STATE, RESULT, REPORT = "config.json", "log.jsonl", "state.json", "result.json", "report.html"
@@ -63,13 +65,13 @@ class Tracking:
 class Run:
     """One run of a training in its folder."""
 
-    def __init__(self, path: Path, method: str, config: Mapping[str, Any], tracking: Tracking) -> None:
+    def __init__(self, path: Path, method: str, config: Mapping[str, object], tracking: Tracking) -> None:
         self.path, self.method, self.config = path, method, config
         self._log = (path / LOG).open("a", encoding="utf-8")
         self._trackers = list(_trackers(path, method, config, tracking))
 
     @classmethod
-    def create(cls, path: Path, method: str, config: Mapping[str, Any], tracking: Tracking = Tracking()) -> Run:  # noqa: B008
+    def create(cls, path: Path, method: str, config: Mapping[str, object], tracking: Tracking = Tracking()) -> Run:  # noqa: B008
         """Begin a run in a folder that holds none yet."""
         if (path / CONFIG).exists():
             raise ConfigError(f"expected a new run at {path}, found one; use --resume to go on, or another name")
@@ -98,7 +100,7 @@ class Run:
         for tracker in self._trackers:
             tracker.log(numbers, step)
 
-    def save_state(self, step: int, arrays: Arrays, facts: Mapping[str, Any]) -> None:
+    def save_state(self, step: int, arrays: Arrays, facts: Mapping[str, object]) -> None:
         """Write the resume point: arrays of any kind as their bytes, everything else as JSON."""
         from safetensors.numpy import save
 
@@ -113,7 +115,7 @@ class Run:
             if old.name != name:
                 old.unlink()
 
-    def load_state(self) -> tuple[int, dict[str, bytes], dict[str, Any]] | None:
+    def load_state(self) -> tuple[int, dict[str, bytes], Json] | None:
         """Read the resume point: step, arrays as bytes, facts; None where there is none yet."""
         from safetensors.numpy import load
 
@@ -131,12 +133,12 @@ class Run:
         save_checkpoint(self.path / name, card, weights)
         return name
 
-    def amend_checkpoint(self, name: str, metrics: Mapping[str, Any]) -> None:
+    def amend_checkpoint(self, name: str, metrics: Mapping[str, object]) -> None:
         """Write into a kept policy's card what only became known after it was kept."""
         kept = load_checkpoint(self.path / name)
         save_checkpoint(kept.path, replace(kept.card, metrics={**kept.card.metrics, **metrics}), kept.weights)
 
-    def finish(self, result: Mapping[str, Any]) -> None:
+    def finish(self, result: Mapping[str, object]) -> None:
         """Write how the run ended, and its plots."""
         from playproof.reports.run import write_page
 
@@ -161,18 +163,18 @@ def restore(array: NDArray[Any], data: bytes) -> None:
     array[...] = np.frombuffer(data, array.dtype).reshape(array.shape)
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> Json:
     """Read what a run was asked for."""
     try:
-        payload: dict[str, Any] = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        payload: Json = json.loads((path / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"expected a run's folder with {CONFIG} at {path}, found: {error}") from None
     return payload
 
 
-def read_log(path: Path) -> list[dict[str, Any]]:
+def read_log(path: Path) -> list[Json]:
     """Read a run's notes; a line that a kill cut off is left out."""
-    lines: list[dict[str, Any]] = []
+    lines: list[Json] = []
     if (path / LOG).exists():
         for line in (path / LOG).read_text(encoding="utf-8").splitlines():
             try:
@@ -182,11 +184,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def read_result(path: Path) -> dict[str, Any]:
+def read_result(path: Path) -> Json:
     """Read how a run ended; empty while it has not."""
-    payload: dict[str, Any] = (
-        json.loads((path / RESULT).read_text(encoding="utf-8")) if (path / RESULT).exists() else {}
-    )
+    payload: Json = json.loads((path / RESULT).read_text(encoding="utf-8")) if (path / RESULT).exists() else {}
     return payload
 
 
@@ -203,10 +203,10 @@ def find_checkpoint(path: Path) -> Path:
     return kept[-1].parent
 
 
-def _read_state(path: Path) -> dict[str, Any] | None:
+def _read_state(path: Path) -> Json | None:
     if not (path / STATE).exists():
         return None
-    state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
+    state: Json = json.loads((path / STATE).read_text(encoding="utf-8"))
     return state
 
 
@@ -214,7 +214,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (np.ndarray, tuple)):
@@ -268,7 +268,7 @@ class _Mlflow:
         self.module.end_run()
 
 
-def _trackers(path: Path, method: str, config: Mapping[str, Any], tracking: Tracking) -> Iterator[Tracker]:
+def _trackers(path: Path, method: str, config: Mapping[str, object], tracking: Tracking) -> Iterator[Tracker]:
     """Make the trackers that are asked for, or say what is missing."""
     if tracking.tensorboard:
         yield _TensorBoard(path / TENSORBOARD)

@@ -1,7 +1,7 @@
 """Trainers that can be tuned: each trains with some settings and plays the result over validation windows of a world.
 
 Options: game, world, stake in the smallest unit, windows to validate on, and for offline methods the
-players whose play is learned from and for how many rounds. Leaves out: the search (tune).
+players whose play is learned from and for how many rounds.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The study lies in an SQLite file: a search that was stopped goes on from it, and several workers, in
 this process or on Ray, share it. A trial's worth is money on validation windows, the same for all
 trials, and the trial ledger remembers every one of them: whoever later claims an edge is told among
-how many tries it was found. Leaves out: the test windows; no trial sees them.
+how many tries it was found.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from playproof.errors import ConfigError, ContractError
-from playproof.evaluate.score import Score
+from playproof.evaluate.rollout import Score
 from playproof.evaluate.trials import record_trial, trial_of
+from playproof.json_types import Json
 from playproof.parallel import Engine, LocalEngine
 
 Value = float | int | str | bool
@@ -95,7 +96,7 @@ Report = Callable[[int, float], None]
 class Trainer(Protocol):
     """Anything that can be tuned."""
 
-    def __call__(self, settings: Settings, seed: int, report: Report, options: Mapping[str, Any]) -> TrialResult:
+    def __call__(self, settings: Settings, seed: int, report: Report, options: Mapping[str, object]) -> TrialResult:
         """Train with some settings and play the result over the validation windows."""
 
 
@@ -125,7 +126,7 @@ class Search:
             raise ConfigError(f"expected settings to search and at least 1 trial, found {self.trials}")
 
 
-def tune(search: Search, engine: Engine = LocalEngine(), workers: int = 1) -> list[dict[str, Any]]:  # noqa: B008
+def tune(search: Search, engine: Engine = LocalEngine(), workers: int = 1) -> list[Json]:  # noqa: B008
     """Search until the study has so many finished trials; give them, the best first."""
     _forget_broken(search)
     left = search.trials - len(_finished(search))
@@ -137,7 +138,7 @@ def tune(search: Search, engine: Engine = LocalEngine(), workers: int = 1) -> li
     return results(search)
 
 
-def results(search: Search) -> list[dict[str, Any]]:
+def results(search: Search) -> list[Json]:
     """Give what was found, the best first; pruned trials have no worth."""
     payload = [
         {
@@ -191,7 +192,7 @@ def _work(task: tuple[Search, int, int]) -> int:
     search, share, worker = task
     study, trainer = _study(search, worker), _trainer(search.trainer)
 
-    def objective(trial: Any) -> float:
+    def objective(trial: object) -> float:
         settings = {name: axis.draw(trial, name) for name, axis in search.space.items()}
         try:
             tried = trainer(settings, search.seed, _reporter(trial), search.options)

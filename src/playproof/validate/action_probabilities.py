@@ -1,7 +1,7 @@
 """Overhear what a policy thinks while it plays: the chances of its choices, and what it predicts.
 
 The policy is asked nothing that it would not be asked anyway, and plays as it does unheard. Rules that weigh
-nothing have nothing to tell. Leaves out: showing it (replay).
+nothing have nothing to tell.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from playproof.policies.trees import BetOnLabelPolicy, Prediction, PredictorPoli
 class PolicyTrace:
     """What was thought at the last step, lane by lane."""
 
-    chances: tuple[NDArray[np.floating[Any]], ...] = ()
+    chances: tuple[NDArray[np.floating], ...] = ()
     """For each head (lanes, choices)."""
-    predictions: dict[str, NDArray[np.floating[Any]]] = field(default_factory=dict)
+    predictions: dict[str, NDArray[np.floating]] = field(default_factory=dict)
     """By label (lanes,)."""
 
 

@@ -3,7 +3,6 @@
 Nothing is trained and nothing is chosen: how long windows live, whether their age matters, what staking a unit in
 every place would have come to, what bets really paid, and what was once promised about all that, each with
 an interval over whole windows and beside the published rules.
-Leaves out: gathering these from recordings (the game) and showing them (audit_page, the command).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Whoever compares many finds something: intervals of the differences are therefore shown for each alone and for all
 at once, and only the latter decide. Every evaluation is written into the trial ledger before anything is said of it.
-Leaves out: proving an edge (examine), pages (compare_page).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +19,12 @@ from playproof.errors import ConfigError
 from playproof.evaluate.rollout import Rollout
 from playproof.evaluate.trials import Trial, overlapping, record_trial, trials
 from playproof.game import Game
+from playproof.json_types import Json
 from playproof.stats.evidence import JointTest, joint_test, ratio_errors, ratio_intervals
 from playproof.stats.metrics import Metrics, measure
 from playproof.stats.selection import SuperiorityTest, superior_ability
-from playproof.validate.examine import EvalPlan, ledger_trial, play_plan
+from playproof.validate.examine import EvalPlan, Subject, ledger_trial, play_plan
 from playproof.validate.gates import METHOD
-from playproof.validate.subject import Subject
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -99,7 +98,7 @@ class Comparison:
             texts.append(f"of {names} no difference to {first} is shown")
         return f"{'; '.join(texts)}, on {len(self.rows[0].played):,} windows."
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give everything but the windows one by one."""
         return {
             "on": self.plan.name,

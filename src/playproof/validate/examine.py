@@ -1,40 +1,115 @@
 """Play a frozen policy, its rivals and itself under worse terms over the same windows, and ask every gate.
 
-Replaying recorded windows is valid where a player's orders do not move the prices. Everything is drawn
-from one seed: the same inputs give the same examination. Leaves out: pages (report) and commands.
+A subject is named by a checkpoint's folder, by the name of a baseline of the game, or by "module:attribute", which
+gives a batch policy of one's own. A plan is the windows of a world, or the recorded ones of a data set; replaying those
+is valid where a player's orders do not move the prices. Everything is drawn from one seed: the same inputs give the
+same examination.
 """
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.errors import ConfigError
-from playproof.evaluate.rollout import Rollout, RolloutOptions, rollout
-from playproof.evaluate.score import Score
+from playproof.errors import ConfigError, UnknownName
+from playproof.evaluate.rollout import Rollout, RolloutOptions, Score, rollout
 from playproof.evaluate.trials import Selection, Trial, record_trial, trial_of, trials, weigh_selection
-from playproof.game import Game
+from playproof.game import Game, first, lookup
 from playproof.game.vector_env import ActivityProfile, BatchPolicy, ControlPolicy, ReplayTape, Target
 from playproof.notebook import facts_table
+from playproof.policies.checkpoint import CARD, Card, load_checkpoint, load_policy
+from playproof.policies.ensemble import batch_player
+from playproof.policies.network import BatchPlayer
 from playproof.stats.evidence import Claim, RequiredWindows, e_process, sample_needed
 from playproof.stats.metrics import Metrics, measure_all
 from playproof.validate import gates
-from playproof.validate.gates import RULES, Gate, skipped
+from playproof.validate.gates import RULES, Gate, Verdict, conclude, skipped
 from playproof.validate.leaks import altered_events, check_future, fold_rows
-from playproof.validate.subject import Subject
-from playproof.validate.verdict import Verdict, conclude
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+
+@dataclass(frozen=True)
+class Subject:
+    """A policy that is not going to change any more."""
+
+    name: str
+    player: BatchPolicy
+    policy_hash: str
+    family: str
+    """What it was chosen among: the trial ledger counts its relatives."""
+    stake: int
+    options: RolloutOptions = field(default_factory=RolloutOptions)
+    card: Card | None = None
+    """None for what was never trained."""
+
+
+def load_subject(game: Game, what: str, *, stake: int | None = None, sample: bool = False) -> Subject:
+    """Find a policy by its checkpoint's folder, a baseline's name or "module:attribute"."""
+    path = Path(what)
+    if (path / CARD).exists():
+        return from_checkpoint(game, path, stake, sample)
+    if ":" in what and not path.exists():
+        return _own(what, stake or game.defaults.stake)
+    result = game.baselines.get(what)
+    if result is None:
+        raise UnknownName("policy (a checkpoint's folder, module:attribute, or baseline)", what, game.baselines)
+    if result.batch is None:
+        raise ConfigError(f"expected a baseline that plays many lanes, found {what!r}, which does not")
+    identity = hashlib.sha256(f"{game.name} {game.version} baseline {what}".encode()).hexdigest()
+    options = RolloutOptions(result.observation, result.actions)
+    return Subject(what, result.batch(), identity, f"baseline {what}", stake or game.defaults.stake, options)
+
+
+def from_checkpoint(game: Game, path: Path, stake: int | None = None, sample: bool = False) -> Subject:
+    """Read a checkpoint; its card gives stake, clock, actions and observation."""
+    checkpoint = load_checkpoint(path, game)
+    card = checkpoint.card
+    if stake is not None and stake != card.stake:
+        raise ConfigError(
+            f"expected the stake that the policy's file fixes, {card.stake}, found {stake}; leave --stake out"
+        )
+    policy: Any = load_policy(path, game)
+    chance = sample or card.method == "bc"
+    player = BatchPlayer(policy, sample=chance) if hasattr(policy, "act_batch") else batch_player(path, game)
+    options = RolloutOptions(card.observation, card.actions, card.clock or None)
+    family = f"{card.game} {card.method} {card.data_hash or card.world or ''}".strip()
+    name = f"{card.method} {path.name}" if card.method not in path.name else path.name
+    return Subject(name, player, checkpoint.hash, family, card.stake, options, card)
+
+
+def _own(what: str, stake: int) -> Subject:
+    """Import a batch policy, or a function that makes one; its source is its identity."""
+    module, _, attribute = what.partition(":")
+    try:
+        result = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"expected a policy at {what!r}, found: {error}") from error
+    player = result() if callable(result) else result
+    try:
+        source = inspect.getsource(import_module(module))
+    except OSError:
+        source = what
+    identity = hashlib.sha256(f"{what}\n{source}".encode()).hexdigest()
+    options = getattr(player, "options", RolloutOptions())
+    return Subject(attribute, player, identity, what, stake, options)
+
+
 Floats = NDArray[np.float64]
 STREAM = int.from_bytes(b"valid")
 IDLE = "do nothing"
+SAMPLED = datetime(2025, 1, 15, 12, tzinfo=UTC)
+"""When the facts of a game's sample are taken to have come, all at once: D2 asks for their order alone."""
 CUTS = 10
 """Moments after which the future is cut, altered and added to."""
 TARGET_WINDOWS = 1180
@@ -298,9 +373,9 @@ def look_ahead(game: Game, seed: int) -> Gate:
     if shown is None:
         return skipped("D2", RULES["D2"], "observations are messages")
     rng = np.random.default_rng([STREAM, seed, 2])
-    frames = game.recording().sample()
-    facts = [fact for of in game.decode(frames) for fact in of]
-    events = [fact.event(frames[0].ts, "sample", index) for index, fact in enumerate(facts)]
+    recording = game.recording()
+    facts = recording.facts() if recording.facts else [fact for of in game.decode(recording.sample()) for fact in of]
+    events = [fact.event(SAMPLED, "sample", index) for index, fact in enumerate(facts)]
     cuts = sorted(rng.choice(len(events), size=min(CUTS, len(events)), replace=False).tolist())
     future = check_future(fold_rows(game, shown), events, lambda late: altered_events(late, game.columns, rng), cuts)
     return Gate("D2", future.passed, future.finding, RULES["D2"])
@@ -343,3 +418,45 @@ def reward_gates(game: Game, subject: Subject, *, search: bool = True) -> tuple[
     exploits = find_exploits(game, reward, 0)
     worst = exploits.exploits[0].story if exploits.exploits else f"none in {exploits.budget:,} windows"
     return (checked, Gate("R6", exploits.passed, worst, RULES["R6"]))
+
+
+def world_plan(game: Game, world: str | None, rounds: int | None, seed: int) -> EvalPlan:
+    """Plan a simulation."""
+    name = world or first(game.worlds)
+    lookup(game.worlds, name, "world")
+    windows = rounds or game.defaults.windows
+    identity = hashlib.sha256(f"{game.name} {game.version} {name} {seed} {windows}".encode()).hexdigest()
+    about = Gate("D3", True, f"the claim is about the simulated world {name!r} alone", RULES["D3"])
+    split = skipped("D1", RULES["D1"], "simulated windows that no training saw: their seeds are kept apart")
+    return EvalPlan(
+        name,
+        f"world {name}, {windows:,} windows",
+        identity,
+        "test",
+        windows,
+        seed,
+        ceiling=game.simulated().ceiling(name),
+        provenance=(split, about),
+    )
+
+
+def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) -> EvalPlan:
+    """Plan a replay of recorded windows."""
+    from playproof.datasets import open_dataset
+    from playproof.datasets.registry import find_dataset
+    from playproof.validate.recorded_windows import data_gates, label_gate, recorded_tape
+
+    dataset = open_dataset(find_dataset(data))
+    tape = recorded_tape(game, dataset, split)
+    windows = min(rounds or len(tape), len(tape))
+    manifest: Any = dataset.manifest
+    return EvalPlan(
+        tape,
+        f"data set {manifest['name']}, split {split}, {windows:,} recorded windows",
+        manifest["hash"],
+        split,
+        windows,
+        seed,
+        ceiling=game.simulated().ceiling(first(game.worlds)),
+        provenance=(*data_gates(game, dataset), label_gate(game, dataset, seed)),
+    )

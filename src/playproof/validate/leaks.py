@@ -3,7 +3,6 @@
 D1 checks how data were split and scaled. D2 probes what was built and learned: the future is cut, altered and
 extended; labels are permuted by window; test windows are altered beside others; and single features are looked
 at for what gives a window away (its name, its outcome, its later rows).
-Leaves out: what the findings do to a verdict.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ def check_windows(split: Mapping[str, Sequence[str]]) -> LeakFinding:
     return LeakFinding("D1 windows", not shared, text, {"shared": len(shared), "windows": total})
 
 
-def check_order(split: Mapping[str, Sequence[str]], starts: Mapping[str, Any], gap: int = 0) -> LeakFinding:
+def check_order(split: Mapping[str, Sequence[str]], starts: Mapping[str, object], gap: int = 0) -> LeakFinding:
     """Check that every split, in the order given, begins after the one before it ended; `gap` windows between."""
     order = {window: index for index, window in enumerate(sorted(starts, key=lambda window: (starts[window], window)))}
     latest, before = -1, ""

@@ -1,6 +1,6 @@
 """A plain pipeline that learns a label from rows: the one that probes for leaks and studies of them run.
 
-Logistic regression on scaled rows and their squares. Leaves out: learners worth using (train).
+Logistic regression on scaled rows and their squares.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Recorded windows of a data set, laid out to be played again, and what D1 and D3 say of them.
-
-Leaves out: playing (examine).
-"""
+"""Recorded windows of a data set, laid out to be played again, and what D1 and D3 say of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Gather episodes to be looked at step by step: a policy played again, recorded windows, trajectories.
 
 A policy plays its windows twice: once as every evaluation plays them, and once more watched, with the same seed;
-a difference in money of a single unit is an error. Leaves out: how it looks (replay_page, replay_terminal).
+a difference in money of a single unit is an error.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from playproof.game.vector_env import (
     VectorGame,
     VectorTerms,
 )
+from playproof.json_types import Json
 from playproof.money import UNIT
 from playproof.validate.action_probabilities import PolicyTrace, overhear
-from playproof.validate.subject import Subject
+from playproof.validate.examine import Subject
 
 SHOWN = 12
 """Episodes that are shown unless asked for more."""
@@ -80,7 +81,7 @@ class Replay:
         known = [(sign * episode.pnl, -index) for index, episode in enumerate(self.episodes) if episode.pnl is not None]
         return -max(known)[1] if known else 0
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Give what is shown, without the steps."""
         return {
             "title": self.title,
@@ -174,7 +175,7 @@ class _WindowTrace:
         self.rewards: list[float] = []
         self.components: dict[str, list[float]] = {}
         self.values: dict[str, list[Number]] = {}
-        self.chances: list[tuple[NDArray[np.floating[Any]], ...]] = []
+        self.chances: list[tuple[NDArray[np.floating], ...]] = []
         self.predictions: dict[str, list[Number]] = {}
         self.pnl: int | None = None
 
@@ -351,7 +352,7 @@ def _masks(result: Sequence[NDArray[np.bool_] | None]) -> Chosen | None:
 
 def _thoughts(
     game: Game, actions: str, notes: _WindowTrace
-) -> tuple[tuple[tuple[str, ...], NDArray[np.floating[Any]]], ...]:
+) -> tuple[tuple[tuple[str, ...], NDArray[np.floating]], ...]:
     if not notes.chances:
         return ()
     heads = game.actions[actions].heads

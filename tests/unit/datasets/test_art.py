@@ -17,7 +17,6 @@ from playproof.datasets.conversations import art
 from playproof.datasets.conversations.art import (
     JudgeView,
     PolicyView,
-    Turn,
     from_art,
     from_art_group,
     judge_view,
@@ -26,6 +25,7 @@ from playproof.datasets.conversations.art import (
     to_art_group,
     validate_compatibility,
 )
+from playproof.datasets.conversations.groups import Turn
 from playproof.errors import DecodeError
 from playproof.record.trajectories.outcomes import Outcomes
 from playproof.store.db.trajectories import StoredCall, StoredStep, StoredTrajectory

@@ -17,6 +17,7 @@ from playproof.datasets.conversations.groups import (
     ConversationGroup,
     TimedWindow,
     TokenSequence,
+    UsedWindows,
     count_standings,
     drop_windows,
     dropout_rate,
@@ -27,7 +28,6 @@ from playproof.datasets.conversations.groups import (
     usable_windows,
     written_tokens,
 )
-from playproof.datasets.conversations.used_windows import UsedWindows
 from playproof.errors import DecodeError, InputError
 from playproof.game import load_game
 from playproof.record.trajectories.facts import ActionTaken, Call

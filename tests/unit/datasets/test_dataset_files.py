@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.dataset_peers import PEERS
-from playproof.datasets import DatasetConfig, build, open_dataset, writer
-from playproof.datasets.runs import Column, EncodedColumn, TextColumn, code, code_table, digest_columns, from_arrow
+from playproof.datasets import DatasetConfig, build, open_dataset, tables
+from playproof.datasets.tables import Column, EncodedColumn, TextColumn, code, code_table, digest_columns, from_arrow
 from playproof.errors import DecodeError
 from playproof.store import EventStore
 
@@ -62,9 +62,9 @@ def expanded(column: EncodedColumn) -> list[Any]:
 def test_every_reader_gives_the_same_bits_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: dict[str, Column], group: int
 ) -> None:
-    monkeypatch.setattr(writer, "GROUP_ROWS", group)
+    monkeypatch.setattr(tables, "GROUP_ROWS", group)
     coded = code_table(table)
-    writer.write_tables(tmp_path, {"it": coded})
+    tables.write_tables(tmp_path, {"it": coded})
     path = tmp_path / "it.parquet"
     arrow = pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=["words"]).read()
     arrow.validate(full=True)
@@ -112,7 +112,7 @@ def test_the_hash_knows_every_bit_name_and_type() -> None:
 def test_a_changed_byte_of_a_page_is_noticed(tmp_path: Path) -> None:
     """Every page has a checksum."""
     values = np.random.default_rng(3).normal(size=500)
-    writer.write_tables(tmp_path, {"it": code_table({"a": values})})
+    tables.write_tables(tmp_path, {"it": code_table({"a": values})})
     path = tmp_path / "it.parquet"
     raw = bytearray(path.read_bytes())
     raw[1000] ^= 1

@@ -16,7 +16,7 @@ import pytest
 import recordings as r
 
 from playproof.datasets import DatasetConfig, build, open_dataset
-from playproof.datasets.columns import stored_set
+from playproof.datasets.build import stored_set
 from playproof.datasets.source import PIECE_ROWS, plan
 from playproof.errors import ConfigError, DecodeError, UnknownName
 from playproof.events import Event

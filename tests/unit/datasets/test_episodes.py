@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import recordings as r
 
-from playproof.datasets.columns import pay, total
+from playproof.datasets.build import pay, total
 from playproof.datasets.segment import segment_session
 from playproof.events import Event
 from playproof.game.episode_columns import NEVER, BuildRequest

@@ -14,9 +14,8 @@ from playproof.game import Game, Terms, load_game
 from playproof.game import vector_env as playing
 from playproof.game.vector_env import ReplayTape, VectorTerms, narrows, play_lanes
 from playproof.games.crash.players.baselines import Hold, SingleEnvAdapter, make_baseline
-from playproof.games.crash.players.controls import HindsightTrader
+from playproof.games.crash.players.controls import EntryExitLog, HindsightTrader
 from playproof.games.crash.players.optimum import best_policy, hazard_value, solve_drift
-from playproof.games.crash.players.targets import EntryExitLog
 from playproof.games.crash.rules.possible import buttons
 from playproof.games.crash.sim import kernel
 from playproof.games.crash.sim.env import CrashEnv

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from playproof.cli.app import main
 from playproof.errors import InputError
-from playproof.evaluate.score import Score
+from playproof.evaluate.rollout import Score
 from playproof.evaluate.trials import Trial, aligned, overlapping, record_trial, trial_of, trials, weigh_selection
 from playproof.store.db import connect, upgrade
 

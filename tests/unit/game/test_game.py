@@ -47,7 +47,6 @@ from playproof.game import (
     game_names,
     load_attribute,
     load_game,
-    registry,
 )
 from playproof.game.checks import CLAUSES
 from playproof.game.play import PlayerConfig, play
@@ -745,8 +744,8 @@ def test_the_installed_games_are_listed_and_load() -> None:
 
 
 def points(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
-    entry_points = [EntryPoint("coin", value, registry.GROUP) for value in values]
-    monkeypatch.setattr(registry, "entry_points", lambda group: entry_points)
+    entry_points = [EntryPoint("coin", value, "playproof.games") for value in values]
+    monkeypatch.setattr("playproof.game.game.entry_points", lambda group: entry_points)
 
 
 def test_a_game_of_another_package_loads(monkeypatch: pytest.MonkeyPatch) -> None:

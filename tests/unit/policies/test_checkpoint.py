@@ -30,9 +30,9 @@ from playproof.policies import (
     load_checkpoint,
     load_policy,
 )
-from playproof.policies.checkpoint import CARD, ONNX, WEIGHTS, _card_hash, describe, save_checkpoint
+from playproof.policies.checkpoint import CARD, ONNX, WEIGHTS, _card_hash, save_checkpoint
 from playproof.policies.one_row import SingleRowNetwork
-from playproof.policies.scaling import Scaling, feature_hash, game_scaling, parse, scale_rows
+from playproof.policies.scaling import Scaling, describe, feature_hash, game_scaling, parse, scale_rows
 from playproof.train.network import Network, NetworkShape, Scale, build_network
 from playproof.train.run import Run, read_log, restore
 

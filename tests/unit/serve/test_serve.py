@@ -382,8 +382,8 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Save a small random network of the crash game."""
     import torch
 
-    from playproof.policies.checkpoint import Card, describe, save_checkpoint
-    from playproof.policies.scaling import game_scaling
+    from playproof.policies.checkpoint import Card, save_checkpoint
+    from playproof.policies.scaling import describe, game_scaling
     from playproof.train.network import build_network
 
     torch.manual_seed(1)

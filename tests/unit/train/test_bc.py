@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from lessons import Follows, coin_score, coin_steps
 
 from playproof.datasets import Transitions
+from playproof.datasets.dataset import first_windows, prior_of, stacked, starts, take
 from playproof.errors import ConfigError, DecodeError, InputError
 from playproof.evaluate.rollout import RolloutOptions, rollout
 from playproof.game import load_game
@@ -32,17 +33,8 @@ from playproof.testing import coin
 from playproof.train.bc import CloningLearner, card_of, clone, lay_pieces, learning_curve, merge, telling
 from playproof.train.bc_trees import by_head, clone_habits, find_seldom, save_habits, to_choices
 from playproof.train.config import BcConfig, TreesConfig
-from playproof.train.demonstrations import (
-    DemonstrationConfig,
-    Mixture,
-    Noisy,
-    demonstrate,
-    first_windows,
-    stacked,
-    starts,
-    take,
-)
-from playproof.train.imitation_metrics import PriorCorrection, action_mix, find_tilts, head_likeness, likeness, prior_of
+from playproof.train.demonstrations import DemonstrationConfig, Mixture, Noisy, demonstrate
+from playproof.train.imitation_metrics import PriorCorrection, action_mix, find_tilts, head_likeness, likeness
 from playproof.train.offline_loop import Losses, seeded
 from playproof.train.run import Run, Tracking
 

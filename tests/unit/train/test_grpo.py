@@ -28,11 +28,20 @@ from playproof.errors import ConfigError, Diverged, InputError, MissingExtra
 from playproof.judge.computed import computed
 from playproof.train.language import art
 from playproof.train.language.config import GRPOConfig, SFTConfig
-from playproof.train.language.grpo import train_grpo
-from playproof.train.language.grpo_loss import Clipping, advantages, grpo_loss
-from playproof.train.language.grpo_sources import ForkPlan, ScoredGroup, score
-from playproof.train.language.grpo_update import GRPOLearner, TrainingSample, UpdateStats, choose
-from playproof.train.language.logprobs import fixed_answers
+from playproof.train.language.generation import fixed_answers
+from playproof.train.language.grpo import (
+    Clipping,
+    ForkPlan,
+    GRPOLearner,
+    ScoredGroup,
+    TrainingSample,
+    UpdateStats,
+    advantages,
+    choose,
+    grpo_loss,
+    score,
+    train_grpo,
+)
 from playproof.train.language.model import LanguageModel, load_language_model, weights_hash
 from playproof.train.language.rollout import model_player, play
 from playproof.train.language.sft import train_sft
@@ -289,7 +298,7 @@ def test_divergence_stops_and_keeps_the_last_good_checkpoint(tmp_path: Path, eng
 
 def test_a_collapse_in_money_stops_too(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     from playproof.train.language import grpo
-    from playproof.train.language.evaluate import PlayerMeasurement
+    from playproof.train.language.rollout import PlayerMeasurement
 
     base, looks = saved(tmp_path / "base", small_model()), iter([0.0, 1e9, -9e9])
     monkeypatch.setattr(

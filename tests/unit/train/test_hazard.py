@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playproof.datasets import Transitions
+from playproof.datasets.dataset import starts
 from playproof.errors import ConfigError, DecodeError, InputError
 from playproof.evaluate.rollout import rollout
 from playproof.events import Event
@@ -26,7 +27,7 @@ from playproof.policies.checkpoint import load_checkpoint, load_policy
 from playproof.policies.ensemble import EnsemblePolicy, batch_player, combine, save_ensemble
 from playproof.policies.trees import describe_chances, parse_trees, read_predictor
 from playproof.train.config import RugPredictorConfig
-from playproof.train.demonstrations import DemonstrationConfig, demonstrate, starts
+from playproof.train.demonstrations import DemonstrationConfig, demonstrate
 from playproof.train.rug_predictor import cut, grow, lay_ticks, platt, save_predictor, sidebet_policy
 
 CRASH = load_game("crash")
@@ -97,7 +98,7 @@ class TestTicks:
         assert all("`" in text or text.startswith("left out") for text in PREDICTOR_INPUTS.values())
 
     def test_cut_windows_are_refused(self, hot: Transitions) -> None:
-        from playproof.train.demonstrations import take
+        from playproof.datasets.dataset import take
 
         with pytest.raises(InputError, match="to their end"):
             lay_ticks(CRASH, take(hot, np.arange(starts(hot)[1] - 3)), NAMES)

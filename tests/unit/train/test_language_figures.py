@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from playproof.money import UNIT
-from playproof.reports.language_run import holdout_table, language_figures
 from playproof.reports.page import PageTable
-from playproof.reports.run import figures, page
+from playproof.reports.run import figures, holdout_table, language_figures, page
 
 
 def held(step: int, pnl: float, valid: float = 1.0, **gain: float) -> dict[str, Any]:

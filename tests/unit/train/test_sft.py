@@ -18,8 +18,7 @@ from playproof.errors import ConfigError, InputError
 from playproof.policies.checkpoint import CheckpointRefused
 from playproof.train.language import sft
 from playproof.train.language.config import SFTConfig
-from playproof.train.language.generation import generate
-from playproof.train.language.logprobs import fixed_answers, score_answers
+from playproof.train.language.generation import fixed_answers, generate, pack, pack_rows, score_answers
 from playproof.train.language.model import (
     LanguageCard,
     LanguageModel,
@@ -28,7 +27,6 @@ from playproof.train.language.model import (
     save_language_model,
     weights_hash,
 )
-from playproof.train.language.prefix import pack, pack_rows
 from playproof.train.language.rollout import model_player, play, scripted_player
 from playproof.train.language.sft import sft_step, train_sft
 from playproof.train.language.tiny import make_tiny

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from playproof.errors import ConfigError, ContractError
-from playproof.evaluate.score import Score
+from playproof.evaluate.rollout import Score
 from playproof.evaluate.trials import trials
 from playproof.parallel import LocalEngine
 from playproof.store.db import connect

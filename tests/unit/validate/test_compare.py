@@ -24,8 +24,7 @@ from playproof.reports.compare import compare_page, share
 from playproof.stats.evidence import joint_test
 from playproof.store.db import connect, opened, ready
 from playproof.validate.compare import Comparison, compare, weigh
-from playproof.validate.examine import EvalPlan
-from playproof.validate.subject import Subject, load_subject
+from playproof.validate.examine import EvalPlan, Subject, load_subject
 
 CRASH = load_game("crash")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -18,6 +18,7 @@ from playproof.events import Event
 from playproof.game import Game, load_game
 from playproof.stats.calibration import calibrate
 from playproof.testing import coin
+from playproof.validate.gates import give_verdict
 from playproof.validate.leaks import (
     altered_events,
     check_features,
@@ -31,7 +32,6 @@ from playproof.validate.leaks import (
     fold_rows,
     permuted_labels,
 )
-from playproof.validate.verdict import give_verdict
 
 WIN = 1 - (1 - harness.HAZARD) ** harness.COVERED
 

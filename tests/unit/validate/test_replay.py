@@ -35,10 +35,10 @@ from playproof.games.crash.rules.actions import ACTIONS
 from playproof.games.crash.sim.env import CrashEnv
 from playproof.home import home as home_folder
 from playproof.money import UNIT
-from playproof.policies.checkpoint import Card, describe, save_checkpoint
+from playproof.policies.checkpoint import Card, save_checkpoint
 from playproof.policies.ensemble import save_ensemble
 from playproof.policies.network import BatchPlayer, NetworkPolicy
-from playproof.policies.scaling import game_scaling
+from playproof.policies.scaling import describe, game_scaling
 from playproof.policies.trees import BetOnLabelPolicy, Predictor, PredictorPolicy, TreeEnsemble
 from playproof.reports.replay import expand, page_data, replay_page, shorten
 from playproof.reports.replay_terminal import SPEEDS, Cursor, bars, frame, frames, keys, press, run, tick
@@ -46,8 +46,8 @@ from playproof.store.db import opened, ready
 from playproof.store.db.trajectories import list_trajectories, read_trajectory
 from playproof.testing import coin
 from playproof.testing.altered import altered
+from playproof.validate.examine import Subject, load_subject
 from playproof.validate.replay import Replay, ReplayRequest, choose, replay_dataset, replay_policy
-from playproof.validate.subject import Subject, load_subject
 from tests.reference.crash_twin import PlainEnv
 
 CRASH = load_game("crash")

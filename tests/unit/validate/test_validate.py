@@ -18,21 +18,18 @@ from typer.testing import CliRunner
 from playproof.cli.proof.validate import app
 from playproof.cli.targets import find_policy, game_of
 from playproof.errors import ConfigError, UnknownName
-from playproof.evaluate.rollout import rollout
-from playproof.evaluate.score import Score
+from playproof.evaluate.rollout import Score, rollout
 from playproof.evaluate.trials import trials
 from playproof.game import load_game
 from playproof.games.crash.features.state import ACTIVE
 from playproof.games.crash.players.baselines import BUY, PHASE, PRICE, QTY, SELL, TICK, WAIT, Hold
+from playproof.games.crash.players.controls import EntryExitLog
 from playproof.games.crash.players.optimum import best_policy
-from playproof.games.crash.players.targets import EntryExitLog
 from playproof.reports.validation import to_json, write_report
 from playproof.store.db import connect, ready
 from playproof.validate import gates
-from playproof.validate.examine import EvalPlan, Examination, calibrated, examine
-from playproof.validate.gates import Gate
-from playproof.validate.subject import Subject, load_subject
-from playproof.validate.verdict import name_of
+from playproof.validate.examine import EvalPlan, Examination, Subject, calibrated, examine, load_subject
+from playproof.validate.gates import Gate, name_of
 
 GAME = load_game("crash")
 STAKE = GAME.defaults.stake

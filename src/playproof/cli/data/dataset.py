@@ -236,8 +236,7 @@ def stored_game(root: Path, name: str | None) -> Game:
 def _stored_columns(root: Path) -> set[str]:
     """Name the columns that the logs of a home declare."""
     from playproof.store import log_names
-    from playproof.store.log.schema import connect_reader, read_layout
-    from playproof.store.log.writer import log_path
+    from playproof.store.log.schema import connect_reader, log_path, read_layout
 
     names: set[str] = set()
     for log in log_names(root):

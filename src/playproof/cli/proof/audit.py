@@ -1,7 +1,4 @@
-"""Audit recordings: what does the game's own data say, and is there anything to exploit?
-
-Leaves out: weighing (validate.audit) and what the game gathers.
-"""
+"""Audit recordings: what does the game's own data say, and is there anything to exploit?"""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Compare policies in pairs on the same windows: differences to the first with intervals, and one chart.
-
-Leaves out: the statistics (validate.compare) and the page (validate.compare_page).
-"""
+"""Compare policies in pairs on the same windows: differences to the first with intervals, and one chart."""
 
 from __future__ import annotations
 
@@ -54,8 +51,7 @@ def compare(
     from playproof.home import home
     from playproof.store.db import opened, ready
     from playproof.validate.compare import compare as weigh
-    from playproof.validate.planning import data_plan, world_plan
-    from playproof.validate.subject import load_subject
+    from playproof.validate.examine import data_plan, load_subject, world_plan
 
     if data and world:
         raise ConfigError("expected either --data or --world, found both")
@@ -72,8 +68,7 @@ def compare(
 def _write(seen: Comparison, output: Path | None) -> Path:
     import hashlib
 
-    from playproof.home import folder
-    from playproof.policies.checkpoint import write_durably
+    from playproof.home import folder, write_durably
     from playproof.reports.compare import compare_page
 
     payload = " ".join([*(row.subject.policy_hash for row in seen.rows), seen.plan.data_hash])

@@ -1,6 +1,6 @@
 """Score recorded episodes by a judge, and check whether a judge can be trusted.
 
-A judge is any model behind an OpenAI-compatible address. Leaves out: training on scores (train grpo).
+A judge is any model behind an OpenAI-compatible address.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import typer
 
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.errors import ConfigError, GateFailed, InputError
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -76,7 +77,7 @@ def check_(
 
     golden = _golden(game, groups, members, decisions, seed)
     checks = [check("computed", computed_scorer, golden, seed)]
-    spent: dict[str, Any] = {}
+    spent: Json = {}
     limits = _budget(max_calls, max_tokens_total, max_usd)
     if model or os.environ.get("JUDGE_MODEL"):
         prices = (price_in, price_out)
@@ -245,7 +246,7 @@ def _recorded(engine: Any, game: str, hours: float, min_agents: int) -> list[Jud
     return groups
 
 
-def _spent(judge: Judge) -> dict[str, Any]:
+def _spent(judge: Judge) -> Json:
     purse = judge.purse
     return {
         "model": judge.settings.model,
@@ -259,7 +260,7 @@ def _spent(judge: Judge) -> dict[str, Any]:
     }
 
 
-def _group_row(judged: GroupJudgement) -> dict[str, Any]:
+def _group_row(judged: GroupJudgement) -> Json:
     return {
         "group": judged.group_id,
         "scores": None if judged.scores is None else dict(judged.scores.values),
@@ -268,7 +269,7 @@ def _group_row(judged: GroupJudgement) -> dict[str, Any]:
     }
 
 
-def _check_table(checks: list[Check], payload: dict[str, Any]) -> RenderableType:
+def _check_table(checks: list[Check], payload: Json) -> RenderableType:
     from rich.console import Group as Lines
     from rich.table import Table
 
@@ -292,7 +293,7 @@ def _word(passed: bool) -> str:
     return "passed" if passed else "FAILED"
 
 
-def _run_table(judged: list[GroupJudgement], data: dict[str, Any]) -> RenderableType:
+def _run_table(judged: list[GroupJudgement], data: Json) -> RenderableType:
     from rich.console import Group as Lines
     from rich.table import Table
 

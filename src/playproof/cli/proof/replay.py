@@ -1,7 +1,4 @@
-"""Look at episodes step by step: a policy at play, recorded windows, or what agents saw, thought and did.
-
-Leaves out: gathering the episodes (validate.replay) and how they look (validate.replay_page, replay_terminal).
-"""
+"""Look at episodes step by step: a policy at play, recorded windows, or what agents saw, thought and did."""
 
 from __future__ import annotations
 
@@ -90,8 +87,8 @@ def _from_world(what: str, asked: Any, game: str | None, stake: int | None, samp
     from dataclasses import replace
 
     from playproof.game import first, load_game, lookup
+    from playproof.validate.examine import load_subject
     from playproof.validate.replay import replay_policy
-    from playproof.validate.subject import load_subject
 
     result = load_game(game) if game else game_of([what], asked.source or None)
     world = asked.source or first(result.worlds)
@@ -107,9 +104,9 @@ def _from_data(what: str | None, data: str, split: str | None, asked: Any, stake
 
     from playproof.datasets import open_dataset
     from playproof.game import load_game
+    from playproof.validate.examine import load_subject
     from playproof.validate.recorded_windows import recorded_tape
     from playproof.validate.replay import replay_dataset, replay_policy
-    from playproof.validate.subject import load_subject
 
     dataset = open_dataset(find_data(data))
     game = load_game(dataset.manifest["game"]["name"])
@@ -159,8 +156,7 @@ def _from_trajectories(
 
 
 def _write(result: Replay, output: Path | None) -> Path:
-    from playproof.home import folder
-    from playproof.policies.checkpoint import write_durably
+    from playproof.home import folder, write_durably
     from playproof.reports.replay import replay_page
 
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", result.title).strip("-.") or "episodes"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from playproof.cli.output import AsJson, emit, progress
 from playproof.errors import GateFailed
 from playproof.game import first, game_names, load_game
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -70,7 +71,7 @@ def list_rewards(*, game: GAME = "", as_json: AsJson = False) -> None:
     emit(payload, as_json, lambda: _listing(payload))
 
 
-def _listing(payload: dict[str, Any]) -> RenderableType:
+def _listing(payload: Json) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
 

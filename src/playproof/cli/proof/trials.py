@@ -1,17 +1,15 @@
-"""Show the trial ledger: every look of a policy at data, which selection tests count.
-
-Leaves out: writing it; whatever evaluates a policy does so by itself.
-"""
+"""Show the trial ledger: every look of a policy at data, which selection tests count."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from playproof.cli.output import AsJson, emit
 from playproof.errors import UnknownName
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,7 +48,7 @@ def ls(
     emit(data, as_json, lambda: table(result))
 
 
-def row(trial: Trial) -> dict[str, Any]:
+def row(trial: Trial) -> Json:
     """Give one look as JSON, its windows counted."""
     return {
         "trial_id": trial.trial_id,

@@ -1,7 +1,4 @@
-"""Validate a frozen policy: prove, or refuse to claim, that it has an edge.
-
-Leaves out: what is asked (validate.gates) and how the report looks (validate.report).
-"""
+"""Validate a frozen policy: prove, or refuse to claim, that it has an edge."""
 
 from __future__ import annotations
 
@@ -51,13 +48,11 @@ def validate(
     from playproof.home import folder, home
     from playproof.reports.validation import write_report
     from playproof.store.db import connect, ready
-    from playproof.validate.examine import examine, reward_gates
-    from playproof.validate.planning import data_plan, world_plan
-    from playproof.validate.subject import load_subject
+    from playproof.validate.examine import data_plan, examine, load_subject, reward_gates, world_plan
 
     if data and world:
         raise ConfigError("expected either --data or --world, found both")
-    policy, data = find_policy(policy), str(find_data(data)) if data else None
+    policy, data = find_policy(policy, game), str(find_data(data)) if data else None
     result = policy_game([policy], game, data, world)
     subject = load_subject(result, policy, stake=stake, sample=sample)
     plan = data_plan(result, data, split, rounds, seed) if data else world_plan(result, world, rounds, seed)

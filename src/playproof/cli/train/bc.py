@@ -1,7 +1,4 @@
-"""Clone a recorded player: behaviour cloning, as a network or as boosted trees.
-
-Leaves out: the cloning (playproof.train.bc, playproof.train.bc_trees).
-"""
+"""Clone a recorded player: behaviour cloning, as a network or as boosted trees."""
 
 from __future__ import annotations
 
@@ -14,8 +11,9 @@ from playproof.cli.configs import Settings, configured, from_dict
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import run_folder
 from playproof.cli.train import data_options as data
-from playproof.cli.train.options import Name, Resume, check_new, epochs_bar, opened_run
+from playproof.cli.train.group import Name, Resume, check_new, epochs_bar, opened_run
 from playproof.errors import ConfigError
+from playproof.json_types import Json
 from playproof.train.config import BcConfig, TreesConfig
 
 if TYPE_CHECKING:
@@ -77,14 +75,14 @@ def bc(
     emit(result, as_json, lambda: tables(result))
 
 
-def _clone(run: Run, split: data.TrainValSplit, config: BcConfig | TreesConfig, curve: bool) -> dict[str, Any]:
+def _clone(run: Run, split: data.TrainValSplit, config: BcConfig | TreesConfig, curve: bool) -> Json:
     """Clone, score, keep the checkpoint, and give what is shown."""
     from playproof.provenance import commit
     from playproof.train.bc import Clone, card_of, clone, learning_curve
     from playproof.train.bc_trees import CloneTrees, clone_habits, save_habits
     from playproof.train.run import CHECKPOINTS
 
-    sets: dict[str, Any] = {"observation": split.observation, "actions": split.actions}
+    sets: Json = {"observation": split.observation, "actions": split.actions}
     made: Clone | CloneTrees
     if isinstance(config, BcConfig):
         bar, moved = epochs_bar(config.epochs)
@@ -93,7 +91,7 @@ def _clone(run: Run, split: data.TrainValSplit, config: BcConfig | TreesConfig, 
     else:
         made = clone_habits(split.game, split.train, config, **sets)
     scores = [score.to_json() for score in made.likeness(split.unseen, split.train, split.heads)]
-    facts: dict[str, Any] = {
+    facts: Json = {
         **sets,
         "clock": split.clock,
         "stake": split.stake,
@@ -131,9 +129,10 @@ def _clone(run: Run, split: data.TrainValSplit, config: BcConfig | TreesConfig, 
 
 def _mix(split: data.TrainValSplit, policy: Any) -> dict[str, list[float | None]]:
     """Let the clone play by chance, on its clock; give each choice's share of the player's steps and of its own."""
+    from playproof.datasets.dataset import starts
     from playproof.policies.network import BatchPlayer
     from playproof.train.demonstrations import DemonstrationConfig as Terms
-    from playproof.train.demonstrations import demonstrate, starts
+    from playproof.train.demonstrations import demonstrate
     from playproof.train.imitation_metrics import action_mix
 
     his = action_mix(split.train.actions, split.heads)
@@ -146,7 +145,7 @@ def _mix(split: data.TrainValSplit, policy: Any) -> dict[str, list[float | None]
     return {name: [share, own[name]] for name, share in his.items()}
 
 
-def tables(result: dict[str, Any]) -> RenderableType:
+def tables(result: Json) -> RenderableType:
     """Lay scores, recalls and confusion out."""
     from rich.console import Group
     from rich.table import Table

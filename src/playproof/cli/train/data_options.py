@@ -1,7 +1,4 @@
-"""Find what offline methods learn from: a data set, or simulated play of named players. For the train commands.
-
-Leaves out: the methods (playproof.train).
-"""
+"""Find what offline methods learn from: a data set, or simulated play of named players. For the train commands."""
 
 from __future__ import annotations
 

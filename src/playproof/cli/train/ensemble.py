@@ -1,20 +1,18 @@
-"""Combine a trained policy with a predictor by a fixed rule, and play the rule beside the policy alone.
-
-Leaves out: the rule (playproof.policies.ensemble).
-"""
+"""Combine a trained policy with a predictor by a fixed rule, and play the rule beside the policy alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from playproof.cli.output import AsJson, emit, progress
 from playproof.cli.targets import find_model, run_folder
-from playproof.cli.train.options import Name, check_new, figures
+from playproof.cli.train.group import Name, check_new, figures
 from playproof.game import lookup
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,9 +94,9 @@ def play(
     return returns, source
 
 
-def gains(returns: Mapping[str, Returns], world: str) -> dict[str, Any]:
+def gains(returns: Mapping[str, Returns], world: str) -> Json:
     """Give each player's return, and the rule's gain over the policy with its paired interval."""
     better = returns["rule"] - returns["policy"]
     gain, width = float(better.mean()), 1.96 * float(better.std(ddof=1)) / len(better) ** 0.5
-    payload: dict[str, Any] = {f"{name}_roi": float(of.mean()) for name, of in returns.items()}
+    payload: Json = {f"{name}_roi": float(of.mean()) for name, of in returns.items()}
     return payload | {"world": world, "windows": len(better), "gain": gain, "interval": [gain - width, gain + width]}

@@ -1,7 +1,4 @@
-"""Train a language model by GRPO, on this machine or by OpenPipe ART's service.
-
-Leaves out: the training (playproof.train.language.grpo).
-"""
+"""Train a language model by GRPO, on this machine or by OpenPipe ART's service."""
 
 from __future__ import annotations
 
@@ -16,9 +13,10 @@ import typer
 from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import find_model, language_game, run_folder
-from playproof.cli.train.options import LanguageGame, Name, Resume, Track, figures, tracking
+from playproof.cli.train.group import LanguageGame, Name, Resume, Track, figures, tracking
 from playproof.errors import ConfigError
 from playproof.game import Game
+from playproof.json_types import Json
 from playproof.money import UNIT
 from playproof.train.language.config import GRPOConfig
 
@@ -72,7 +70,7 @@ def grpo(
 
 def _train_here(
     game: Game, config: GRPOConfig, name: str, source: str, judge: str | None, resume: bool, track: list[str] | None
-) -> dict[str, Any]:
+) -> Json:
     from playproof.store.db import opened, ready
     from playproof.train.language.grpo import train_grpo
 
@@ -103,7 +101,7 @@ def _reward(name: str | None, engine: Any) -> Iterator[tuple[str, Any]]:
 
 def _source(source: str, game: Game, config: GRPOConfig, engine: Any, reward: Any) -> Callable[..., Any] | None:
     """Give what makes the source of recorded windows; None for forks."""
-    from playproof.train.language.grpo_sources import RecordedSource, recorded_split
+    from playproof.train.language.grpo_recorded import RecordedSource, recorded_split
 
     if source == "forks":
         return None

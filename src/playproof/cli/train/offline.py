@@ -1,7 +1,4 @@
-"""Learn a policy from recorded play alone: conservative or implicit Q-learning.
-
-Leaves out: the learning (playproof.train.cql, playproof.train.iql).
-"""
+"""Learn a policy from recorded play alone: conservative or implicit Q-learning."""
 
 from __future__ import annotations
 
@@ -16,7 +13,8 @@ from playproof.cli.configs import Settings, configured, from_dict
 from playproof.cli.output import AsJson, emit
 from playproof.cli.targets import run_folder
 from playproof.cli.train import data_options as data
-from playproof.cli.train.options import Name, Resume, check_new, epochs_bar, figures, opened_run
+from playproof.cli.train.group import Name, Resume, check_new, epochs_bar, figures, opened_run
+from playproof.json_types import Json
 from playproof.train.config import CqlConfig, IqlConfig, OfflineConfig
 
 if TYPE_CHECKING:
@@ -77,9 +75,7 @@ _add_command(
 )
 
 
-def _learn(
-    run: Run, method: str, split: data.TrainValSplit, data_config: data.DataConfig, config: Any
-) -> dict[str, Any]:
+def _learn(run: Run, method: str, split: data.TrainValSplit, data_config: data.DataConfig, config: Any) -> Json:
     """Train in a run's folder and play the policy beside its teachers."""
     from playproof.provenance import commit
     from playproof.train.cql import train_cql
@@ -132,7 +128,7 @@ def watching(
     return look
 
 
-def to_note(rollout: Rollout, names: Sequence[str]) -> dict[str, Any]:
+def to_note(rollout: Rollout, names: Sequence[str]) -> Json:
     """Give what a run's log keeps of a rollout: profit with its standard error, and the action mix."""
     steps = max(1, int(rollout.steps.sum()))
     return {
@@ -155,7 +151,7 @@ def played(
 
 def compare(
     run: Run, split: data.TrainValSplit, policy: Any, data_config: data.DataConfig, windows: int = 2048
-) -> dict[str, Any]:
+) -> Json:
     """Play the policy and its teachers over the same fresh windows; returns are per unit reserved."""
     from playproof.policies.network import BatchPlayer
     from playproof.train.demonstrations import Mixture, find_player

@@ -1,7 +1,4 @@
-"""Train a policy by PPO in a world, from scratch or from a checkpoint.
-
-Leaves out: the training (playproof.train.ppo.loop).
-"""
+"""Train a policy by PPO in a world, from scratch or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,9 +11,10 @@ import typer
 from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import find_model, run_folder, simulated_game
-from playproof.cli.train.options import Name, Resume, SimulatedGame, figures, progress_bar
+from playproof.cli.train.group import Name, Resume, SimulatedGame, figures, progress_bar
 from playproof.errors import ConfigError
 from playproof.game import first
+from playproof.json_types import Json
 from playproof.money import UNIT, to_units
 from playproof.train.ppo.config import PPOConfig, fine_tuned, plan_preset
 
@@ -103,7 +101,7 @@ def read_worlds(texts: list[str]) -> tuple[tuple[str, float], ...]:
     return tuple((world, given.get(index, rest)) for index, (world, _, _) in enumerate(parts))
 
 
-def _summary(result: PPOResult) -> dict[str, Any]:
+def _summary(result: PPOResult) -> Json:
     from playproof.train.ppo.restarts import list_restarts
 
     progress = result.progress

@@ -1,7 +1,4 @@
-"""Teach a language model by what scripted or recorded players answered.
-
-Leaves out: the training (playproof.train.language.sft).
-"""
+"""Teach a language model by what scripted or recorded players answered."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import typer
 from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import language_game, run_folder
-from playproof.cli.train.options import LanguageGame, Name, Resume, Track, figures, tracking
+from playproof.cli.train.group import LanguageGame, Name, Resume, Track, figures, tracking
 from playproof.train.language.config import SFTConfig
 
 app = typer.Typer()
@@ -55,7 +52,7 @@ def sft(
     emit(result, as_json, lambda: figures(result))
 
 
-def _show(step: int, payload: Mapping[str, Any]) -> None:
+def _show(step: int, payload: Mapping[str, object]) -> None:
     if step % 10 == 0 or step == payload["steps"]:
         note(f"step {step} of {payload['steps']}: loss {payload['loss']:.4f}")
 

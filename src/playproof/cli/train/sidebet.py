@@ -1,12 +1,8 @@
-"""Train a predictor of a window's end: boosted trees, calibrated, and switched off without skill.
-
-Leaves out: the growing (playproof.train.rug_predictor).
-"""
+"""Train a predictor of a window's end: boosted trees, calibrated, and switched off without skill."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 import typer
 
@@ -14,7 +10,8 @@ from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import run_folder
 from playproof.cli.train import data_options as data
-from playproof.cli.train.options import Name, check_new, figures, opened_run
+from playproof.cli.train.group import Name, check_new, figures, opened_run
+from playproof.json_types import Json
 from playproof.train.config import RugPredictorConfig
 
 app = typer.Typer()
@@ -67,7 +64,7 @@ def sidebet(
             data_hash=split.data_hash,
             world=split.world,
         )
-        result: dict[str, Any] = {
+        result: Json = {
             "run": str(path),
             "checkpoint": str(checkpoint),
             "report": str(path / "report.html"),
@@ -80,7 +77,7 @@ def sidebet(
     emit(result, as_json, lambda: figures(_shown(result), "sidebet predictor", ".4f"))
 
 
-def _shown(result: dict[str, Any]) -> dict[str, Any]:
+def _shown(result: Json) -> Json:
     """Give the figures that a table shows."""
     tested, best = result["tested"], result["by_theory"]
     return {

@@ -1,14 +1,11 @@
-"""Search a method's settings: pruned, resumable, every trial in the trial ledger.
-
-Leaves out: the search (playproof.train.tuning).
-"""
+"""Search a method's settings: pruned, resumable, every trial in the trial ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,9 +13,10 @@ from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import run_folder, simulated_game
 from playproof.cli.train.data_options import Players, Stake
-from playproof.cli.train.options import SimulatedGame
+from playproof.cli.train.group import SimulatedGame
 from playproof.errors import ConfigError
 from playproof.game import lookup
+from playproof.json_types import Json
 from playproof.money import to_units
 
 if TYPE_CHECKING:
@@ -142,7 +140,7 @@ def _counting(search: Search, wanted: int) -> Iterator[None]:
             watcher.join()
 
 
-def _write_page(path: Path, payload: Mapping[str, Any], result: list[dict[str, Any]]) -> Path:
+def _write_page(path: Path, payload: Mapping[str, object], result: list[Json]) -> Path:
     """Write the study's page: configuration, every trial, and the best so far."""
     from playproof.train.run import CONFIG, LOG, REPORT, Run
 
@@ -156,7 +154,7 @@ def _write_page(path: Path, payload: Mapping[str, Any], result: list[dict[str, A
     return path / REPORT
 
 
-def _table(result: list[dict[str, Any]]) -> Table:
+def _table(result: list[Json]) -> Table:
     from rich.table import Table
 
     names = sorted({name for trial in result for name in trial["settings"]})
@@ -168,5 +166,5 @@ def _table(result: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -5,7 +5,6 @@ of the window. They are different types, and only `judge_view` takes outcomes: n
 In ART's terms a trajectory is `messages_and_choices`, where an answer with its tokens and log-probabilities is a Choice
 and trainable, and one without is a message; a call that does not continue the conversation before it begins one of
 the `additional_histories`. Numbers go to metrics, texts to metadata.
-Leaves out: rewards and advantages, and ART itself, which is not needed to write its format.
 """
 
 from __future__ import annotations
@@ -14,44 +13,18 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from playproof.datasets.conversations.groups import Turn
 from playproof.errors import DecodeError
+from playproof.json_types import Json
 from playproof.record.trajectories.outcomes import Outcomes
 from playproof.store.db.trajectories import StoredCall, StoredTrajectory
 
-Json = dict[str, Any]
 Number = float | int | bool
 Text = str | float | int | bool | None
-ROLES = ("system", "user", "assistant", "tool", "developer")
 _TOKEN = re.compile(r"token_id:(\d+)")
 _NUMBERS = ("final_balance", "final_pnl", "trades_executed", "posts_created", "duration_ms")
 _TEXTS = ("trajectory_id", "agent_id", "archetype", "window_id", "scenario_id", "final_status")
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One message of a conversation; an answer may carry the tokens it was sampled as."""
-
-    role: str
-    content: str
-    token_ids: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
-    sampled: bool = False
-    """The agent's own answer, in contrast to an answer that it was told of."""
-
-    def __post_init__(self) -> None:
-        if self.role not in ROLES:
-            raise DecodeError(f"expected a role of {', '.join(ROLES)}, found {self.role[:40]!r}")
-        if len(self.token_ids) != len(self.logprobs):
-            raise DecodeError(
-                f"expected a log-probability a token, found {len(self.logprobs)} of {len(self.token_ids)}"
-            )
-
-    @property
-    def trainable(self) -> bool:
-        """Tell whether gradients can come from this answer."""
-        return self.sampled and bool(self.token_ids)
 
 
 Conversation = tuple[Turn, ...]

@@ -4,23 +4,23 @@ An exchange is one answer with exactly the prompt that it was given for; only th
 on. A group is the episodes of one window, or of K forks of one. Who may give gradients is told here: an episode's own
 standing is `own` if the policy itself sampled it in one of its last two versions, with log-probabilities that are those
 it was drawn with; the others are counted by why they are not. Time orders windows: those held out come last, with an
-embargo before them. Leaves out: outcomes, which nothing here reads; rewards (judge), tokenizers and learning (train).
+embargo before them.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, delete, insert, select, update
 
-from playproof.datasets.conversations.art import Turn
 from playproof.errors import ConfigError, DecodeError, InputError
 from playproof.game import WindowRules
 from playproof.record.trajectories.windows import MIN_ACTIONS, MIN_AGENTS, survey
+from playproof.store.db import Trajectory, UsedWindow, writing
 from playproof.store.db.trajectories import StoredCall, StoredTrajectory, read_windows
 
 VERSIONS = 2
@@ -28,6 +28,32 @@ VERSIONS = 2
 TARGET, MAX_DROPOUT = 1_000, 0.3
 Why = Literal["own", "stale", "foreign", "unsampled", "tempered"]
 """Own; of an older version; of another player; without tokens and log-probabilities; drawn at another temperature."""
+ROLES = ("system", "user", "assistant", "tool", "developer")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation; an answer may carry the tokens it was sampled as."""
+
+    role: str
+    content: str
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    sampled: bool = False
+    """The agent's own answer, in contrast to an answer that it was told of."""
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise DecodeError(f"expected a role of {', '.join(ROLES)}, found {self.role[:40]!r}")
+        if len(self.token_ids) != len(self.logprobs):
+            raise DecodeError(
+                f"expected a log-probability a token, found {len(self.logprobs)} of {len(self.token_ids)}"
+            )
+
+    @property
+    def trainable(self) -> bool:
+        """Tell whether gradients can come from this answer."""
+        return self.sampled and bool(self.token_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,3 +324,84 @@ def count_standings(groups: Iterable[ConversationGroup], lineage: str, newest: i
             why = standing(episode, lineage, newest)
             counts[why] = counts.get(why, 0) + 1
     return counts
+
+
+@dataclass(frozen=True)
+class UsedWindows:
+    """The ledger of one line of models."""
+
+    engine: Engine
+    lineage: str
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def hold_out(self, windows: Sequence[str]) -> None:
+        """Keep windows from being learned from; refuse those that were."""
+        self._take(windows, "holdout", 0, settled=True)
+
+    def reserve(self, windows: Sequence[str], iteration: int) -> None:
+        """Take windows for one iteration; refuse those that another one has, or that are held out."""
+        self._take(windows, "train", iteration, settled=False)
+
+    def settle(self, iteration: int, version: str, trajectories: Sequence[str] = ()) -> None:
+        """Note that the weights that learned from an iteration's windows are saved."""
+        mine = (UsedWindow.lineage == self.lineage) & (UsedWindow.iteration == iteration)
+        with writing(self.engine) as connection:
+            payload = update(UsedWindow).where(mine, UsedWindow.purpose == "train")
+            connection.execute(payload.values(settled=True, model_version=version))
+            if trajectories:
+                used = update(Trajectory).where(Trajectory.trajectory_id.in_(list(trajectories)))
+                connection.execute(used.values(used_in_training=True, trained_in_batch=f"{self.lineage}/{iteration}"))
+
+    def release(self, after: int) -> None:
+        """Give back windows reserved for iterations after the last one that was saved."""
+        late = (UsedWindow.lineage == self.lineage) & (UsedWindow.iteration > after)
+        with writing(self.engine) as connection:
+            connection.execute(delete(UsedWindow).where(late, UsedWindow.purpose == "train", ~UsedWindow.settled))
+
+    def used(self) -> frozenset[str]:
+        """Give the windows that were reserved or learned from."""
+        return self._names("train")
+
+    def reserved(self, iteration: int) -> frozenset[str]:
+        """Give the windows of one iteration."""
+        mine = (UsedWindow.lineage == self.lineage) & (UsedWindow.iteration == iteration)
+        with self.engine.connect() as connection:
+            query = select(UsedWindow.window_id).where(mine, UsedWindow.purpose == "train")
+            return frozenset(connection.scalars(query))
+
+    def held(self) -> frozenset[str]:
+        """Give the windows that are held out."""
+        return self._names("holdout")
+
+    def _names(self, purpose: str) -> frozenset[str]:
+        query = select(UsedWindow.window_id).where(UsedWindow.lineage == self.lineage, UsedWindow.purpose == purpose)
+        with self.engine.connect() as connection:
+            return frozenset(connection.scalars(query))
+
+    def _take(self, windows: Sequence[str], purpose: str, iteration: int, *, settled: bool) -> None:
+        """Write windows that are not there; the same use again changes nothing, another one is refused."""
+        query = select(UsedWindow.window_id, UsedWindow.purpose, UsedWindow.iteration)
+        mine = query.where(UsedWindow.lineage == self.lineage, UsedWindow.window_id.in_(list(windows)))
+        with writing(self.engine) as connection:
+            known = {name: (use, of) for name, use, of in connection.execute(mine)}
+            for name, result in known.items():
+                if result != (purpose, iteration):
+                    raise InputError(
+                        f"expected window {name} to be free for {purpose} in iteration {iteration} of {self.lineage}, "
+                        f"found it taken for {result[0]} in iteration {result[1]}; windows are used once"
+                    )
+            fresh = [name for name in dict.fromkeys(windows) if name not in known]
+            rows = [
+                {
+                    "lineage": self.lineage,
+                    "window_id": name,
+                    "purpose": purpose,
+                    "iteration": iteration,
+                    "settled": settled,
+                    "model_version": None,
+                    "created_at": self.clock(),
+                }
+                for name in fresh
+            ]
+            if rows:
+                connection.execute(insert(UsedWindow), rows)

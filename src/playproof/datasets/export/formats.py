@@ -1,7 +1,7 @@
 """Write a data set for other tools: NumPy, PyTorch, Minari, or Parquet as Hugging Face reads it.
 
 Every format holds the same steps: observation, action, reward, next observation, terminated, truncated, split by
-split. Leaves out: anything that would need code to be run when a file is loaded; no format here does.
+split.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import yaml
 
+from playproof.datasets.build import GAP
 from playproof.datasets.dataset import Dataset, Transitions
-from playproof.datasets.split import GAP
 from playproof.errors import ConfigError, MissingExtra, UnknownName
+from playproof.json_types import Json
 
 SHARD_ROWS = 500_000
 """Rows of one Parquet file."""
@@ -35,7 +36,7 @@ def episode_ends(transitions: Transitions) -> list[tuple[int, int]]:
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-def describe(dataset: Dataset, observation: str | None) -> dict[str, Any]:
+def describe(dataset: Dataset, observation: str | None) -> Json:
     """Say what the exported arrays are, and which data set they come from."""
     manifest = dataset.manifest
     return {
@@ -50,7 +51,7 @@ def describe(dataset: Dataset, observation: str | None) -> dict[str, Any]:
     }
 
 
-def arrays(transitions: Transitions) -> dict[str, Any]:
+def arrays(transitions: Transitions) -> Json:
     """Give the steps as plain arrays by name."""
     return {
         "observations": transitions.observations,
@@ -184,7 +185,7 @@ def _size(count: int) -> str:
     return next((name for bound, name in bounds.items() if count < bound), "10M<n<100M")
 
 
-def _write_description(out: Path, payload: Mapping[str, Any]) -> Path:
+def _write_description(out: Path, payload: Mapping[str, object]) -> Path:
     path = out / DESCRIPTION
     path.write_text(json.dumps(payload, indent=1) + "\n", encoding="utf-8")
     return path

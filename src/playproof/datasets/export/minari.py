@@ -1,7 +1,4 @@
-"""A data set as Minari keeps it, one data set a split, to be loaded with `minari.load_dataset`.
-
-Leaves out: uploading anything.
-"""
+"""A data set as Minari keeps it, one data set a split, to be loaded with `minari.load_dataset`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A data set as PyTorch takes it: a Dataset of (observation, action, reward, next_observation, done), and a DataLoader.
-
-Leaves out: training. Tensors are kept as safetensors, never pickled.
-"""
+"""A data set as PyTorch takes it: a Dataset of (observation, action, reward, next_observation, done), a DataLoader."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 A clause gives a sentence for each breach. Clauses that need play use the frames that the game
 ships (`sample`), so a game is checked with what it says about itself.
-Leaves out: whether rewards can be exploited and whether an edge is real; those have their own gates.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One game under examination: its sample read once, and what several clauses ask of it.
-
-Leaves out: the clauses.
-"""
+"""One game under examination: its sample read once, and what several clauses ask of it."""
 
 from __future__ import annotations
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.errors import ConfigError, GateFailed
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +60,7 @@ def verify(
     from playproof.games.crash.rules.verify import replay
 
     result = replay(server_seed, game_id, version, world)
-    data: dict[str, Any] = {
+    data: Json = {
         "game_id": game_id,
         "version": version,
         "world": world,

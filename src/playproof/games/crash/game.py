@@ -23,9 +23,9 @@ from playproof.games.crash.features.table import FEATURES, OBSERVATIONS, SCALING
 from playproof.games.crash.recording.columns import COLUMNS, MONEY
 from playproof.games.crash.rules.actions import ACTIONS
 from playproof.games.crash.rules.money import SIDEBET_TICKS
-from playproof.games.crash.rules.outcomes import ceiling, read_outcome, rug_within_40
+from playproof.games.crash.rules.outcomes import read_outcome, rug_within_40
 from playproof.games.crash.rules.windows import EXAMPLES, parse_window
-from playproof.games.crash.rules.worlds import WORLDS
+from playproof.games.crash.rules.worlds import WORLDS, ceiling
 
 OUTCOMES = (
     Column("rug_tick", "int", "ticks", "tick of the first rugged message"),
@@ -41,13 +41,14 @@ OUTCOMES = (
 @cache
 def recording() -> Recording:
     """Give how recorded rounds are read."""
-    from playproof.games.crash.features.encoder import FOLD
+    from playproof.games.crash.features.encoder import FOLD, decides
     from playproof.games.crash.recording.alignment import ALIGNMENT
     from playproof.games.crash.recording.columnar import COLUMNAR
-    from playproof.games.crash.recording.decode import decides, decoder
+    from playproof.games.crash.recording.decode import decoder
     from playproof.games.crash.recording.importers import captures, event_store, legacy, prices
     from playproof.games.crash.recording.player_ledger import CrashLedger
     from playproof.games.crash.recording.sample import sample
+    from playproof.games.crash.recording.sample_facts import sample_facts
 
     return Recording(
         decoder=decoder,
@@ -56,6 +57,7 @@ def recording() -> Recording:
         ledger=CrashLedger,
         outcome=read_outcome,
         sample=sample,
+        facts=sample_facts,
         alignment=ALIGNMENT,
         columnar=COLUMNAR,
         importers={"legacy": legacy.IMPORTER, "capture": captures.IMPORTER, "prices": prices.IMPORTER},
@@ -68,9 +70,8 @@ def simulation() -> Simulation:
     """Give the compiled game, its baselines and control policies."""
     from playproof.games.crash.analysis.predictor import PREDICTION
     from playproof.games.crash.players.baselines import game_baselines
-    from playproof.games.crash.players.controls import HindsightTrader, control_policies
+    from playproof.games.crash.players.controls import HindsightTrader, control_policies, targets
     from playproof.games.crash.players.optimum import best_policy
-    from playproof.games.crash.players.targets import targets
     from playproof.games.crash.sim.vector_env import make_vector_game, tape_of
 
     return Simulation(

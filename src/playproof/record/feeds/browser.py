@@ -33,6 +33,7 @@ import orjson
 from playproof.errors import ConfigError, MissingExtra
 from playproof.events import Direction
 from playproof.game import Frame
+from playproof.json_types import Json
 from playproof.record.feeds.chromium import find_chromium
 from playproof.record.feeds.selectors import SelectorMap
 from playproof.record.recorder import Clock, Recorder, write_json
@@ -105,7 +106,7 @@ class InOrder:
         self._ready = self._given = float("-inf")
         self.late = 0
 
-    def put(self, moment: float, item: Any, now: float) -> None:
+    def put(self, moment: float, item: object, now: float) -> None:
         """Take an item with its own time; `now` is when it arrived."""
         heapq.heappush(self._heap, (moment, next(self._counter), item))
         self._arrivals.append((now, moment))
@@ -161,7 +162,7 @@ class BrowserFeed:
     _addresses: dict[str, str] = field(default_factory=dict, init=False)
     _ticking: set[str] = field(default_factory=set, init=False)
     """Sockets from which ticks came."""
-    _early: list[dict[str, Any]] = field(default_factory=list, init=False)
+    _early: list[Json] = field(default_factory=list, init=False)
     """Presses that came before the clocks were compared."""
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
 
@@ -215,7 +216,7 @@ class BrowserFeed:
     async def _watch(self, page: Any) -> Any:
         """Listen to the page before it is opened, so that its first frame is heard; give the session that does."""
         session = await page.context.new_cdp_session(page)
-        listeners: Mapping[str, Callable[[dict[str, Any]], None]] = {
+        listeners: Mapping[str, Callable[[Json], None]] = {
             "Network.webSocketCreated": self._created,
             "Network.webSocketFrameReceived": lambda payload: self._heard(payload, "received"),
             "Network.webSocketFrameSent": lambda payload: self._heard(payload, "sent"),
@@ -274,7 +275,7 @@ class BrowserFeed:
             self._give_one(self._page_clock.utc(moment), item)
         self.recorder.counts.late = self._held.late
 
-    def _give_one(self, ts: datetime, item: _BufferedFrame | _SocketClosed | dict[str, Any]) -> None:
+    def _give_one(self, ts: datetime, item: _BufferedFrame | _SocketClosed | Json) -> None:
         if isinstance(item, _SocketClosed):
             if item.socket is None or item.socket in self._ticking:
                 if self._ticking:
@@ -291,10 +292,10 @@ class BrowserFeed:
     def _put(self, moment: float, item: object) -> None:
         self._held.put(moment, item, asyncio.get_running_loop().time())
 
-    def _created(self, payload: dict[str, Any]) -> None:
+    def _created(self, payload: Json) -> None:
         self._addresses[payload["requestId"]] = payload.get("url", "")
 
-    def _heard(self, fields: dict[str, Any], direction: Direction) -> None:
+    def _heard(self, fields: Json, direction: Direction) -> None:
         socket, response = fields["requestId"], fields["response"]
         if self.page_map.socket not in self._addresses.get(socket, self.page_map.socket):
             return
@@ -303,11 +304,11 @@ class BrowserFeed:
             payload = _bytes(response["payloadData"])
         self._put(fields["timestamp"], _BufferedFrame(socket, payload, direction))
 
-    def _closed(self, payload: dict[str, Any]) -> None:
+    def _closed(self, payload: Json) -> None:
         self._addresses.pop(payload["requestId"], None)
         self._put(payload["timestamp"], _SocketClosed(payload["requestId"], "the page's socket was closed"))
 
-    def _called(self, session: Any, payload: dict[str, Any]) -> None:
+    def _called(self, session: object, payload: Json) -> None:
         """Take a message of the watching script; a page cannot call it, but what it says is checked all the same."""
         if payload["name"] != BINDING:
             return
@@ -325,7 +326,7 @@ class BrowserFeed:
         else:
             self._pressed(message)
 
-    def _pressed(self, message: dict[str, Any]) -> None:
+    def _pressed(self, message: Json) -> None:
         moment = self._page_clock.of_page(message["origin"], message["time"])
         if moment is None:
             self._early.append(message)
@@ -339,14 +340,14 @@ class BrowserFeed:
         }
         self._put(moment, press)
 
-    async def _set_clock(self, session: Any) -> None:
+    async def _set_clock(self, session: object) -> None:
         """Anchor the browser's monotonic clock in UTC."""
         before = self.clock()
         metrics = await _metrics(session)
         self._page_clock.zero = metrics["Timestamp"]
         self._page_clock.start = before + (self.clock() - before) / 2
 
-    async def _compare(self, session: Any, origin: float, now: float) -> None:
+    async def _compare(self, session: object, origin: float, now: float) -> None:
         """Compare the clock by which a new document counts with the browser's; what was heard before is over."""
         metrics = await _metrics(session)
         if not metrics.get("NavigationStart"):

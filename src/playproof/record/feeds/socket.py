@@ -26,6 +26,7 @@ from aiohttp import WSMessage, WSMsgType
 from playproof.errors import ConfigError, PlayproofError
 from playproof.events import Direction
 from playproof.game import Frame
+from playproof.json_types import Json
 from playproof.record.recorder import Clock, Recorder
 
 SESSION_EVENT = "playproof/session"
@@ -154,7 +155,7 @@ class SocketFeed:
             await client.disconnect()
         return reasons[0] if reasons else "stopped"
 
-    def _auth(self) -> dict[str, Any] | None:
+    def _auth(self) -> Json | None:
         known = {**self.auth, **({"token": self._token} if self._token else {})}
         return known or None
 
@@ -190,7 +191,7 @@ def _token_of(frame: str) -> str | None:
     return token if isinstance(token, str) else None
 
 
-def read_auth(text: str) -> dict[str, Any]:
+def read_auth(text: str) -> Json:
     """Read what the connect frame shall carry, a JSON object."""
     try:
         payload = orjson.loads(text or "{}")

@@ -23,8 +23,8 @@ import pyarrow as pa
 from playproof.errors import StoreError
 from playproof.store.log.parts import SORTED, PartEntry, PartFiles, date_of, encode, fill, part_path, schema, to_table
 from playproof.store.log.rows import SEQ_BITS, Row
-from playproof.store.log.schema import connect_reader
-from playproof.store.log.writer import EventLog, log_names, log_path
+from playproof.store.log.schema import connect_reader, log_names, log_path
+from playproof.store.log.writer import EventLog
 
 BATCH_ROWS = 20_000
 """Rows that are moved in one transaction, unless one window has more."""

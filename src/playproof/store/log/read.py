@@ -25,8 +25,7 @@ from playproof.game import Column
 from playproof.store.log.compaction import check_part, live_parts
 from playproof.store.log.parts import CHECKSUM, PartEntry, PartFiles, fill, schema, to_events, to_table
 from playproof.store.log.rows import Layout, Row, row_id, split_id
-from playproof.store.log.schema import check_version, connect_reader, read_layout
-from playproof.store.log.writer import log_names, log_path
+from playproof.store.log.schema import check_version, connect_reader, log_names, log_path, read_layout
 
 if TYPE_CHECKING:
     import polars as pl

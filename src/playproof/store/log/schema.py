@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from playproof.errors import StoreError
+from playproof.events import check_id
 from playproof.game import Column
+from playproof.home import folder
 from playproof.store.log.rows import SQL_TYPES, Layout, quoted
 
 BUSY_SECONDS = 30.0
@@ -121,3 +123,16 @@ def declare(connection: sqlite3.Connection, columns: Sequence[Column]) -> Layout
         )
     connection.execute("COMMIT")
     return extended
+
+
+def log_path(home: Path, log: str) -> Path:
+    """Give the file of a log."""
+    return folder("log", home) / f"{check_id(log, 'log')}.db"
+
+
+def log_names(home: Path) -> tuple[str, ...]:
+    """Give the logs of a home, sorted."""
+    try:
+        return tuple(sorted(path.stem for path in (home / "log").glob("*.db")))
+    except OSError as error:
+        raise StoreError(f"expected a folder of logs that can be read, found: {error}; see to the disk") from error

@@ -18,8 +18,8 @@ from playproof.errors import StoreError
 from playproof.store.log.compaction import check_part, live_parts, set_rows_aside
 from playproof.store.log.parts import PartEntry, PartFiles
 from playproof.store.log.rows import Row, split_id
-from playproof.store.log.schema import connect_reader, read_layout
-from playproof.store.log.writer import EventLog, log_names, log_path
+from playproof.store.log.schema import connect_reader, log_names, log_path, read_layout
+from playproof.store.log.writer import EventLog
 
 Kind = Literal["log", "row", "part", "missing", "foreign"]
 

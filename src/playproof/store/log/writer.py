@@ -20,30 +20,16 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
 
 from playproof.errors import StoreError
-from playproof.events import Event, check_id
+from playproof.events import Event
 from playproof.game import Column
-from playproof.home import folder
 from playproof.store.log.event_index import EventIndex
 from playproof.store.log.rows import SESSIONS_END, Layout, Row, RowShape, split_id
-from playproof.store.log.schema import connect, connect_reader, create, declare, migrate
+from playproof.store.log.schema import connect, connect_reader, create, declare, log_names, log_path, migrate
 
 if TYPE_CHECKING:
     from playproof.store.log.parts import PartFiles
 
 DEFAULT_LOG = "main"
-
-
-def log_path(home: Path, log: str) -> Path:
-    """Give the file of a log."""
-    return folder("log", home) / f"{check_id(log, 'log')}.db"
-
-
-def log_names(home: Path) -> tuple[str, ...]:
-    """Give the logs of a home, sorted."""
-    try:
-        return tuple(sorted(path.stem for path in (home / "log").glob("*.db")))
-    except OSError as error:
-        raise StoreError(f"expected a folder of logs that can be read, found: {error}; see to the disk") from error
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 The same forked windows, rewards and groups as on this machine; answers come from the service's OpenAI-compatible
 address, and groups go to it in ART's own format. Everything up to the client's first call runs, and is tested, without
-a key; beyond it nothing has been run. Leaves out: checkpoints, which the service keeps.
+a key; beyond it nothing has been run.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from playproof.datasets.conversations.groups import ChatExchange, conversation_o
 from playproof.errors import ConfigError, InputError, MissingExtra
 from playproof.game import Game
 from playproof.game.forks import Forks
+from playproof.json_types import Json
 from playproof.judge.computed import computed
 from playproof.train.language.config import GRPOConfig
-from playproof.train.language.grpo_loss import advantages
-from playproof.train.language.grpo_sources import ForkPlan, ScoredGroup, score
+from playproof.train.language.grpo import ForkPlan, ScoredGroup, advantages, score
 from playproof.train.language.rollout import Answering, play
 
 KEY = "WANDB_API_KEY"
@@ -43,7 +43,7 @@ def client(environment: Mapping[str, str]) -> Any:
     return art
 
 
-def art_groups(scored: Sequence[ScoredGroup]) -> list[dict[str, Any]]:
+def art_groups(scored: Sequence[ScoredGroup]) -> list[Json]:
     """Give groups that teach in ART's format; those that cannot be trained on are refused with what is wrong."""
     results = []
     for item in scored:

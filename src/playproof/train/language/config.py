@@ -1,6 +1,6 @@
 """Settings of SFT and GRPO: plain records that import no torch.
 
-The commands make their options from these records (cli.configs). Leaves out: the training (sft, grpo).
+The commands make their options from these records (cli.configs).
 """
 
 from __future__ import annotations

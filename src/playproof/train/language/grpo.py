@@ -1,44 +1,425 @@
-"""GRPO: let a language model learn from how its own answers compare within a window, iteration by iteration.
+"""GRPO: let a language model learn from how its own answers compare within a window, from sampling to the loss.
 
-An iteration takes groups (fresh play in forked windows, or recorded windows), scores them by one named reward, learns,
-saves a checkpoint and is measured in money on held-out windows, paired with the model it began with. The resume point
-comes last: a run that is killed at any moment goes on to the same weights, and no window is learned from twice.
-Divergence (numbers that are not finite, too large a KL, money or valid decisions lost) stops the run, says so, and
-keeps the last good checkpoint. Leaves out: groups (grpo_sources) and the update (grpo_learner).
+An iteration plays the model in K copies of each window (`ForkedSource`; `grpo_recorded` gives recorded windows in
+their stead), scores the group by one named reward, turns scores into advantages (`choose`), takes optimiser steps on
+the loss (`GRPOLearner.step`, `grpo_loss`), saves a checkpoint and is measured in money on held-out windows, paired
+with the model it began with. The resume point comes last: a run that is killed at any moment goes on to the same
+weights, and no window is learned from twice. Divergence (numbers that are not finite, too large a KL, money or valid
+decisions lost) stops the run, says so, and keeps the last good checkpoint.
+
+Group advantages are A = (r - mean) / (spread + 1e-4), the spread with n - 1, over all episodes of a group; gradients
+come from the policy's own episodes alone, those of its last two versions. A group whose rewards are all alike teaches
+nothing and has no advantages; noise is never added to break a tie. The importance ratio of each token comes from the
+recorded log-probabilities, clipped; the distance from a reference is Schulman's third estimator. The loss gives the
+same numbers as TRL's `grpo` and `bnpo`, which a test checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import torch
 from sqlalchemy import Engine
 
-from playproof.datasets.conversations.used_windows import UsedWindows
+from playproof.datasets.conversations.groups import (
+    ConversationGroup,
+    HoldoutSplit,
+    TimedWindow,
+    TokenSequence,
+    UsedWindows,
+    Why,
+    hold_out,
+    sampled_tokens,
+    standing,
+)
 from playproof.errors import Diverged, InputError
 from playproof.game import Game
+from playproof.game.forks import ForkTerms
+from playproof.json_types import Json
+from playproof.judge import group as judged
 from playproof.judge.computed import computed
 from playproof.provenance import commit
-from playproof.train.language.config import GRPOConfig
-from playproof.train.language.evaluate import PlayerMeasurement, gains, measure
-from playproof.train.language.grpo_loss import Clipping
-from playproof.train.language.grpo_sources import ForkedSource, ForkPlan, IterationData, RewardFunction, Source
-from playproof.train.language.grpo_update import GRPOLearner, SelectedSamples, UpdateStats, choose
+from playproof.record.trajectories.outcomes import Outcomes
+from playproof.train.language.config import Averaging, GRPOConfig
+from playproof.train.language.generation import fixed_answers, score_answers
 from playproof.train.language.model import (
     LanguageCard,
     LanguageModel,
     add_adapter,
     is_adapted,
     load_language_model,
+    make_optimiser,
+    restore_state,
     save_language_model,
+    state_arrays,
+    trained,
     weights_hash,
 )
-from playproof.train.language.rollout import model_player
-from playproof.train.language.state import restore_state, state_arrays
+from playproof.train.language.rollout import PlayerMeasurement, gains, measure, model_player, play, to_judged
 from playproof.train.run import CHECKPOINTS, Run, Tracking, read_log
+
+Tensor = torch.Tensor
+EPSILON = 1e-4
+FLAT = 1e-12
+"""A spread of rewards no larger than this is that of rounding."""
+RewardFunction = Callable[[judged.JudgedGroup], judged.Scores]
+"""Score a group; one named reward, never a mixture."""
+
+
+@dataclass(frozen=True)
+class ScoredGroup:
+    """A group and its scores, one for each episode."""
+
+    group: ConversationGroup
+    rewards: tuple[float, ...]
+    reward: str
+    """Name of the reward."""
+
+    @property
+    def best(self) -> str:
+        """Name the agent with the highest score."""
+        index = max(range(len(self.rewards)), key=self.rewards.__getitem__)
+        return self.group.episodes[index].agent
+
+
+@dataclass(frozen=True)
+class IterationData:
+    """What one iteration learns from."""
+
+    scored: tuple[ScoredGroup, ...]
+    dropped: tuple[str, ...] = ()
+    """Windows left out of a large set."""
+    unscored: int = 0
+    """Groups that the reward refused."""
+
+
+class Source(Protocol):
+    """Gives groups to learn from."""
+
+    def take(self, iteration: int, model: LanguageModel, version: str) -> IterationData:
+        """Give the groups of an iteration, from 1 on; empty when there are no more."""
+
+
+def score(group: ConversationGroup, outcomes: Outcomes, reward: RewardFunction) -> ScoredGroup:
+    """Score a group and put the scores in the order of its episodes."""
+    payload = reward(to_judged(group, outcomes))
+    missing = [episode.episode_id for episode in group.episodes if episode.episode_id not in payload.values]
+    if missing:
+        raise InputError(f"expected a score for every episode of {group.window}, found none for {missing[0]}")
+    return ScoredGroup(group, tuple(payload.values[episode.episode_id] for episode in group.episodes), payload.reward)
+
+
+@dataclass(frozen=True)
+class ForkPlan:
+    """Which forked windows are learned from, and which are held out: numbers in the order of time."""
+
+    terms: ForkTerms
+    first: int
+    iterations: int
+    per_iteration: int
+    """Windows of an iteration."""
+    holdout: int
+    embargo: int
+
+    def numbers(self, iteration: int) -> range:
+        """Give the windows of an iteration, from 1 on."""
+        start = self.first + (iteration - 1) * self.per_iteration
+        return range(start, start + self.per_iteration)
+
+    @property
+    def held(self) -> range:
+        """Give the windows to measure on."""
+        start = self.first + self.iterations * self.per_iteration + self.embargo
+        return range(start, start + self.holdout)
+
+    def split(self) -> HoldoutSplit:
+        """Give the names of both, by the same rule that recorded windows are split by."""
+        last = self.held.stop
+        placed = (TimedWindow(self.terms.window(number), number, number + 1) for number in range(self.first, last))
+        return hold_out(placed, self.holdout, self.embargo)
+
+
+@dataclass(frozen=True)
+class ForkedSource:
+    """Fresh play of the policy itself: K copies of each window are a group."""
+
+    game: Game
+    plan: ForkPlan
+    forks: int
+    max_tokens: int
+    seed: int
+    reward: RewardFunction
+    ledger: UsedWindows
+
+    def take(self, iteration: int, model: LanguageModel, version: str) -> IterationData:
+        """Play the iteration's windows with the model as it stands."""
+        numbers, terms = self.plan.numbers(iteration), self.plan.terms
+        self.ledger.reserve([terms.window(number) for number in numbers], iteration)
+        player = model_player(model, self.max_tokens, (self.seed, iteration))
+        played = play(self.game, terms, numbers, self.forks, player, version)
+        return IterationData(tuple(score(item.group, item.outcomes, self.reward) for item in played))
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """How far one update may go."""
+
+    low: float = 0.2
+    high: float = 0.2
+    beta: float = 0.0
+    """Weight of the distance from the reference; 0: none is computed."""
+    averaging: Averaging = "sequence"
+    """Of tokens within each sequence and then of sequences, or of all tokens alike."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss and what it was made of; all but `value` are plain numbers, as sums over its sequences or tokens."""
+
+    value: Tensor
+    """Already divided by the batch's own count, so that the parts of a batch add up."""
+    tokens: int
+    clipped: float
+    """Tokens whose ratio is cut."""
+    kl_old: float
+    """Distance of the one that drew the tokens from the policy."""
+    kl_reference: float
+
+
+def advantages(rewards: Sequence[float]) -> tuple[float, ...] | None:
+    """Give each episode's advantage in its group; None where all rewards are alike.
+
+    Give rewards in units in which a spread of 1e-4 is nothing, such as basis points.
+    """
+    payload = np.asarray(rewards, np.float64)
+    if len(payload) < 2 or not np.isfinite(payload).all():
+        return None
+    spread = float(payload.std(ddof=1))
+    if spread <= FLAT:
+        return None
+    return tuple(((payload - payload.mean()) / (spread + EPSILON)).tolist())
+
+
+def distance(logprobs: Tensor, others: Tensor) -> Tensor:
+    """Estimate KL(policy, other) of each token that the policy itself drew; never negative, (t,)."""
+    gap = others - logprobs
+    return torch.exp(gap) - gap - 1
+
+
+def grpo_loss(
+    logprobs: Tensor,  # (t,) of the policy, with gradients
+    old: Tensor,  # (t,) as recorded
+    lengths: Sequence[int],  # of the n sequences
+    given: Sequence[float],  # (n,) advantages
+    clipping: Clipping,
+    *,
+    reference: Tensor | None = None,  # (t,)
+    total: int | None = None,
+) -> Loss:
+    """Give the loss of n sequences; `total` is the count of sequences or tokens of the whole batch they are part of."""
+    item = torch.tensor(list(lengths))
+    payload = torch.tensor(list(given), dtype=logprobs.dtype).repeat_interleave(item)
+    ratio = torch.exp(logprobs - old)
+    cut = torch.clamp(ratio, 1 - clipping.low, 1 + clipping.high)
+    per_token = -torch.min(ratio * payload, cut * payload)
+    kl_reference = 0.0
+    if clipping.beta and reference is not None:
+        apart = distance(logprobs, reference)
+        per_token = per_token + clipping.beta * ratio * apart  # weighted, since another policy drew the tokens
+        kl_reference = float(apart.detach().sum())
+    if clipping.averaging == "sequence":
+        weights = (1.0 / item.to(logprobs.dtype)).repeat_interleave(item)
+        value = (per_token * weights).sum() / (total or len(item))
+    else:
+        value = per_token.sum() / (total or len(per_token))
+    moved = ratio.detach()
+    outside = ((moved < 1 - clipping.low) & (payload < 0)) | ((moved > 1 + clipping.high) & (payload > 0))
+    return Loss(
+        value,
+        len(per_token),
+        float(outside.sum()),
+        float(distance(old, logprobs.detach()).sum()),
+        kl_reference,
+    )
+
+
+BASIS = 1e4
+"""Rewards are returns; in basis points the 1e-4 beside a spread is nothing."""
+
+LOOKED_AT = 64
+"""The most answers, spread over all, by which it is measured how far an iteration has moved the policy."""
+
+
+@dataclass(frozen=True)
+class TrainingSample:
+    """One answer to learn from."""
+
+    tokens: TokenSequence
+    advantage: float
+
+
+@dataclass(frozen=True)
+class SelectedSamples:
+    """What scored groups give to learn from, and what they do not."""
+
+    lessons: tuple[tuple[TrainingSample, ...], ...]
+    """By group."""
+    flat: int
+    """Groups whose rewards are all alike."""
+    idle: int
+    """Groups with a spread but no episode of the policy's own."""
+    standings: dict[Why, int]
+
+
+@dataclass
+class UpdateStats:
+    """What an iteration did."""
+
+    loss: float = 0.0
+    """Mean over the optimiser's steps."""
+    steps: int = 0
+    tokens: int = 0
+    clipped: float = 0.0
+    """Share of tokens whose ratio was cut."""
+    kl: float = 0.0
+    """Mean distance of a token from the policy that drew it, at the last look."""
+    kl_reference: float = 0.0
+    norm: float = 0.0
+    """Largest gradient."""
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+def choose(scored: Sequence[ScoredGroup], model: LanguageModel, lineage: str, newest: int) -> SelectedSamples:
+    """Give the answers that may teach, with the advantages of their episodes."""
+    lessons: list[tuple[TrainingSample, ...]] = []
+    standings: dict[Why, int] = {}
+    flat = idle = 0
+    for item in scored:
+        payload = advantages([BASIS * value for value in item.rewards])
+        flat += payload is None
+        own: list[TrainingSample] = []
+        for index, episode in enumerate(item.group.episodes):
+            why = standing(episode, lineage, newest)
+            standings[why] = standings.get(why, 0) + 1
+            if payload is not None and why == "own":
+                own += [
+                    TrainingSample(sampled_tokens(exchange, model), payload[index]) for exchange in episode.exchanges
+                ]
+        idle += payload is not None and not own
+        if own:
+            lessons.append(tuple(own))
+    return SelectedSamples(tuple(lessons), flat, idle, standings)
+
+
+class GRPOLearner:
+    """A policy with its optimiser."""
+
+    def __init__(
+        self, result: LanguageModel, learning_rate: float, clipping: Clipping, max_kl: float, warm_up: int = 0
+    ) -> None:
+        self.language_model, self.clipping, self.max_kl = result, clipping, max_kl
+        self.learning_rate, self.warm_up = learning_rate, warm_up
+        self.optimiser = make_optimiser(result.model, learning_rate)
+        self._parent = {name: item.detach().clone() for name, item in trained(result.model).items()}
+
+    def learn(self, chosen: SelectedSamples, groups_a_step: int, epochs: int, rng: np.random.Generator) -> UpdateStats:
+        """Learn from the groups, so many an optimiser step, in an order drawn anew for each pass."""
+        update_stats = UpdateStats()
+        for _ in range(epochs):
+            order = rng.permutation(len(chosen.lessons))
+            for start in range(0, len(order), groups_a_step):
+                batch = [lesson for at in order[start : start + groups_a_step] for lesson in chosen.lessons[int(at)]]
+                self.step(batch, update_stats)
+        update_stats.loss /= max(1, update_stats.steps)
+        update_stats.clipped /= max(1, update_stats.tokens)
+        if chosen.lessons:
+            everything = [item for of in chosen.lessons for item in of]
+            update_stats.kl = self.moved(everything[:: math.ceil(len(everything) / LOOKED_AT)])
+            if not math.isfinite(update_stats.kl) or update_stats.kl > self.max_kl:
+                raise Diverged(
+                    f"expected an iteration to move the policy by a KL of at most {self.max_kl}, found "
+                    f"{update_stats.kl:.3g}; "
+                    "lower --learning-rate, or raise max_kl"
+                )
+        return update_stats
+
+    def step(self, batch: Sequence[TrainingSample], update_stats: UpdateStats) -> None:
+        """Take one optimiser step."""
+        reference = self._reference(batch) if self.clipping.beta else None
+        self.language_model.model.train()
+        self.optimiser.zero_grad()
+        sequences = [item.tokens for item in batch]
+        tokens = sum(len(sequence.answer) for sequence in sequences)
+        total, value = len(batch) if self.clipping.averaging == "sequence" else tokens, 0.0
+        for scored in score_answers(self.language_model.model, sequences):
+            old = torch.tensor([item for number in scored.numbers for item in sequences[number].logprobs or ()])
+            loss = grpo_loss(
+                scored.logprobs,
+                old,
+                scored.lengths,
+                [batch[number].advantage for number in scored.numbers],
+                self.clipping,
+                reference=None
+                if reference is None
+                else torch.tensor([item for number in scored.numbers for item in reference[number]]),
+                total=total,
+            )
+            loss.value.backward()  # type: ignore[no-untyped-call]
+            value += float(loss.value.detach())
+            update_stats.clipped += loss.clipped
+            update_stats.kl_reference += loss.kl_reference / tokens
+        norm = float(torch.nn.utils.clip_grad_norm_(list(trained(self.language_model.model).values()), 1.0))
+        if not math.isfinite(value) or not math.isfinite(norm):
+            raise Diverged(f"expected a finite loss, found {value} with gradient {norm}; lower --learning-rate")
+        for param_group in self.optimiser.param_groups:
+            param_group["lr"] = self.learning_rate * min(1.0, (self._steps() + 1) / (self.warm_up + 1))
+        self.optimiser.step()
+        update_stats.loss += value
+        update_stats.steps += 1
+        update_stats.tokens += tokens
+        update_stats.norm = max(update_stats.norm, norm)
+
+    def _steps(self) -> int:
+        """Give the optimiser's steps so far, those before a resume included."""
+        return max((int(item["step"]) for item in self.optimiser.state.values() if "step" in item), default=0)
+
+    def moved(self, batch: Sequence[TrainingSample]) -> float:
+        """Give the mean distance of the policy that drew a token from this one."""
+        self.language_model.model.eval()
+        now = fixed_answers(self.language_model.model, [item.tokens for item in batch])
+        gaps = np.concatenate(
+            [np.subtract(values, item.tokens.logprobs or ()) for item, values in zip(batch, now, strict=True)]
+        )
+        return float(np.mean(np.exp(gaps) - gaps - 1))
+
+    def _reference(self, batch: Sequence[TrainingSample]) -> list[tuple[float, ...]]:
+        """Give the answers' log-probabilities under the policy that training began with."""
+        with self._as_parent():
+            self.language_model.model.eval()
+            return fixed_answers(self.language_model.model, [item.tokens for item in batch])
+
+    @contextmanager
+    def _as_parent(self) -> Iterator[None]:
+        """Put the weights that training began with in place for a while."""
+        own: Json = {name: item.detach().clone() for name, item in trained(self.language_model.model).items()}
+        _put(self.language_model.model, self._parent)
+        try:
+            yield
+        finally:
+            _put(self.language_model.model, own)
+
+
+def _put(model: torch.nn.Module, values: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, item in trained(model).items():
+            item.copy_(values[name])
+
 
 Show = Callable[[int, Mapping[str, Any]], None]
 
@@ -54,7 +435,7 @@ def train_grpo(
     resume: bool = False,
     tracking: Tracking = Tracking(),  # noqa: B008
     show: Show = lambda iteration, payload: None,  # noqa: ARG005
-) -> dict[str, Any]:
+) -> Json:
     """Train a model; give what came of it. `source` makes another source of groups than forked windows."""
     run = Run.resume(path, "grpo", tracking) if resume else Run.create(path, "grpo", asdict(config), tracking)
     try:
@@ -100,7 +481,7 @@ class Training:
         """Name the policy after so many iterations."""
         return f"{self.ledger.lineage}@{iteration}"
 
-    def run_through(self, show: Show) -> dict[str, Any]:
+    def run_through(self, show: Show) -> Json:
         """Go through the iterations that are left."""
         done = self._go_on()
         if done == 0:
@@ -130,7 +511,7 @@ class Training:
         self.ledger.release(done)
         return done
 
-    def _iterate(self, iteration: int) -> dict[str, Any] | None:
+    def _iterate(self, iteration: int) -> Json | None:
         """Take groups, learn, save, measure; None when there is nothing left to learn from."""
         config = self.config
         taken = self.source.take(iteration, self.language_model, self.version(iteration - 1))
@@ -158,14 +539,14 @@ class Training:
         self.ledger.settle(iteration, self.version(iteration), used)
         return payload
 
-    def _measure(self, iteration: int) -> dict[str, Any]:
+    def _measure(self, iteration: int) -> Json:
         """Measure the policy in money on held-out windows, beside the model that training began with."""
         config = self.config
         if not config.holdout:
             return {}
         player = model_player(self.language_model, config.max_tokens, (config.seed, 9))
         result = measure(self.game, config.terms, self.plan.held, config.holdout_forks, player)
-        payload: dict[str, Any] = {f"holdout_{name}": value for name, value in result.to_json(self.rng).items()}
+        payload: Json = {f"holdout_{name}": value for name, value in result.to_json(self.rng).items()}
         if iteration:
             first = self._first()
             low, high = gains(result, {"parent": first}, self.rng)["parent"]
@@ -186,7 +567,7 @@ class Training:
         pnl = np.array(line["windows_pnl"], np.float64)
         return PlayerMeasurement(pnl, np.zeros_like(pnl), float(line["valid"]), 0.0, 0.0)
 
-    def _save(self, iteration: int, payload: Mapping[str, Any]) -> None:
+    def _save(self, iteration: int, payload: Mapping[str, object]) -> None:
         card = LanguageCard(
             version=self.version(iteration),
             method="grpo",
@@ -208,7 +589,7 @@ class Training:
         self.run.finish(self._result(str(error)) | {"last_good": str(kept)})
         return Diverged(f"training stopped in iteration {iteration}: {error}. The last good checkpoint is {kept}")
 
-    def _result(self, stopped: str | None) -> dict[str, Any]:
+    def _result(self, stopped: str | None) -> Json:
         log = [item for item in read_log(self.run.path) if item["kind"] in ("grpo", "holdout")]
         last = max((item["step"] for item in log if item["kind"] == "grpo"), default=0)
         held = [item for item in log if item["kind"] == "holdout"]
@@ -228,7 +609,7 @@ def _is_whole(model: LanguageModel) -> bool:
     return model.card is not None and not model.card.base_hash
 
 
-def iteration_metrics(taken: IterationData, chosen: SelectedSamples, learned: UpdateStats) -> dict[str, Any]:
+def iteration_metrics(taken: IterationData, chosen: SelectedSamples, learned: UpdateStats) -> Json:
     """Give what is noted and shown of an iteration."""
     rewards = [value for item in taken.scored for value in item.rewards]
     best = max(taken.scored, key=lambda item: max(item.rewards))

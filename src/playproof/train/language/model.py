@@ -8,7 +8,7 @@
 | tokenizer files | as transformers writes them, with the chat template |
 
 A folder appears whole or not at all. Loading reads JSON and safetensors alone, and refuses a file that is not as the
-card says. Leaves out: learning, generation, and serving.
+card says.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from playproof.errors import ConfigError, MissingExtra
-from playproof.policies.checkpoint import CARD, CheckpointRefused, write_durably
+from playproof.errors import ConfigError, DecodeError, MissingExtra
+from playproof.home import write_durably
+from playproof.policies.checkpoint import CARD, CheckpointRefused
 from playproof.policies.language.local import PACKAGED, load_model
+from playproof.train.run import restore
 
 ADAPTER = "adapter_config.json"
 SMOLLM2 = "smollm2"
@@ -161,12 +165,12 @@ def add_adapter(result: LanguageModel, rank: int = RANK, seed: int = 0) -> Langu
     return replace(result, model=get_peft_model(result.model, config))
 
 
-def is_adapted(model: Any) -> bool:
+def is_adapted(model: torch.nn.Module) -> bool:
     """Tell whether a model is trained by an adapter."""
     return hasattr(model, "peft_config")
 
 
-def weights_hash(model: Any) -> str:
+def weights_hash(model: torch.nn.Module) -> str:
     """Give one hash over a model's own weights, an adapter's left out."""
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
@@ -224,3 +228,41 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+_PARTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+def trained(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """Give the parameters that are trained, by name."""
+    return {name: item for name, item in model.named_parameters() if item.requires_grad}
+
+
+def make_optimiser(model: torch.nn.Module, learning_rate: float) -> torch.optim.AdamW:
+    """Make the optimiser of a model's trained parameters."""
+    return torch.optim.AdamW(trained(model).values(), lr=learning_rate, weight_decay=0.0, betas=(0.9, 0.95))
+
+
+def state_arrays(model: torch.nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, NDArray[Any]]:
+    """Give weights and optimiser as arrays."""
+    result: dict[str, NDArray[Any]] = {}
+    for name, item in trained(model).items():
+        result[f"weights/{name}"] = item.detach().numpy()
+        for part, value in optimiser.state.get(item, {}).items():
+            result[f"{part}/{name}"] = np.asarray(value.detach().numpy())
+    return result
+
+
+def restore_state(model: torch.nn.Module, optimiser: torch.optim.Optimizer, data: Mapping[str, bytes]) -> None:
+    """Write saved weights and optimiser back, to the last bit."""
+    wanted = trained(model)
+    if missing := [name for name in wanted if f"weights/{name}" not in data]:
+        raise DecodeError(f"expected a resume point of the same model, found none for {missing[0]}")
+    for name, item in wanted.items():
+        with torch.no_grad():
+            restore(item.detach().numpy(), data[f"weights/{name}"])
+        if f"step/{name}" in data:
+            made = {"step": torch.zeros(()), "exp_avg": torch.zeros_like(item), "exp_avg_sq": torch.zeros_like(item)}
+            for part in _PARTS:
+                restore(made[part].numpy(), data[f"{part}/{name}"])
+            optimiser.state[item] = made

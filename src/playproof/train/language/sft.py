@@ -2,7 +2,7 @@
 
 Only the answers' tokens are trained on, each answer under exactly the prompt that it was given for; the windows to
 score on are later than those learned from. Checkpoints and a resume point as every run has them: a run that was killed
-goes on to the same weights. Leaves out: rewards; what is imitated is as good as who is imitated.
+goes on to the same weights.
 """
 
 from __future__ import annotations
@@ -19,20 +19,23 @@ import torch
 from playproof.datasets.conversations.groups import ChatExchange, ConversationGroup, TokenSequence, written_tokens
 from playproof.errors import Diverged, InputError
 from playproof.game import Game
+from playproof.json_types import Json
 from playproof.provenance import commit
 from playproof.train.language.config import TINY, SFTConfig
-from playproof.train.language.evaluate import measure, measure_baselines
-from playproof.train.language.logprobs import fixed_answers, score_answers
+from playproof.train.language.generation import fixed_answers, score_answers
 from playproof.train.language.model import (
     LanguageCard,
     LanguageModel,
     add_adapter,
     load_language_model,
+    make_optimiser,
+    restore_state,
     save_language_model,
+    state_arrays,
+    trained,
     weights_hash,
 )
-from playproof.train.language.rollout import model_player, play, scripted_player
-from playproof.train.language.state import make_optimiser, restore_state, state_arrays, trained
+from playproof.train.language.rollout import measure, measure_baselines, model_player, play, scripted_player
 from playproof.train.language.tiny import make_tiny
 from playproof.train.run import Run, Tracking
 
@@ -48,7 +51,7 @@ def train_sft(
     resume: bool = False,
     tracking: Tracking = Tracking(),  # noqa: B008
     show: Show = lambda step, payload: None,  # noqa: ARG005
-) -> dict[str, Any]:
+) -> Json:
     """Teach a model and measure it; give what came of it."""
     exchanges = _lessons(game, config, groups)
     result = starting_model(config.base, config.rank, config.seed, exchanges)
@@ -130,7 +133,7 @@ def _slope(step: int, total: int) -> float:
     return (step + 1) / rise if step < rise else 1 - 0.9 * (step - rise) / max(1, total - rise)
 
 
-def sft_step(model: Any, optimiser: torch.optim.Optimizer, batch: Sequence[TokenSequence]) -> float:
+def sft_step(model: torch.nn.Module, optimiser: torch.optim.Optimizer, batch: Sequence[TokenSequence]) -> float:
     """Take one step on a batch; give the mean loss of its answers' tokens."""
     model.train()
     optimiser.zero_grad()
@@ -148,12 +151,12 @@ def sft_step(model: Any, optimiser: torch.optim.Optimizer, batch: Sequence[Token
 
 def _finish(
     run: Run, game: Game, config: SFTConfig, value: LanguageModel, sequences: Sequence[TokenSequence], long: int
-) -> dict[str, Any]:
+) -> Json:
     """Measure the model on later windows, save it and write the result."""
     first = config.windows + config.embargo
     held = range(first, first + config.holdout)
     payload = fixed_answers(value.model, sequences[: 4 * config.batch])
-    metrics: dict[str, Any] = {
+    metrics: Json = {
         "answers": len(sequences),
         "left_out_long": long,
         "loss": -sum(map(sum, payload)) / max(1, sum(map(len, payload))),

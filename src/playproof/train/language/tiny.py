@@ -2,7 +2,6 @@
 
 Its tokenizer is trained on the prompts and answers that it will read and write, so that a prompt of a brief kind takes
 fewer than 64 tokens. Small enough to learn, and to be measured, within seconds on one core.
-Leaves out: teaching it (sft).
 """
 
 from __future__ import annotations

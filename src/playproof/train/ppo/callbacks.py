@@ -1,7 +1,6 @@
 """What happens at a rollout boundary: evaluation in money, the divergence alarm, checkpoints, the resume point.
 
 Success is money on validation windows, the same ones at every evaluation; the reward only trains.
-Leaves out: updates (learner) and files (run).
 """
 
 from __future__ import annotations

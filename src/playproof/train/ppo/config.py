@@ -1,6 +1,6 @@
 """Settings of PPO, and the presets that change several of them at once: a plain record that imports no torch.
 
-The command makes its options from this record (cli.configs). Leaves out: the training (loop).
+The command makes its options from this record (cli.configs).
 """
 
 from __future__ import annotations

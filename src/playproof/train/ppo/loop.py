@@ -5,7 +5,6 @@ a thousand lanes and large minibatches, since small ones spend their time in Pyt
 since the networks are small; a short horizon, since a tick's noise is ten times its gain, and a fixed
 reward scale, since a tick's money is a thousandth of a coin. `preset="plan"` keeps the set-up of the
 plan that this product began with.
-Leaves out: the loss (learner), what happens at boundaries (callbacks), and proof of an edge (validate).
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ from playproof.errors import ConfigError, GateFailed, InputError
 from playproof.evaluate.rollout import Rollout, RolloutOptions, make_lanes, rollout
 from playproof.game import Game, NumericObservation, Reward, first, lookup
 from playproof.game.vector_env import VectorGame, VectorTerms
+from playproof.json_types import Json
 from playproof.money import UNIT
-from playproof.policies.checkpoint import Card, Checkpoint, describe, load_checkpoint
+from playproof.policies.checkpoint import Card, Checkpoint, load_checkpoint
 from playproof.policies.network import BatchPlayer, NetworkPolicy
-from playproof.policies.scaling import Scaling, game_scaling
+from playproof.policies.scaling import Scaling, describe, game_scaling
 from playproof.provenance import commit
 from playproof.train.network import ACTIVATIONS, Weights, linear_weights
 from playproof.train.ppo.callbacks import HALTED, EvaluationSchedule, RolloutBoundary, TrainingProgress
@@ -229,7 +229,7 @@ INTERRUPTED = "interrupted"
 """Why a training stopped that Ctrl-C stopped."""
 
 
-def run_to_dict(config: PPOConfig, source: Path | None) -> dict[str, Any]:
+def run_to_dict(config: PPOConfig, source: Path | None) -> Json:
     """Write down what a training is asked for."""
     return asdict(config) | {"source": None if source is None else str(source.absolute())}
 
@@ -337,7 +337,7 @@ def _environment(table: TrainSetup) -> Any:
     return GameVecEnv(make, table.scaling, frames=config.frames, reward_scale=config.reward_scale, masked=config.masked)
 
 
-def _settings(config: PPOConfig) -> dict[str, Any]:
+def _settings(config: PPOConfig) -> Json:
     """Give the settings that all of stable-baselines3's PPOs share."""
     rate = SCHEDULES[config.schedule]
     return {
@@ -357,7 +357,7 @@ def _settings(config: PPOConfig) -> dict[str, Any]:
     }
 
 
-def _shape(config: PPOConfig) -> dict[str, Any]:
+def _shape(config: PPOConfig) -> Json:
     layers = list(config.hidden)
     return {"net_arch": {"pi": layers, "vf": layers}, "activation_fn": ACTIVATIONS[config.activation]}
 

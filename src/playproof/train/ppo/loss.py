@@ -15,8 +15,6 @@ weights, up to rounding (tests hold both together). Added are:
   critic that knows nothing yet cannot push the actor about;
 - anchor, for the same: beta KL(cloned || policy) on the states of each minibatch, beta falling to 0, so that the
   policy leaves the clone only where money says so.
-
-Leaves out: running it (ppo).
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ class FastPolicy(MaskableActorCriticPolicy):  # type: ignore[misc]
         return [part.log_softmax(dim=1) for part in logits.split(self.action_dist.action_dims, dim=1)]
 
     def forward(
-        self, obs: Tensor, deterministic: bool = False, action_masks: Any = None
+        self, obs: Tensor, deterministic: bool = False, action_masks: object = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Give actions, values and log-chances of the actions."""
         masks = None if action_masks is None else torch.as_tensor(action_masks).bool()

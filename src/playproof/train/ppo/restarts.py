@@ -9,7 +9,7 @@ as if it had been alone. One whose reward rises while money does not ends the ch
     runs/NAME/restarts/0, 1, 2   a run's folder each
     runs/NAME/...                  a copy of the best one, which goes on there
 
-A kill at any time loses at most one update, and leads to the same weights. Leaves out: trying settings (tune).
+A kill at any time loses at most one update, and leads to the same weights.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from playproof.errors import ConfigError
 from playproof.game import Game
-from playproof.policies.checkpoint import write_durably
+from playproof.home import write_durably
+from playproof.json_types import Json
 from playproof.train.ppo.callbacks import ALARMS
 from playproof.train.ppo.config import PPOConfig
 from playproof.train.ppo.loop import INTERRUPTED, Clock, PPOResult, Show, run_from_dict, run_to_dict, train_ppo
@@ -149,14 +149,14 @@ def _take_over(index: Path, path: Path) -> None:
     write_durably(path / CONFIG, (index / CONFIG).read_bytes())
 
 
-def _plan(path: Path) -> dict[str, Any] | None:
+def _plan(path: Path) -> Json | None:
     try:
-        payload: dict[str, Any] = json.loads((path / PLAN).read_text(encoding="utf-8"))
+        payload: Json = json.loads((path / PLAN).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     return payload
 
 
-def _write(path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+def _write(path: Path, plan: Mapping[str, object]) -> Json:
     write_durably(path / PLAN, (json.dumps(plan, indent=1, sort_keys=True) + "\n").encode())
     return dict(plan)

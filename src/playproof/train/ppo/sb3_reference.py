@@ -17,6 +17,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnvWrapper, VecMonitor
 
 from playproof.errors import ConfigError
+from playproof.json_types import Json
 from playproof.policies.scaling import LIMIT, Scaling, scale_rows
 from playproof.train.ppo.loop import TrainSetup, _settings, _shape
 
@@ -26,7 +27,7 @@ Array = NDArray[Any]
 class ScaledObservation(VecEnvWrapper):  # type: ignore[misc]
     """Show scaled rows of plain environments."""
 
-    def __init__(self, venv: Any, scaling: Scaling) -> None:
+    def __init__(self, venv: object, scaling: Scaling) -> None:
         self._scaling = scaling
         super().__init__(venv, spaces.Box(-LIMIT, LIMIT, (len(scaling.names),), np.float32))
 
@@ -34,7 +35,7 @@ class ScaledObservation(VecEnvWrapper):  # type: ignore[misc]
         """Start an episode in every environment."""
         return scale_rows(self.venv.reset(), self._scaling)
 
-    def step_wait(self) -> tuple[Array, Array, Array, list[dict[str, Any]]]:
+    def step_wait(self) -> tuple[Array, Array, Array, list[Json]]:
         """Step every environment."""
         rows, rewards, dones, infos = self.venv.step_wait()
         for info in infos:
@@ -52,7 +53,7 @@ def build_plan(table: TrainSetup) -> tuple[Any, Any]:
     config, game = table.config, table.game
     if game.simulated().environment is None:
         raise ConfigError(f"expected game {game.name!r} to have a Gymnasium environment, found none")
-    options: dict[str, Any] = {"world": config.world, "observation": table.observation, "actions": table.actions}
+    options: Json = {"world": config.world, "observation": table.observation, "actions": table.actions}
     options |= {"stake": config.stake, **config.options}
     if config.balance is not None:
         options["balance"] = config.balance

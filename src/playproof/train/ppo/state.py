@@ -2,7 +2,7 @@
 
 Parameters, Adam's moments, both random generators, the lanes and the last observations: with all of
 them back, the next rollout is the one that an unbroken run would have made, bit for bit on one
-thread. Nothing is pickled. Leaves out: policies (policies.checkpoint) and files (run).
+thread. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from playproof.errors import DecodeError
+from playproof.json_types import Json
 from playproof.train.run import restore
 
 Arrays = dict[str, NDArray[Any]]
 
 
-def gather(model: Any, env: Any) -> tuple[Arrays, dict[str, Any]]:
+def gather(model: Any, env: Any) -> tuple[Arrays, Json]:
     """Give the whole state of a training: arrays, and numbers beside them."""
     arrays: Arrays = {f"policy.{name}": tensor.detach().numpy() for name, tensor in model.policy.state_dict().items()}
     for index, moments in model.policy.optimizer.state_dict()["state"].items():
@@ -68,13 +69,13 @@ def _bring_back_adam(optimizer: torch.optim.Optimizer, saved: Mapping[str, bytes
         optimizer.state[parameter] = state
 
 
-def _memories(model: Any) -> list[torch.Tensor]:
+def _memories(model: object) -> list[torch.Tensor]:
     """Give the states of a recurrent policy's memories; none where it has none."""
     states = getattr(model, "_last_lstm_states", None)
     return [] if states is None else [state for pair in states for state in pair]
 
 
-def _array(value: Any) -> NDArray[Any]:
+def _array(value: object) -> NDArray[Any]:
     return value.detach().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
 
 

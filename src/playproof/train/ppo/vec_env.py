@@ -3,7 +3,7 @@
 `GymVecEnv` wraps a game's Gymnasium vector environment as it is, raw rows and all: for trainers of one's own.
 `GameVecEnv` steps a game's lanes for PPO here: rows scaled as networks see them, rewards multiplied by a fixed number.
 Only lanes that finished get an info of their own; the others share an empty one, as stable-baselines3 looks for
-nothing in them. Leaves out: learning.
+nothing in them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from playproof.errors import ConfigError
 from playproof.game.vector_env import FinishedEpisodes, VectorGame
+from playproof.json_types import Json
 from playproof.policies.network import BatchPlayer, stack_frames
 from playproof.policies.scaling import LIMIT, Scaling, scale_rows
 
@@ -38,20 +39,20 @@ class LanesVecEnv(VecEnv):  # type: ignore[misc]
     def close(self) -> None:
         """Let the arrays go."""
 
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+    def get_attr(self, attr_name: str, indices: object = None) -> list[Any]:
         """Give an attribute once for each lane asked for."""
         return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
 
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:  # noqa: ARG002
+    def set_attr(self, attr_name: str, value: object, indices: object = None) -> None:  # noqa: ARG002
         """Refuse: lanes have no attributes of their own."""
         raise AttributeError(f"expected no attribute of single lanes to be set, found {attr_name}")
 
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+    def env_method(self, method_name: str, *args: object, indices: object = None, **kwargs: object) -> list[Any]:
         """Call a method of all lanes; give the part of each lane asked for."""
         result = getattr(self, method_name)(*args, **kwargs)
         return [result[lane] for lane in self._get_indices(indices)]
 
-    def env_is_wrapped(self, wrapper_class: type[Any], indices: Any = None) -> list[bool]:  # noqa: ARG002
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: object = None) -> list[bool]:  # noqa: ARG002
         """Tell that no lane is wrapped."""
         return [False] * len(list(self._get_indices(indices)))
 
@@ -83,13 +84,13 @@ class GymVecEnv(LanesVecEnv):
         self._seed = None
         return rows
 
-    def step_wait(self) -> tuple[Array, Array, Array, list[dict[str, Any]]]:
+    def step_wait(self) -> tuple[Array, Array, Array, list[Json]]:
         """Step every lane."""
         rows, rewards, terminated, truncated, facts = self.env.step(self._actions)
         self.returns += rewards
         self.lengths += 1
         dones = terminated | truncated
-        infos: list[dict[str, Any]] = [{}] * self.num_envs
+        infos: list[Json] = [{}] * self.num_envs
         ended = np.flatnonzero(dones).tolist()
         final = {name: values for name, values in facts["final_info"].items() if name[0] != "_"} if ended else {}
         for lane in ended:
@@ -158,7 +159,7 @@ class GameVecEnv(LanesVecEnv):
         self._state.fresh[:] = False
         return scale_rows(stacked, self._scaling)
 
-    def step_wait(self) -> tuple[Array, Array, Array, list[dict[str, Any]]]:
+    def step_wait(self) -> tuple[Array, Array, Array, list[Json]]:
         """Step every lane."""
         moved = self.lanes.step(self.lanes.settle(self._actions) if self._masked else self._actions)
         self.returns += moved.rewards
@@ -171,9 +172,9 @@ class GameVecEnv(LanesVecEnv):
         self.lengths[dones] = 0
         return self._shown(moved.rows), (self._reward_scale * moved.rewards).astype(np.float32), dones, infos
 
-    def _infos(self, ended: FinishedEpisodes) -> list[dict[str, Any]]:
+    def _infos(self, ended: FinishedEpisodes) -> list[Json]:
         """Tell what came of the windows that ended, in money too."""
-        infos: list[dict[str, Any]] = [{}] * self.num_envs
+        infos: list[Json] = [{}] * self.num_envs
         for index, lane in enumerate(ended.lanes.tolist()):
             infos[lane] = {
                 "terminal_observation": self._last(ended.rows[index], lane),

@@ -136,7 +136,7 @@ def _tracked(path: Path, name: str, track: list[str] | None) -> Iterator[Callabl
     if not track:
         yield lambda cycle, payload: None  # noqa: ARG005
         return
-    from playproof.cli.train.options import tracking
+    from playproof.cli.train.group import tracking
     from playproof.train.run import Run
 
     index = path / "tracked"
@@ -270,7 +270,7 @@ def contestant_of(model: str, plan: LoopPlan) -> Contestant:
 
 def grpo(lesson: TrainRequest, track: list[str] | None, name: str) -> Mapping[str, Any]:
     """Train by GRPO on fresh forked windows, from where an earlier attempt of this cycle stood."""
-    from playproof.cli.train.options import tracking
+    from playproof.cli.train.group import tracking
     from playproof.games.arena.game import arena_game
     from playproof.judge.judging import reward_function
     from playproof.train.language.config import GRPOConfig

@@ -25,8 +25,7 @@ from playproof.games.arena.learning.vector_env import (
 )
 from playproof.money import UNIT
 from playproof.store.db import opened, ready
-from playproof.validate.examine import EvalPlan, examine
-from playproof.validate.subject import load_subject
+from playproof.validate.examine import EvalPlan, examine, load_subject
 
 GAME = load_game("arena")
 WAIT = (0, 0, 0)

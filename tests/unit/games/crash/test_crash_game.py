@@ -26,10 +26,13 @@ from playproof.game import Fact, Frame, Game, Outcome, Terms, Window, check_game
 from playproof.game.checks.case import JUNK, misfits
 from playproof.game.play import PlayerConfig, PlayerView, play, spans
 from playproof.games.crash.features import encoder, table
+from playproof.games.crash.features.encoder import decides
+from playproof.games.crash.features.state import id_hash
 from playproof.games.crash.recording import columns as c
-from playproof.games.crash.recording.decode import CrashDecoder, decides
+from playproof.games.crash.recording.decode import CrashDecoder
 from playproof.games.crash.recording.player_ledger import CrashLedger
 from playproof.games.crash.recording.sample import PLAYER_ID, SCRIPT, SEED, SampleRecorder, record, sample
+from playproof.games.crash.recording.sample_facts import FILE, pack, sample_facts
 from playproof.games.crash.rules import prices as fair
 from playproof.games.crash.rules.actions import (
     ACTIONS,
@@ -895,7 +898,7 @@ def test_execution_columns_hold_what_was_completed_before() -> None:
             assert "latency_ms" not in missing
             assert (row["execution_tick"], row["latency_ms"]) == (payload["execution_tick"], 20.0)
             assert row["execution_price"] == np.float32(payload["execution_price"])
-            assert row["trade_id_hash"] == fair.id_hash(payload["trade_id"])
+            assert row["trade_id_hash"] == id_hash(payload["trade_id"])
 
 
 # money, outcome, reward, label
@@ -979,3 +982,10 @@ def test_doing_nothing_tells_nothing_but_the_seat() -> None:
     )
     assert [[fact.event_name for fact in episode.facts] for episode in episodes] == [[c.SEAT, c.PLAYER]] * 2
     assert [len(episode.steps) for episode in episodes] == [52, 19]  # the presale, and ticks 0 to before the rug
+
+
+def test_the_packed_facts_are_those_of_the_decoded_sample() -> None:
+    """Run scripts/pack_sample.py after a change of the decoder."""
+    decoded = [fact for of in crash().decode(sample_frames()) for fact in of]
+    assert list(sample_facts()) == decoded
+    assert FILE.read_bytes() == pack(decoded)

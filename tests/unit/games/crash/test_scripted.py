@@ -7,8 +7,9 @@ import pytest
 
 from benchmarks.train_bc import find_person, recorded
 from playproof.datasets import Transitions
+from playproof.datasets.dataset import starts
 from playproof.game import load_game
-from playproof.train.demonstrations import on_press_clock, starts
+from playproof.train.demonstrations import on_press_clock
 
 CRASH = load_game("crash")
 NAMES = CRASH.observations["policy"].features

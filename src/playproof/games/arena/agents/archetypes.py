@@ -3,7 +3,7 @@
 They look at the observation set `market` and give orders of the set `orders`; `write_order` puts an
 order into the JSON that language agents write, so that their play teaches the format. They keep no
 memory: what they hold and what is known tells them what to do, so that a fork of a window needs
-nothing else. Leaves out: language agents (language).
+nothing else.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@
 
 A model may wrap the object in a code fence or in prose; the first object in the text is read. What follows from the
 rest may be left out, `"action": "trade"` beside a trade and the trade's type, so that a decision takes fewer tokens.
-Leaves out: whether the market takes the order (account).
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def _object(text: str) -> Any:
     return json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else json.loads(text)
 
 
-def _choice(action: str, payload: Mapping[str, Any]) -> Choice:
+def _choice(action: str, payload: Mapping[str, object]) -> Choice:
     """Read the decision by its action."""
     if action == "hold":
         return Choice(WAIT)
@@ -82,7 +81,7 @@ def _choice(action: str, payload: Mapping[str, Any]) -> Choice:
     raise DecodeError(f"expected action trade, hold or create_post, found {action[:40]!r}")
 
 
-def _trade(trade: Mapping[str, Any]) -> Choice:
+def _trade(trade: Mapping[str, object]) -> Choice:
     """Read a trade."""
     action = _field(trade, "action", str)
     kind = _field(trade, "type", str) if "type" in trade else _kind(action)

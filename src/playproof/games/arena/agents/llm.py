@@ -2,7 +2,7 @@
 
 Timeouts and retries are the client's; what goes wrong is a recorded call with an error and a decision
 that is rejected, never an exception. A budget bounds calls and tokens of a run; when it is spent the
-agent holds. Leaves out: how a decision is read (actions), and serving models (serve).
+agent holds.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from playproof.games.arena.agents.archetypes import ARCHETYPES
 from playproof.games.arena.agents.decisions import HOLD
 from playproof.games.arena.agents.prompts import FULL, PROMPTS
 from playproof.games.arena.agents.runner import AgentView, ModelCall, Reply
+from playproof.json_types import Json
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class LanguageAgent:
     tokens: int = 0
     close: Callable[[], Awaitable[None]] | None = None
     """Lets the client's connections go, when a run has ended."""
-    _extra: dict[str, Any] = field(default_factory=lambda: {"return_token_ids": True})
+    _extra: Json = field(default_factory=lambda: {"return_token_ids": True})
 
     @property
     def persona(self) -> str:
@@ -89,7 +90,7 @@ class LanguageAgent:
         """Ask with log-probabilities and token ids; ask again without what the server does not know."""
         import openai
 
-        options: dict[str, Any] = {
+        options: Json = {
             "model": self.settings.model,
             "messages": [{"role": message.role, "content": message.content} for message in messages],
             "temperature": self.settings.temperature,
@@ -134,7 +135,7 @@ class LanguageAgent:
         return ModelCall(self.settings.model, messages, error=error, latency_ms=latency)
 
 
-def _ids(result: Any) -> tuple[int, ...] | None:
+def _ids(result: object) -> tuple[int, ...] | None:
     return tuple(result) if isinstance(result, list) and all(type(item) is int for item in result) else None
 
 

@@ -3,7 +3,7 @@
 Text of other agents and headlines is hostile: it stands JSON-quoted inside one data block, reduced to
 plain characters, cut to a bounded length, and the task says that it is data. The state takes at most
 300 tokens. For small models there are `short` prompts, which tell the last headlines and what is held, and `brief`
-ones, which tell the last headline on a company. Leaves out: what is known (known), how a decision is read (actions).
+ones, which tell the last headline on a company.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from playproof.games.arena.market.news import (
 )
 from playproof.games.arena.market.pools import NO, YES
 from playproof.games.arena.market.rules import PERPS, SHARE
+from playproof.json_types import Json
 from playproof.money import from_units
 
 HEADLINES = 3
@@ -113,7 +114,7 @@ def state_text(known: AgentState) -> str:
     return text
 
 
-def _written(shown: dict[str, Any]) -> str:
+def _written(shown: Json) -> str:
     return json.dumps(shown, separators=(",", ":"))
 
 
@@ -132,7 +133,7 @@ def _cost(piece: str) -> int:
     return (len(piece) + 1) // 2 if piece[0] in _JSON else len(piece)
 
 
-def state(known: AgentState) -> dict[str, Any]:
+def state(known: AgentState) -> Json:
     """Give what a prompt shows, by provider."""
     public = known.public
     equity = known.equity()

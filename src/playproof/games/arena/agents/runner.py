@@ -3,7 +3,6 @@
 At a turn all agents look at the same moment; then their decisions are carried out one after the other
 in an order drawn for that tick. Language agents are asked together, and the market waits for them.
 With the same settings, agents and answers a run is the same to the last unit.
-Leaves out: how agents choose (agents, language) and what is written down (scribe).
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from playproof.games.arena.market.news import slot_of
 from playproof.games.arena.market.rng import shuffled
 from playproof.games.arena.market.rules import TICK_SECONDS
 from playproof.games.arena.market.world import DecisionResult, MarketWorld, WorldSettings
+from playproof.json_types import Json
 
 _ORDER = int.from_bytes(b"turn")
 _CHOICE = int.from_bytes(b"choose")
@@ -49,7 +49,7 @@ class AgentView:
         """Give it as messages."""
         return PROMPTS[prompt](self.known, persona)
 
-    def providers(self) -> dict[str, Any]:
+    def providers(self) -> Json:
         """Give it by provider."""
         shown = state(self.known)
         return {name: shown[name] for name in ("portfolio", "markets", "questions", "movers", "headlines", "posts")}

@@ -1,7 +1,4 @@
-"""What an agent of the arena is shown beside: who trades as much by chance, holds, or follows.
-
-Leaves out: playing them and comparing (validate).
-"""
+"""What an agent of the arena is shown beside: who trades as much by chance, holds, or follows."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `gymnasium.make("playproof/Arena-v1", ...)`; the keywords are the fields of `LaneSettings`, and `seed`
 gives the windows: each reset opens the next one. The end of a window truncates. Amounts in `info` are
-integers of 10^-9 USD. Leaves out: many lanes (lanes), language observations.
+integers of 10^-9 USD.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from playproof.errors import InputError
 from playproof.games.arena.learning.table import FEATURES
 from playproof.games.arena.learning.vector_env import HEADS, PLAYER, ArenaMarketPlayer, LaneSettings
+from playproof.json_types import Json
 
 _SEEDS = 2**62
 LIMIT = 1_000.0
@@ -37,9 +38,7 @@ class ArenaEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         self.action_space = spaces.MultiDiscrete(list(HEADS))
         self.observation_space = spaces.Box(-LIMIT, LIMIT, (len(FEATURES),), np.float32)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Json | None = None) -> tuple[NDArray[np.float32], Json]:
         """Open the next window; a seed begins anew, `options={"window": k}` opens window k of the seed."""
         super().reset(seed=seed)
         if seed is not None:
@@ -50,7 +49,7 @@ class ArenaEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         self._over = False
         return self._row(), self._info()
 
-    def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, Json]:
         """Take one action: an index for each head."""
         if self._over:
             raise InputError("expected a running episode, found one that is over; call reset first")
@@ -67,7 +66,7 @@ class ArenaEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
     def _row(self) -> NDArray[np.float32]:
         return np.clip(np.array(self._lane.row, np.float32), -LIMIT, LIMIT)
 
-    def _info(self) -> dict[str, Any]:
+    def _info(self) -> Json:
         lane = self._lane
         names = (feature.name for feature in FEATURES)
         return {

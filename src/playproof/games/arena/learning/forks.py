@@ -2,7 +2,6 @@
 
 Other agents are scripted and the same in every copy. Scripted players answer prompts that are not full ones in the
 short form of a decision.
-Leaves out: models, and recording.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Every player of a group bets on the company that will move most, at the same moments of the same window, alone in a fork
 of it: the first the right way and large, the next the right way and smaller, the last the wrong way and large. Windows
 are those in which the move pays for its fees, so that the order is also that of the money.
-Leaves out: judging.
 """
 
 from __future__ import annotations

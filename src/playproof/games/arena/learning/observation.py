@@ -1,6 +1,6 @@
 """The arena's fold: what an agent knows, as numbers and as messages.
 
-The features are those of the table; every fill value is 0. Leaves out: texts (prompts).
+The features are those of the table; every fill value is 0.
 """
 
 from __future__ import annotations

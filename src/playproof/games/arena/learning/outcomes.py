@@ -1,7 +1,4 @@
-"""What the market did in a window, and what is computed from it: rewards, label, ceiling.
-
-Leaves out: resolutions of prediction markets, which the outcome tables hold (recording).
-"""
+"""What the market did in a window, and what is computed from it: rewards, label, ceiling."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What an agent knows: the market that everybody sees, and its own account.
 
 `apply` takes one event or fact; the shared market of a run takes public ones once for all agents.
-Leaves out: how it looks as numbers (features) or as messages (prompts).
 """
 
 from __future__ import annotations

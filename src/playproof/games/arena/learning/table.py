@@ -2,7 +2,6 @@
 
 Each company and each slot of prediction markets has the same block. Returns are fractions, money is
 a share of the starting equity of 10,000 USD. The last word of a row is the scale that networks see.
-Leaves out: how they are computed (features).
 """
 
 from __future__ import annotations

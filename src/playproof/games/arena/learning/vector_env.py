@@ -4,7 +4,6 @@ Window k of a seed is a fresh market whose future depends on seed and k alone, w
 Plain Python: the measured cost of a window is that of its news, quotes and other agents, which a
 compiled loop would have to carry as well. A window's state is its number and the actions taken in it;
 `arrays` gives those, and a lane whose arrays were written is played up to there again.
-Leaves out: Gymnasium (env), learning.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ the margin, settlement max(0, margin + pnl - funding - fee). Positions of one ag
 one position. Since a settlement is never negative, somebody else would pay for a loss beyond the
 margin, and three agents could pump a price for each other; so an order is refused unless its margin
 also covers the worst that other agents' orders could do to it at the present fundamental.
-Leaves out: where quotes come from, and the money of the other side.
 """
 
 from __future__ import annotations

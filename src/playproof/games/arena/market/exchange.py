@@ -2,7 +2,7 @@
 
 The maker takes the other side of everything. Money moves between agents, margins, pools and maker
 and is never made: `total` is constant to the last unit. Orders are carried out one after the other,
-each at the quote of its moment. Leaves out: what moves fundamentals (nature), and decisions (actions).
+each at the quote of its moment.
 """
 
 from __future__ import annotations

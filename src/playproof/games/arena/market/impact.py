@@ -2,7 +2,7 @@
 
 Only sums, products and quotients of IEEE numbers are used, so that every machine gives the same
 bits. A fill is rounded against the trader by more than all rounding errors together: at one
-fundamental no sequence of fills that ends where it began pays. Leaves out: fees, margins.
+fundamental no sequence of fills that ends where it began pays.
 """
 
 from __future__ import annotations

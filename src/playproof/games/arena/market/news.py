@@ -2,7 +2,7 @@
 
 Everything is a function of seed, scenario and tick; agents' orders change nothing of it, so that
 forks of a window face the same future. A question's answer is fixed when it is asked and stays here
-until its market is resolved. Leaves out: prices and orders (exchange), who may read what (known).
+until its market is resolved.
 """
 
 from __future__ import annotations

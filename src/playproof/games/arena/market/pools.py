@@ -2,7 +2,7 @@
 
 A share is worth 1 USD if its side comes true, so one YES and one NO are always worth 1 together:
 a buyer's money becomes pairs, and the pool keeps the product of its two reserves. Every division
-rounds in favour of the pool. Leaves out: fees, and who holds the shares.
+rounds in favour of the pool.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Random numbers by address: a hash of seed and place, the same on every machine and in any order.
 
-A fork of the world, or a lane of many, needs no state of a generator. Leaves out: real secrecy.
+A fork of the world, or a lane of many, needs no state of a generator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What the arena's rules leave open, as one frozen record, and what is traded.
 
-Money is integers of 10^-9 USD; a perp is held in millionths of a share. Leaves out: what the world
-does (worlds) and how orders are carried out (account, exchange).
+Money is integers of 10^-9 USD; a perp is held in millionths of a share.
 """
 
 from __future__ import annotations

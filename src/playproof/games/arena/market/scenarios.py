@@ -2,14 +2,13 @@
 
 A scenario is a world, a seed that nothing is trained on, and the numbers of its windows; a window's start follows from
 these alone. Every scenario has a seed of its own: worlds of one seed tell the same news, and their windows would count
-as independent without being so. Leaves out: playing them (bench).
+as independent without being so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from playproof.errors import InputError
 from playproof.game import lookup
@@ -33,7 +32,7 @@ class BenchScenario:
     asked: bool = False
     """Is it played only where it is asked for by name?"""
 
-    def terms(self, decisions: int, prompt: str = "full", options: Mapping[str, Any] | None = None) -> ForkTerms:
+    def terms(self, decisions: int, prompt: str = "full", options: Mapping[str, object] | None = None) -> ForkTerms:
         """Give the terms on which its windows are forked."""
         return ForkTerms(self.world, self.seed, decisions, prompt, {"stake": STAKE, **(options or {})})
 

@@ -1,6 +1,6 @@
 """Windows of the arena: stretches of whole clock hours, named by their UTC start with the zone.
 
-A day is cut from midnight UTC on; the usual window is one hour. Leaves out: other clocks than UTC.
+A day is cut from midnight UTC on; the usual window is one hour.
 """
 
 from __future__ import annotations

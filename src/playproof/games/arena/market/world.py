@@ -3,7 +3,6 @@
 A deterministic function of settings, seed and the agents' actions in their order. Everything that
 happens comes out as facts: those of the world for everybody, those of an agent for it alone. `fork`
 gives a world of its own in the same state, with the same future but for what agents do.
-Leaves out: who decides and when (running), and what is recorded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The arena's worlds: sets of rules for what moves fundamentals, as data.
 
-Amounts are parts per million; rates are per tick. Leaves out: how they are carried out (nature).
+Amounts are parts per million; rates are per tick.
 """
 
 from __future__ import annotations

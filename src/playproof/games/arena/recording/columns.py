@@ -1,7 +1,4 @@
-"""The columns of the arena's events and the facts that are made of them.
-
-Leaves out: reading them from frames (feed).
-"""
+"""The columns of the arena's events and the facts that are made of them."""
 
 from __future__ import annotations
 

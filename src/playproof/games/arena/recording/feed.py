@@ -2,7 +2,7 @@
 
 The world's: open (rules), price, pool, question, headline, post, funding, turn, resolved, close.
 An agent's own: decision, balance, holding, fill. Money is decimal text; shares and units are whole
-numbers. Leaves out: model calls and transports.
+numbers.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Orders are carried out at the last quotes seen, by the same functions as in the shared market, and
 do not move what was recorded: an agent's own recording gives its money to the last unit, and another
-policy in its seat pays the impact of its orders each time. Leaves out: other agents' money.
+policy in its seat pays the impact of its orders each time.
 """
 
 from __future__ import annotations

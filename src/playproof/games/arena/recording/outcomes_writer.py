@@ -1,7 +1,6 @@
 """What is written of a window once it has closed: one row for each perp and each prediction market.
 
 Prices are those of the window's own ends. Nothing that an agent sees is made from these rows.
-Leaves out: the table they are stored in (store).
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ from typing import Any
 
 from playproof.games.arena.agents.runner import ClosedWindow
 from playproof.games.arena.market.pools import SIDES, LiquidityPool
+from playproof.json_types import Json
 
-Row = dict[str, Any]
+Row = Json
 
 
 def outcome_rows(closed: ClosedWindow) -> list[Row]:

@@ -3,19 +3,18 @@
 Alpha is the return on the equity at a window's beginning minus that of buying and holding; the others
 are the mean of all other agents of the same window, so that what the market did cancels out. What an
 agent did several times in one window, such as in forks of it, counts as one.
-Leaves out: verdicts (validate).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playproof.games.arena.agents.runner import ClosedWindow
+from playproof.json_types import Json
 from playproof.money import UNIT
 
 
@@ -60,7 +59,7 @@ class RankedAgent:
     """Mean square of the distance of forecasts from what happened; None without any that was resolved."""
     forecasts: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give the figures as JSON."""
         return asdict(self)
 

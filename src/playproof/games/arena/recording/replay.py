@@ -1,7 +1,7 @@
 """What can be seen of an hour in the arena step by step: prices, positions and money, and what agents said.
 
 A stored trajectory shows what its agent saw: prices as they stood in its prompt, money in exact units. Watched
-lanes tell both exactly. Leaves out: pages (validate) and outcomes, which no agent could know.
+lanes tell both exactly.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _point(step: Any) -> dict[str, Number]:
     return point
 
 
-def _open(payload: Any) -> dict[str, Number]:
+def _open(payload: object) -> dict[str, Number]:
     """Read the open positions of a portfolio: [company, USD, move] or [question, side, shares]."""
     numbers: dict[str, Number] = dict.fromkeys([*(f"in {name}" for name in PERPS), "in questions"], 0)
     for item in payload if isinstance(payload, list) else ():
@@ -240,7 +240,7 @@ def _said(result: Any, step: Any) -> Iterator[ReplayText]:
     yield ReplayText("refused" if refused else "did", result.agent_id, payload)
 
 
-def _filled(result: Mapping[str, Any]) -> str:
+def _filled(result: Mapping[str, object]) -> str:
     """Put what came of an order into words."""
     amount, fee = (_usd(result.get(name)) for name in ("amount", "fee"))
     return f"filled for {amount} USD, fee {fee}" if amount and fee else _text(dict(result))

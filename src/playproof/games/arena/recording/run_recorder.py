@@ -2,7 +2,6 @@
 
 The recorder is given: anything with the methods of the trajectory SDK. Every decision is a step with
 what the agent saw, the prompt and the answer, scripted agents' too. Outcomes go elsewhere (closing).
-Leaves out: databases.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from playproof.games.arena.agents.runner import (
     TapedAgent,
 )
 from playproof.games.arena.market.world import DecisionResult, MarketWorld, WorldSettings
+from playproof.json_types import Json
 
 _TYPES = {"WAIT": "hold", "CREATE_POST": "create_post"}
 
@@ -36,27 +36,29 @@ class TrajectorySink(Protocol):
         agent_id: str,
         window_id: str | None = None,
         scenario_id: str | None = None,
-        metadata: dict[str, Any] | None = None,
-        **more: Any,
+        metadata: Json | None = None,
+        **more: object,
     ) -> str:
         """Begin a trajectory."""
 
-    def start_step(self, trajectory_id: str, state: dict[str, Any]) -> int:
+    def start_step(self, trajectory_id: str, state: Json) -> int:
         """Begin a step."""
 
     def log_provider_access(
-        self, trajectory_id: str, provider: str, data: Any = None, purpose: str | None = None
+        self, trajectory_id: str, provider: str, data: object = None, purpose: str | None = None
     ) -> None:
         """Note what the agent looked at."""
 
-    def log_llm_call(self, trajectory_id: str, call: Any) -> str:
+    def log_llm_call(self, trajectory_id: str, call: object) -> str:
         """Note a model call."""
 
-    def complete_step(self, trajectory_id: str, action: Any, reward: float | None = None, *, done: bool = False) -> int:
+    def complete_step(
+        self, trajectory_id: str, action: object, reward: float | None = None, *, done: bool = False
+    ) -> int:
         """End a step."""
 
     def end_trajectory(
-        self, trajectory_id: str, final_balance: int | None = None, final_pnl: int | None = None, **more: Any
+        self, trajectory_id: str, final_balance: int | None = None, final_pnl: int | None = None, **more: object
     ) -> None:
         """End a trajectory."""
 
@@ -179,7 +181,7 @@ def action_type(choice: Choice) -> str:
     return "rejected" if choice.rejected is not None else _TYPES.get(choice.kind, "trade")
 
 
-def _list(values: Sequence[Any] | None) -> list[Any] | None:
+def _list(values: Sequence[object] | None) -> list[Any] | None:
     return None if values is None else list(values)
 
 

@@ -1,7 +1,4 @@
-"""A recording to check the contract with: two hours of an agent who tries one decision after the other.
-
-Leaves out: recording itself (running).
-"""
+"""A recording to check the contract with: two hours of an agent who tries one decision after the other."""
 
 from __future__ import annotations
 

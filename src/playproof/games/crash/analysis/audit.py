@@ -1,7 +1,7 @@
 """What recordings of the crash game say about it: lives of rounds, holds by entry zone, sidebets, revealed seeds.
 
 Every tick of a round that was received whole is a place at which somebody could have bought or bet. Rounds of
-which some ticks are missing count for the hazard alone. Leaves out: weighing any of it.
+which some ticks are missing count for the hazard alone.
 """
 
 from __future__ import annotations

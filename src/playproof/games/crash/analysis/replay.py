@@ -1,7 +1,7 @@
 """What can be seen of a round step by step: price, money, position and bet field, entries, exits and the rug.
 
 Watched lanes play exactly as others do; the kernel writes down how each player stood before and after a
-step, in the same integers that the ledger counts. Leaves out: pages (validate).
+step, in the same integers that the ledger counts.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from playproof.errors import ConfigError
 from playproof.game import load_game, lookup
 from playproof.game.play import PlayerView
 from playproof.games.crash.api.reading import EventReader, UserEvent
+from playproof.games.crash.features.state import id_hash
 from playproof.games.crash.features.table import FILLS, OBSERVATIONS
-from playproof.games.crash.rules.prices import id_hash
 
 if TYPE_CHECKING:
     from typing import Self

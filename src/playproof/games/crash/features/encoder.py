@@ -22,11 +22,11 @@ from playproof.events import Event, Value
 from playproof.game import ObservationFold
 from playproof.games.crash.features import history, state, table
 from playproof.games.crash.features.history import K_LOTS, K_PAST
-from playproof.games.crash.features.state import K_CLIENT, K_PLAYER, RUGGED
+from playproof.games.crash.features.state import K_CLIENT, K_PLAYER, RUGGED, id_hash
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.actions import CATEGORIES
 from playproof.games.crash.rules.money import MAX_LOTS
-from playproof.games.crash.rules.prices import id_hash
+from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.server.protocol import COIN
 from playproof.games.crash.sim.arrays import Ints, Marks, Record, Records, Rows
 from playproof.games.crash.sim.layout import LOTS
@@ -205,6 +205,11 @@ def _is_aftermath(event: Event) -> bool:
     if event.event_name == c.ORDER:
         return "sequence_id" in event.columns
     return event.event_name == c.BET and event.columns.get("sidebet_type") != "placed"
+
+
+def decides(event: Event) -> bool:
+    """Tell whether the player can act now: once in the presale, and at each tick until the rug."""
+    return event.event_name == c.TICK and event.columns.get("game_phase") in (Phase.PRESALE, Phase.ACTIVE)
 
 
 @inlined

@@ -12,6 +12,8 @@ then the feature holds the fill value of the feature table.
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 from playproof._numba import compiler
@@ -266,3 +268,8 @@ def observe_recorded(s: Record, out: Rows, row: int) -> None:
     out[row, 34] = s.execution_trade
     out[row, 35] = s.execution_client_ms
     out[row, 36] = s.execution_latency_ms
+
+
+def id_hash(identity: str) -> float:
+    """Turn an id into a number in [0, 1) that float32 holds exactly; an identity, not a feature."""
+    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:3], "big") / 2**24

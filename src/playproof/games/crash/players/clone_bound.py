@@ -1,7 +1,6 @@
 """How well the scripted human can be cloned: his next choice, as predicted by the best possible watcher.
 
 For steps of recorded rounds, from rows and presses alone: the limit that no clone passes on average.
-Leaves out: the player himself and the filter over his mind (human).
 """
 
 from __future__ import annotations

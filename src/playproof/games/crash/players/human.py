@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +119,7 @@ class HumanView:
     target: Ints
     """What he wants in it, in millionths."""
 
-    def take(self, rows: Any) -> HumanView:
+    def take(self, rows: object) -> HumanView:
         """Give some lanes of it."""
         return HumanView(*(getattr(self, field.name)[rows] for field in fields(self)))
 

@@ -1,7 +1,6 @@
 """A scripted person at a table of our own: on the real page, or over its socket where there is no browser.
 
-For demonstrations and for recordings without a human. Leaves out: recording (a recorder that is given
-the page sees what it would see of a person), and how the scripted human decides (human).
+For demonstrations and for recordings without a human.
 """
 
 from __future__ import annotations

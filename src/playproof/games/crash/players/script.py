@@ -3,7 +3,7 @@
 Every round is a session of its own, by somebody with a new balance at a table of its own, so that rounds are alike
 and none knows of another: 300 rounds of one table would show hardly three of its moods. He sells all, as the action
 set `buttons` does. His frames are what a recorder would see of him at the page: the table's own messages with his
-presses between them. Leaves out: recording and learning.
+presses between them.
 """
 
 from __future__ import annotations

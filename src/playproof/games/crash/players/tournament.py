@@ -1,14 +1,12 @@
 """Play baselines over the same rounds and tell in money what came of it.
 
-The return is profit per unit staked, with the standard error of a ratio over rounds. Leaves out:
-verdicts; a return here is a figure, not a claim.
+The return is profit per unit staked, with the standard error of a ratio over rounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from playproof.game.vector_env import BatchPolicy, VectorTerms, play_lanes
 from playproof.games.crash.players.baselines import make_baseline
 from playproof.games.crash.sim.vector_env import make_vector_game
+from playproof.json_types import Json
 from playproof.money import UNIT
 
 LANES = 512
@@ -45,7 +44,7 @@ class TournamentScore:
         """Give the 95 % interval of the return."""
         return self.roi - 1.96 * self.se, self.roi + 1.96 * self.se
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give all figures, the interval included."""
         return {**asdict(self), "interval": list(self.interval)}
 

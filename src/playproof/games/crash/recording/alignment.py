@@ -1,7 +1,4 @@
-"""How recorded play of the crash game is read: where presses belong, when a round is over, what a recording lacks.
-
-Leaves out: what a press does to money (seat), and reading whole sessions at once (batch).
-"""
+"""How recorded play of the crash game is read: where presses belong, when a round is over, what a recording lacks."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 The same values as event by event (datasets.segment over encoder and player_ledger), the slow, obvious twin: ticks
 are read from their columns as they are stored, everything else from rows of `encoder.ROW`, both are merged by seq, and
 one compiled pass folds, keeps the player's money and writes what was seen at each step.
-Leaves out: reading parts (datasets), the features (features) and the rules of money (sim.orders).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from playproof.game import Reward
+from playproof.game import Reward, lookup
 from playproof.game.episode_columns import (
     NEVER,
     BuildRequest,
@@ -26,7 +25,7 @@ from playproof.game.episode_columns import (
 from playproof.game.rewards import ComposedReward
 from playproof.games.crash.features import encoder
 from playproof.games.crash.features import table as features
-from playproof.games.crash.features.state import ACTIVE, PRESALE
+from playproof.games.crash.features.state import ACTIVE, PRESALE, id_hash
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.alignment import name_lack
 from playproof.games.crash.recording.columnar_pass import (
@@ -57,11 +56,10 @@ from playproof.games.crash.recording.session_columns import (
 from playproof.games.crash.recording.synthetic_sessions import deal_session
 from playproof.games.crash.rewards.terms import to_facts
 from playproof.games.crash.rules.actions import ACTIONS, FULL_SHARE
-from playproof.games.crash.rules.money import MIN_BET
-from playproof.games.crash.rules.prices import id_hash
+from playproof.games.crash.rules.money import MAX_MONEY, MIN_BET
+from playproof.games.crash.rules.worlds import WORLDS
 from playproof.games.crash.sim.arrays import Array, Ints, Marks, Records
-from playproof.games.crash.sim.lanes import CrashConfig
-from playproof.games.crash.sim.layout import LANE, LOTS
+from playproof.games.crash.sim.layout import ACTION_CODES, CONFIG, LANE, LOTS
 from playproof.money import UNIT
 
 
@@ -111,7 +109,12 @@ class SessionPass:
         hashes = np.array([*map(id_hash, session.windows), id_hash("")])
         state = encoder.ObservationState()
         lane, lots = self._seat()
-        config = CrashConfig(world=ask.world or "published", actions=ask.actions).to_record(1)  # type: ignore[arg-type]
+        world = lookup(WORLDS, ask.world or next(iter(WORLDS)), "world")
+        config = np.zeros(1, CONFIG)
+        config["world"], config["actions"] = world.code, ACTION_CODES[ask.actions]
+        config["payout_numerator"], config["payout_denominator"] = world.payout.numerator, world.payout.denominator
+        config["open_cost"] = MAX_MONEY if world.open_cost is None else world.open_cost
+        config["stake"] = -1  # a person is not bound to a reserved stake
         walked = np.zeros(1, WALK)
         walked["window"], walked["min_ticks"], walked["player"] = -1, ask.min_ticks, session.player_id is not None
         block = np.empty((len(self.out), BLOCK), np.float32).T

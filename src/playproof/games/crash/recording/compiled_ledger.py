@@ -1,7 +1,7 @@
 """The compiled twin of player_ledger.CrashLedger: a recorded player's money, event by event.
 
 `apply_own` takes what the recording says of the player's money, `apply_tick` what the round settles, `act` carries a
-recorded choice out. The rules of money are those of sim.orders. Leaves out: reading events (columnar_pass).
+recorded choice out. The rules of money are those of sim.orders.
 """
 
 from __future__ import annotations

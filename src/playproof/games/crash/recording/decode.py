@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from playproof.errors import DecodeError
-from playproof.events import Event, Value
+from playproof.events import Value
 from playproof.game import Fact
 from playproof.game import Frame as RawFrame
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.json_fields import to_amount, to_id, to_moment, to_number, to_record, to_whole
 from playproof.games.crash.recording.player_tracker import ORDER_KINDS, PlayerTracker
 from playproof.games.crash.recording.round_tracker import MAX_PRICE, MAX_TICK, RecentKeys, RoundTracker
-from playproof.games.crash.rules.windows import Phase, is_window
+from playproof.games.crash.rules.windows import is_window
 from playproof.games.crash.server.protocol import (
     MAX_FRAME,
     PLAYER,
@@ -42,11 +42,6 @@ TRADE_TYPES = ("buy", "sell", "short_open", "short_close")
 SIDEBET_TYPES = ("placed", "payout")
 KEPT_TRADES = 4096
 """Ids of trades and sidebets that are remembered, to tell each once."""
-
-
-def decides(event: Event) -> bool:
-    """Tell whether the player can act now: once in the presale, and at each tick until the rug."""
-    return event.event_name == c.TICK and event.columns.get("game_phase") in (Phase.PRESALE, Phase.ACTIVE)
 
 
 def decoder() -> CrashDecoder:

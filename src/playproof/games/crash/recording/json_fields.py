@@ -1,7 +1,4 @@
-"""Take values out of JSON that nobody vouches for: the value if it is one, else None.
-
-Leaves out: what the values mean.
-"""
+"""Take values out of JSON that nobody vouches for: the value if it is one, else None."""
 
 from __future__ import annotations
 

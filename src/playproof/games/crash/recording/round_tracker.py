@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from playproof.events import Value
 from playproof.game import Fact
@@ -30,6 +30,7 @@ from playproof.games.crash.recording.json_fields import (
 from playproof.games.crash.rules.money import proceeds
 from playproof.games.crash.rules.windows import Phase, is_window
 from playproof.games.crash.server.protocol import COIN_ADDRESS, phase_of
+from playproof.json_types import Json
 
 KEPT_ROUNDS = 32
 KEPT_REVEALED = 256
@@ -59,7 +60,7 @@ class RecentKeys:
 Place = tuple[int, int]
 """Phase and tick: a round goes through them in this order."""
 
-CoreFields: TypeAlias = dict[str, Any]
+CoreFields: TypeAlias = Json
 """The fields that decide where a round stands, by their names in messages."""
 
 NEW_ROUND: CoreFields = {"active": False, "rugged": False, "tickCount": 0, "price": 1.0}

@@ -2,7 +2,6 @@
 
 The table is the server's own (live), its messages are framed as the socket does, and the player's
 presses stand between them as a browser recorder would give them. Same seed, same frames.
-Leaves out: the network; latencies here are fixed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read one recorded session of the crash game as columns: its ticks, its other events, its windows.
 
 Every reader of a column gives whole arrays, in the order of the recording, as the compiled pass takes them.
-Leaves out: the pass itself (columnar), and reading parts (datasets).
 """
 
 from __future__ import annotations

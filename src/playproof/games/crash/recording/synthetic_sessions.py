@@ -2,7 +2,6 @@
 
 What a spectator's recording of simulated rounds holds of each round: that it began, a tick of the cooldown, one of the
 presale, every active tick, the rug, and its revealing. The site's statistics are drawn once a round.
-Leaves out: other players' trades, countdowns, and a player of one's own.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ SIDEBET_AT_STAKE = MUTANTS["sidebet marked at its stake"].reward
 """The one that only R8 finds."""
 
 
-def _clean(*enabled: str, clip: float | None = None, **sections: Any) -> ComposedReward:
+def _clean(*enabled: str, clip: float | None = None, **sections: object) -> ComposedReward:
     general = {"enabled_components": list(enabled), "reward_clip": clip}
     return compose(COMPONENTS, {"global": general, **sections}, "clean")
 

@@ -6,14 +6,12 @@
 
 An open sidebet counts 0 until it is settled. Bankrupt is who holds less than the smallest bet in
 cash, open lots and open sidebet together. The kernel computes `minimal` itself, bit for bit the same.
-Leaves out: the components (reward_components).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from playproof.errors import ConfigError
 from playproof.game import Reward
@@ -37,9 +35,10 @@ REWARDS: Mapping[str, Reward] = {"minimal": MINIMAL}
 """The rewards that the game lists; the first is the default."""
 
 
-def to_reward(what: str | Path | Mapping[str, Any] | Reward) -> ComposedReward:
+def to_reward(what: str | Path | Mapping[str, object] | Reward) -> ComposedReward:
     """Give the reward that a name, a configuration, a file or a "module:attribute" stands for, as lanes pay it."""
-    reward = find_reward(REWARDS, COMPONENTS, what)
+    preset = REWARDS.get(what) if isinstance(what, str) else what
+    reward = preset if isinstance(preset, ComposedReward) else find_reward(REWARDS, COMPONENTS, what)
     if not isinstance(reward, ComposedReward):
         raise ConfigError(
             f"expected a reward made of components or of a function of facts, found {reward.name!r}, "

@@ -1,7 +1,4 @@
-"""Rounds made up to try rewards on: rounds of the published game, ladders of exits, and rounds that stand still.
-
-Leaves out: what a reward must do with them (playproof.rewards).
-"""
+"""Rounds made up to try rewards on: rounds of the published game, ladders of exits, and rounds that stand still."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 Every component reads facts of one step alone: what stood before the action, and what stands before
 the next one. A tick is worth nothing in itself, so all of them pay 0 for an episode of WAIT but
 `patience`, which is there to be warned about. Amounts are paid in coins.
-Leaves out: how facts are gathered in lanes (lanes, kernel), and named rewards (rewards).
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from playproof.errors import ConfigError
 from playproof.game import Step
 from playproof.game.rewards import Component, Components, Facts, Settings, Values
 from playproof.games.crash.rules.money import MIN_BET
+from playproof.json_types import Json
 from playproof.money import UNIT
 
 Array = NDArray[Any]
@@ -82,7 +82,7 @@ def to_facts(before: Any, after: Any, more: Mapping[str, Any]) -> Facts:
 
     `more` holds the arrays held, lowest, highest, main, effect and terminated, or functions that make them.
     """
-    facts: dict[str, Any] = {}
+    facts: Json = {}
     for name in MOMENT[:10]:
         facts[f"{name}_before"] = partial(before.__getitem__, name)
         facts[f"{name}_after"] = partial(after.__getitem__, name)

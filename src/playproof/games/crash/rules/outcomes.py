@@ -1,7 +1,4 @@
-"""What a round came to, and what is computed from it: label, ceiling.
-
-Leaves out: rewards (reward_components), theory beyond the ceiling (theory).
-"""
+"""What a round came to, and what is computed from it: label, ceiling."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from playproof.game import Outcome
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.rules.money import SIDEBET_TICKS
 from playproof.games.crash.rules.windows import Phase
-from playproof.games.crash.rules.worlds import get_world
 
 
 def read_outcome(events: Sequence[Event]) -> Outcome | None:
@@ -56,8 +52,3 @@ def rug_within_40(outcome: Outcome, event: Event) -> float | None:
     if not isinstance(rug_tick, int) or not isinstance(tick, int):
         return None
     return float(rug_tick <= tick + SIDEBET_TICKS)
-
-
-def ceiling(world: str) -> float | None:
-    """Give the best expected profit per unit reserved before a round; None where it is positive and unknown."""
-    return get_world(world).ceiling

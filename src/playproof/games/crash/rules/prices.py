@@ -36,11 +36,6 @@ def server_seed_hash(server_seed: str) -> str:
     return hashlib.sha256(server_seed.encode()).hexdigest()
 
 
-def id_hash(identity: str) -> float:
-    """Turn an id into a number in [0, 1) that float32 holds exactly; an identity, not a feature."""
-    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:3], "big") / 2**24
-
-
 class SeedRandom:
     """Draw the doubles of the JavaScript library seedrandom for a text seed."""
 

@@ -1,7 +1,7 @@
 """Check revealed rounds against the published algorithm.
 
 A file holds one JSON object a line (plain or .gz): id, provablyFair.serverSeed and, where they are
-there, gameVersion, serverSeedHash, peakMultiplier and prices. Leaves out: where rounds come from.
+there, gameVersion, serverSeedHash, peakMultiplier and prices.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from playproof.errors import DecodeError, InputError, UnknownName
 from playproof.games.crash.rules.prices import VERSIONS, Round, Version, play_round, server_seed_hash
 from playproof.games.crash.rules.worlds import get_world, site_round
+from playproof.json_types import Json
 
 TOLERANCE = 1e-9
 COMPILE_FROM = 200
@@ -69,7 +70,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DecodeError(f"expected lines of text in {path}, found damage: {error}") from None
 
 
-def first_difference(payload: dict[str, Any], result: Round, seed: str) -> str | None:
+def first_difference(payload: Json, result: Round, seed: str) -> str | None:
     """Compare what the site told with what its seed gives."""
     promised = payload.get("provablyFair", {}).get("serverSeedHash")
     if promised is not None and promised != server_seed_hash(seed):

@@ -1,7 +1,4 @@
-"""Windows of the crash game: rounds, their phases, and their names: the day and 16 hex digits that the site deals.
-
-Leaves out: when a round began; its name tells the day alone.
-"""
+"""Windows of the crash game: rounds, their phases, and their names: the day and 16 hex digits that the site deals."""
 
 from __future__ import annotations
 

@@ -206,3 +206,8 @@ def play(world: World, world_key: int, uniform_at: TickStream, version: Version 
         countdowns.append(left)
         low = min(low, price)
     return WorldRound(tuple(prices), False, tuple(countdowns), drawn.hot)
+
+
+def ceiling(world: str) -> float | None:
+    """Give the best expected profit per unit reserved before a round; None where it is positive and unknown."""
+    return get_world(world).ceiling

@@ -130,7 +130,7 @@ class Bucket:
         return True
 
 
-def clean_name(name: Any) -> str:
+def clean_name(name: object) -> str:
     """Give a player's name as it is shown; empty when none was given, ConfigError when it cannot be shown."""
     if name is None:
         return ""
@@ -248,18 +248,18 @@ class CrashServer:
         greeting = [packet(message) for message in (TableMessage(SESSION, (session,)), *table.greet(player.id))]
         self._give(sid, client, greeting, frames(greeting))
 
-    async def _disconnect(self, sid: str, _reason: Any = None) -> None:
+    async def _disconnect(self, sid: str, _reason: object = None) -> None:
         self._clients.pop(sid, None)
 
     def _taker(self, kind: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        async def take(sid: str, *arguments: Any) -> Any:
+        async def take(sid: str, *arguments: object) -> Any:
             ack = self._order(sid, kind, payload_of(arguments))
             self.send(ack.messages)
             return ack.body
 
         return take
 
-    def _order(self, sid: str, kind: str, payload: Any) -> Ack:
+    def _order(self, sid: str, kind: str, payload: object) -> Ack:
         client = self._clients.get(sid)
         if client is None:
             return Ack({"success": False, "reason": "expected a player who is logged in"})

@@ -4,7 +4,6 @@ Without compression a WebSocket frame from the server is the same for everybody.
 encoded and framed once, and a client that keeps up gets all frames of a beat in a single write.
 A client that does not, or that polls, gets packets through its Engine.IO queue as always; no
 message ever overtakes another.
-Leaves out: who gets what (server).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The demonstration: verify, simulate beside theory, play baselines, and show it on one page.
-
-Leaves out: everything that needs a network. The page is one file that opens offline.
-"""
+"""The demonstration: verify, simulate beside theory, play baselines, and show it on one page."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ from playproof.games.crash.server.protocol import (
     TickState,
 )
 from playproof.games.crash.sim.crowd import INSTARUG_TICKS, LEVELS, NAMES, RoundContext
+from playproof.json_types import Json
 from playproof.money import UNIT
 
 VERSION = "v3"
@@ -278,12 +279,10 @@ _GOD_CANDLES: Mapping[str, Any] = {
 }
 
 
-def full_state(
-    scene: Scene, history: Sequence[PastRound], highest: Highest, *, all_prices: bool = False
-) -> dict[str, Any]:
+def full_state(scene: Scene, history: Sequence[PastRound], highest: Highest, *, all_prices: bool = False) -> Json:
     """Write the gameStateUpdate with history; a client that connects gets all prices instead of the last ones."""
     context = scene.context
-    state: dict[str, Any] = {
+    state: Json = {
         "gameHistory": list(history),
         "averageMultiplier": number(context.average_multiplier),
         "count2x": context.count_2x,
@@ -323,10 +322,10 @@ class Deal:
     tick: int
 
 
-def trade(identity: tuple[str, str, int], deal: Deal, game_id: str, trade_id: str) -> dict[str, Any]:
+def trade(identity: tuple[str, str, int], deal: Deal, game_id: str, trade_id: str) -> Json:
     """Write standard/newTrade; buys and sells have their keys in different order on the real feed."""
     player_id, name, level = identity
-    head: dict[str, Any] = {"id": trade_id, "gameId": game_id, "playerId": player_id}
+    head: Json = {"id": trade_id, "gameId": game_id, "playerId": player_id}
     tail = {"bonusPortion": 0, "realPortion": coins(deal.amount), "username": name, "level": level}
     if deal.side == "buy":
         return {
@@ -362,7 +361,7 @@ class Stamp:
     payout: float
 
 
-def sidebet_placed(identity: tuple[str, str, int], bet: Sidebet, stamp: Stamp) -> dict[str, Any]:
+def sidebet_placed(identity: tuple[str, str, int], bet: Sidebet, stamp: Stamp) -> Json:
     """Write the history row of a placed sidebet."""
     return {
         "playerId": identity[0],
@@ -381,7 +380,7 @@ def sidebet_placed(identity: tuple[str, str, int], bet: Sidebet, stamp: Stamp) -
     }
 
 
-def sidebet_lost(identity: tuple[str, str, int], bet: Sidebet, stamp: Stamp) -> dict[str, Any]:
+def sidebet_lost(identity: tuple[str, str, int], bet: Sidebet, stamp: Stamp) -> Json:
     """Write the history row of a lost sidebet: a payout of 0."""
     return {
         "playerId": identity[0],
@@ -401,9 +400,7 @@ def sidebet_lost(identity: tuple[str, str, int], bet: Sidebet, stamp: Stamp) -> 
     }
 
 
-def sidebet_won(
-    identity: tuple[str, str, int], bet: Sidebet, stamp: Stamp, paid: int, rug: tuple[int, float]
-) -> dict[str, Any]:
+def sidebet_won(identity: tuple[str, str, int], bet: Sidebet, stamp: Stamp, paid: int, rug: tuple[int, float]) -> Json:
     """Write the history row of a won sidebet; `rug` is the rug's tick and price."""
     return {
         "playerId": identity[0],
@@ -425,7 +422,7 @@ def sidebet_won(
     }
 
 
-def current_sidebet(row: Mapping[str, Any], bet: Sidebet, tick: int) -> dict[str, Any]:
+def current_sidebet(row: Mapping[str, object], bet: Sidebet, tick: int) -> Json:
     """Write currentSidebet or currentSidebetResult from the history row of the bet."""
     keys = ("playerId", "username", "gameId", "betAmount", "xPayout", "coinAddress", "timestamp", "type", "id")
     result = {key: row[key] for key in ("payout", "profit") if key in row}
@@ -442,7 +439,7 @@ def player_state(
     player_id: str,
     ledger: MoneyLedger,
     scene: Scene,
-    sidebets: Sequence[dict[str, Any]],
+    sidebets: Sequence[Json],
     interacted: bool,
 ) -> PlayerState:
     """Write playerUpdate; cumulativePnL marks the position at the last price and an open sidebet at 0."""
@@ -483,7 +480,7 @@ def bystander_id(player: int) -> str:
     return f"bystander-{player:03d}"
 
 
-def rugpool_entries() -> list[dict[str, Any]]:
+def rugpool_entries() -> list[Json]:
     """Write the ten bystanders with most entries in the lottery; fixed, for show."""
     best = sorted(range(len(LEVELS)), key=lambda player: -LEVELS[player])[:LEADERS]
     total = 50 * sum(LEVELS)
@@ -504,11 +501,11 @@ _ENTRIES = rugpool_entries()
 def player_scene(
     scene: Scene,
     entry: Leader | PresaleLeader | None = None,
-    trades: Sequence[dict[str, Any]] | None = None,
-) -> dict[str, Any]:
+    trades: Sequence[Json] | None = None,
+) -> Json:
     """Write gameStatePlayerUpdate: with the player's own leaderboard entry if it plays, on login with its trades."""
     context = scene.context
-    payload: dict[str, Any] = {
+    payload: Json = {
         "gameId": scene.game_id,
         "rugpool": {
             "instarugCount": context.instarug_count,
@@ -534,12 +531,12 @@ def player_scene(
     return payload
 
 
-def username_status(player_id: str, name: str) -> dict[str, Any]:
+def username_status(player_id: str, name: str) -> Json:
     """Write usernameStatus."""
     return {"id": player_id, "hasUsername": True, "username": name}
 
 
-def leaderboard_position(player_id: str, rank: int | None, total: int) -> dict[str, Any]:
+def leaderboard_position(player_id: str, rank: int | None, total: int) -> Json:
     """Write playerLeaderboardPosition of the round; rank None for one who does not play."""
     return {
         "success": True,

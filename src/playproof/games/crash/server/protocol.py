@@ -20,6 +20,7 @@ import orjson
 
 from playproof.errors import DecodeError
 from playproof.games.crash.rules.windows import Phase
+from playproof.json_types import Json
 
 STATE = "gameStateUpdate"
 TRADE = "standard/newTrade"
@@ -103,7 +104,7 @@ class Leader(TypedDict):
     positionQty: float
     avgCost: float
     totalInvested: float
-    selectedCoin: dict[str, Any] | None
+    selectedCoin: Json | None
     position: int
 
 
@@ -122,7 +123,7 @@ class PresaleLeader(TypedDict):
     positionQty: float
     avgCost: float
     totalInvested: float
-    selectedCoin: dict[str, Any] | None
+    selectedCoin: Json | None
     position: int
 
 
@@ -176,7 +177,7 @@ class TickState(TypedDict):
     gameId: str
     connectedPlayers: int
     rugpool: Rugpool
-    rugRoyale: dict[str, Any]
+    rugRoyale: Json
     provablyFair: Commitment
 
 
@@ -208,7 +209,7 @@ class PastRound(TypedDict):
     peakMultiplier: float
     rugged: bool
     globalTrades: list[Any]
-    globalSidebets: list[dict[str, Any]]
+    globalSidebets: list[Json]
     provablyFair: Revealed
     gameVersion: str
 
@@ -248,23 +249,23 @@ class PlayerState(TypedDict):
     pnlPercent: float
     totalInvested: float
     hasInteracted: bool
-    selectedCoin: dict[str, Any] | None
+    selectedCoin: Json | None
     levelInfo: dict[str, int]
     crateKeys: dict[str, int]
     recentCrateRewards: list[Any]
     shitcoinBalances: dict[str, float]
     authenticated: bool
     hitMaxWin: bool
-    xpBoost: dict[str, Any]
+    xpBoost: Json
     sideBet: SideBet | None
-    sidebets: list[dict[str, Any]]
+    sidebets: list[Json]
     shortPosition: None
     leveragedPositions: list[Any]
     autobuysEnabled: bool
     autosellPrice: None
 
 
-def phase_of(state: Mapping[str, Any]) -> Phase | None:
+def phase_of(state: Mapping[str, object]) -> Phase | None:
     """Tell the phase of a carried state; None when the state does not say.
 
     The order matters: at the rug `rugged` and `active` are both true, and the timer also runs in the presale.
@@ -284,13 +285,13 @@ def phase_of(state: Mapping[str, Any]) -> Phase | None:
 NEW_ROUND: Mapping[str, Any] = {"active": False, "rugged": False, "tickCount": 0, "price": 1}
 
 
-def carry(state: Mapping[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:
+def carry(state: Mapping[str, object], payload: Mapping[str, object]) -> Json:
     """Lay a gameStateUpdate over the state before it: a missing field keeps its value within one gameId."""
     same = payload.get("gameId", state.get("gameId")) == state.get("gameId")
     return {**(state if same else NEW_ROUND), **payload}
 
 
-def tick_identity(state: Mapping[str, Any]) -> tuple[str, Phase, int] | None:
+def tick_identity(state: Mapping[str, object]) -> tuple[str, Phase, int] | None:
     """Give (gameId, phase, tickCount) of a carried state, by which a repeated tick is known."""
     phase, game_id, tick = phase_of(state), state.get("gameId"), state.get("tickCount")
     if phase is None or not isinstance(game_id, str) or not isinstance(tick, int):
@@ -298,7 +299,7 @@ def tick_identity(state: Mapping[str, Any]) -> tuple[str, Phase, int] | None:
     return game_id, phase, tick
 
 
-def payload_of(arguments: Sequence[Any]) -> Any:
+def payload_of(arguments: Sequence[object]) -> Any:
     """Give the payload of an event's arguments: the one after the trace, or the only one."""
     if len(arguments) >= 2 and isinstance(arguments[0], dict) and arguments[0].get("__trace") is True:
         return arguments[1]
@@ -355,7 +356,7 @@ def parse_frame(text: str, *, nan: bool = False) -> FeedFrame:
     return FeedFrame(kind, items[0], tuple(items[1:]), ack_id)
 
 
-def event_frame(event: str, arguments: Sequence[Any], ack_id: int | None = None) -> str:
+def event_frame(event: str, arguments: Sequence[object], ack_id: int | None = None) -> str:
     """Write an event as a text frame."""
     number = "" if ack_id is None else str(ack_id)
     return f"42{number}{orjson.dumps([event, *arguments]).decode()}"

@@ -1,7 +1,7 @@
 """How a table deals rounds from one seed, and what it remembers of the finished ones.
 
 A table's seed is its secret: server seeds and game ids are hashes of it, so that neither they nor
-the bystanders give it away. Leaves out: playing the round (live).
+the bystanders give it away.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
-from typing import Any
 
 from playproof.games.crash.rules.prices import server_seed_hash
 from playproof.games.crash.rules.worlds import World, WorldRound, site_round
 from playproof.games.crash.server.messages import VERSION, Highest, number
 from playproof.games.crash.server.protocol import HISTORY, PastRound
 from playproof.games.crash.sim.crowd import FIRST_ROUND
+from playproof.json_types import Json
 
 KEPT_ROUNDS = 500
 """Finished rounds that can still be looked up."""
@@ -69,7 +69,7 @@ def warm_up_rounds(world: World, seed: int, day: date) -> tuple[DealtRound, ...]
     return tuple(deal(world, seed, number, day) for number in range(FIRST_ROUND, 0))
 
 
-def past_round(dealt: DealtRound, timestamp: int, sidebets: list[dict[str, Any]]) -> PastRound:
+def past_round(dealt: DealtRound, timestamp: int, sidebets: list[Json]) -> PastRound:
     """Write a finished round as gameHistory shows it, with its seed."""
     return {
         "id": dealt.game_id,
@@ -92,7 +92,7 @@ class RoundArchive:
     history: deque[PastRound] = field(default_factory=lambda: deque(maxlen=HISTORY))
     """Newest first."""
     highest: Highest = field(default_factory=Highest)
-    _revealed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _revealed: dict[str, Json] = field(default_factory=dict)
 
     def add(self, dealt: DealtRound, past: PastRound, highest_today: float) -> None:
         """Reveal a finished round."""
@@ -112,6 +112,6 @@ class RoundArchive:
         if len(self._revealed) > KEPT_ROUNDS:
             del self._revealed[next(iter(self._revealed))]
 
-    def find(self, identity: str) -> dict[str, Any] | None:
+    def find(self, identity: str) -> Json | None:
         """Give a finished round for anybody to verify; None if it is not known or not over."""
         return self._revealed.get(identity)

@@ -49,6 +49,7 @@ from playproof.games.crash.server.protocol import (
 from playproof.games.crash.server.round_schedule import RoundArchive, bystander_seed, deal, past_round, warm_up_rounds
 from playproof.games.crash.server.table_crowd import Act, Identity, Position, TableCrowd
 from playproof.games.crash.sim.crowd import STRETCH, RoundContext, crowd, warm_site
+from playproof.json_types import Json
 from playproof.money import UNIT, show, to_units
 
 Clock = Callable[[], datetime]
@@ -134,9 +135,9 @@ class TablePlayer:
     name: str
     ledger: MoneyLedger
     interacted: bool = False
-    sidebets: list[dict[str, Any]] = field(default_factory=list)
+    sidebets: list[Json] = field(default_factory=list)
     """Rows of this round's sidebets."""
-    trades: list[dict[str, Any]] = field(default_factory=list)
+    trades: list[Json] = field(default_factory=list)
     """This round's own trades."""
 
     @property
@@ -155,7 +156,7 @@ class Settlement:
     paid: int
 
 
-def read_number(payload: Any, name: str, least: int, most: int) -> int | float:
+def read_number(payload: object, name: str, least: int, most: int) -> int | float:
     """Read a number of an order's payload, or refuse it."""
     value = payload.get(name) if isinstance(payload, Mapping) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -165,12 +166,12 @@ def read_number(payload: Any, name: str, least: int, most: int) -> int | float:
     return value
 
 
-def read_amount(payload: Any) -> int:
+def read_amount(payload: object) -> int:
     """Read the amount of an order as units."""
     return to_units(read_number(payload, "amount", 0, MAX_COINS))
 
 
-def read_percentage(payload: Any) -> int:
+def read_percentage(payload: object) -> int:
     """Read the share of a sell order."""
     share = read_number(payload, "percentage", 1, 100)
     if share != int(share):
@@ -264,7 +265,7 @@ class GameTable:
             leaderboard=self._board,
         )
 
-    def revealed(self, identity: str) -> dict[str, Any] | None:
+    def revealed(self, identity: str) -> Json | None:
         """Give a finished round with its seed, for anybody to verify; None if it is not known or not over."""
         return self._archive.find(identity)
 
@@ -297,10 +298,10 @@ class GameTable:
         self._say(RANK, say.leaderboard_position(player.id, rank, len(self._ranks)), to=player_id)
         return self._drain()
 
-    def order(self, player_id: str, kind: str, payload: Any) -> Ack:
+    def order(self, player_id: str, kind: str, payload: object) -> Ack:
         """Take or refuse an order; a refused order changes nothing."""
         takers = {BUY: self._buy, SELL: self._sell, BET: self._bet, TOP_UP: self._top_up}
-        body: dict[str, Any]
+        body: Json
         try:
             if player_id not in self.players:
                 raise RefusedOrder("expected a player of this table")
@@ -312,13 +313,13 @@ class GameTable:
         self._note_order(player_id, kind, payload, body)
         return Ack(body, tuple(self._drain()))
 
-    def _buy(self, player: TablePlayer, payload: Any) -> dict[str, Any]:
+    def _buy(self, player: TablePlayer, payload: object) -> Json:
         price = self._entry_price("buy")
         amount = read_amount(payload)
         qty = player.ledger.buy(amount, price)
         return self._filled(player, say.Deal("buy", price, qty, amount, self.tick))
 
-    def _sell(self, player: TablePlayer, payload: Any) -> dict[str, Any]:
+    def _sell(self, player: TablePlayer, payload: object) -> Json:
         if self.phase is Phase.PRESALE:
             raise RefusedOrder("a presale position cannot be sold before tick 0")
         if self.phase is not Phase.ACTIVE:
@@ -326,7 +327,7 @@ class GameTable:
         qty, amount = player.ledger.sell(read_percentage(payload), self.price)
         return self._filled(player, say.Deal("sell", self.price, qty, amount, self.tick))
 
-    def _filled(self, player: TablePlayer, made: say.Deal) -> dict[str, Any]:
+    def _filled(self, player: TablePlayer, made: say.Deal) -> Json:
         player.interacted = True
         self._trade_count += 1
         self._note_fill(player, made.side, made)
@@ -334,7 +335,7 @@ class GameTable:
         player.trades.append(self._say_trade(player.identity, made))
         return {"executedPrice": say.number(made.price), "timestamp": self._now()}
 
-    def _bet(self, player: TablePlayer, payload: Any) -> dict[str, Any]:
+    def _bet(self, player: TablePlayer, payload: Any) -> Json:
         self._entry_price("bet")
         amount = read_amount(payload)
         if payload.get("xPayout", 5) not in (5, self.payout):
@@ -349,7 +350,7 @@ class GameTable:
         self._say_player(player)
         return {"message": "Sidebet placed", "sidebet": row}
 
-    def _top_up(self, player: TablePlayer, _payload: Any) -> dict[str, Any]:
+    def _top_up(self, player: TablePlayer, _payload: object) -> Json:
         ledger = player.ledger
         if ledger.cash >= MIN_BET or ledger.lots or ledger.sidebet:
             raise RefusedOrder(f"a new practice balance is given below {show(MIN_BET)} with nothing open")
@@ -466,7 +467,7 @@ class GameTable:
         self._dealt = deal(self.world, self.seed, number, self._today())
         self._context = self._site.context(number, self._dealt.played.hot)
         self._crowd = TableCrowd(crowd(self._bystander_seed, number) if self.crowded else (), self.world.payout)
-        self._sidebets: list[dict[str, Any]] = []
+        self._sidebets: list[Json] = []
         self._ranks: dict[str, int] = {}
         self._repeated = False
         self.phase, self.tick, self.timer_ms = Phase.COOLDOWN, 0, COOLDOWN_MS
@@ -494,7 +495,9 @@ class GameTable:
         entry = say.leader(at, self._ranks.get(player.id, len(self._ranks) + 1), self.game_id, self.payout)
         return say.presale_leader(entry) if self.phase is Phase.PRESALE else entry
 
-    def _say(self, event: str, payload: Any, *, to: str | None = None, without: frozenset[str] = frozenset()) -> None:
+    def _say(
+        self, event: str, payload: object, *, to: str | None = None, without: frozenset[str] = frozenset()
+    ) -> None:
         arguments = (payload,) if event in ONE_ARGUMENT else (self._trace(), payload)
         self._out.append(TableMessage(event, arguments, to, without))
 
@@ -502,7 +505,7 @@ class GameTable:
         out, self._out = self._out, []
         return out
 
-    def _say_state(self, state: Any) -> None:
+    def _say_state(self, state: object) -> None:
         """Say a gameStateUpdate, and to every player what it means for it."""
         scene, playing = self.scene(), self._playing()
         self._say(STATE, state)
@@ -529,12 +532,12 @@ class GameTable:
                 self._trade_count += 1
                 self._say_trade(identity, act)
 
-    def _say_trade(self, identity: Identity, made: say.Deal) -> dict[str, Any]:
+    def _say_trade(self, identity: Identity, made: say.Deal) -> Json:
         row = say.trade(identity, made, self.game_id, self._unique())
         self._say(TRADE, row)
         return row
 
-    def _say_bet(self, identity: Identity, bet: Sidebet) -> dict[str, Any]:
+    def _say_bet(self, identity: Identity, bet: Sidebet) -> Json:
         row = say.sidebet_placed(identity, bet, self._stamp())
         self._sidebets.append(row)
         self._say(SIDEBET, say.current_sidebet(row, bet, self.tick))
@@ -562,7 +565,7 @@ class GameTable:
         if player:
             self._say_player(player)
 
-    def _say_result(self, whose: TablePlayer | Position, bet: Sidebet, row: dict[str, Any]) -> None:
+    def _say_result(self, whose: TablePlayer | Position, bet: Sidebet, row: Json) -> None:
         self._sidebets.append(row)
         if isinstance(whose, TablePlayer):
             whose.sidebets.append(row)
@@ -580,7 +583,7 @@ class GameTable:
         text = hashlib.sha256(f"{self._bystander_seed}-{self._serial}".encode()).hexdigest()
         return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-a{text[17:20]}-{text[20:32]}"
 
-    def _trace(self) -> dict[str, Any]:
+    def _trace(self) -> Json:
         text = self._unique().replace("-", "")
         return {"__trace": True, "traceparent": f"00-{text}-{text[15::-1]}-01"}
 

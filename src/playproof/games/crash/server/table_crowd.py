@@ -1,7 +1,7 @@
 """The crowd of one round at a live table: its positions, each with a ledger of its own.
 
 `bystanders` draws who does what before the round; here the plans meet prices, so that the figures
-on the leaderboard are exact. Leaves out: saying it (live). One person may hold several positions.
+on the leaderboard are exact.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The observation sets `market` and `trader` in the single environment.
 
 After each step of the kernel the crowd's trades and the leaderboard of the tick are told to the
-history (history), which then writes the observation. Leaves out: many lanes at once.
+history (history), which then writes the observation.
 """
 
 from __future__ import annotations

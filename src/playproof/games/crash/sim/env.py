@@ -3,7 +3,6 @@
 `gymnasium.make("playproof/Crash-v1", ...)` and `gymnasium.make_vec("playproof/Crash-v1", ...)`; the
 keywords are the fields of `Settings`. Amounts in `info` are integers of 10^-9.
 A rug terminates; the end of a session of several rounds truncates; bankruptcy terminates.
-Leaves out: stable-baselines3 (sb3).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from playproof.games.crash.features import table
 from playproof.games.crash.sim import layout
 from playproof.games.crash.sim.arrays import Floats, Ints, Marks
 from playproof.games.crash.sim.lanes import COMPILED_SETS, CrashConfig, KernelLanes, PriceTape, SingleLane, make_tape
+from playproof.json_types import Json
 from playproof.money import show
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SEED_LIMIT = 2**63
 Obs: TypeAlias = NDArray[np.float32]
 Observation: TypeAlias = Obs | dict[str, Obs]
 """A row, or the named blocks of one."""
-Info: TypeAlias = dict[str, Any]
+Info: TypeAlias = Json
 
 _HIGHEST = float(np.finfo(np.float32).max)
 _FACTS = layout.FACTS
@@ -119,7 +119,7 @@ class CrashEnv(gymnasium.Env[Observation, Ints]):
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012  (as Gymnasium declares it)
 
-    def __init__(self, render_mode: str | None = None, **options: Any) -> None:
+    def __init__(self, render_mode: str | None = None, **options: object) -> None:
         self.settings = to_settings(options)
         self.render_mode = render_mode
         self._lanes = SingleLane(self.settings)
@@ -215,7 +215,7 @@ class CrashVectorEnv(VectorEnv[Any, Any, Any]):
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012  (as Gymnasium declares it)
 
-    def __init__(self, num_envs: int = 1, render_mode: str | None = None, **options: Any) -> None:
+    def __init__(self, num_envs: int = 1, render_mode: str | None = None, **options: object) -> None:
         self.settings = to_settings(options)
         if self.settings.observation not in COMPILED_SETS:
             raise ConfigError(

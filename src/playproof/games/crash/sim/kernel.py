@@ -20,7 +20,7 @@ from playproof.games.crash.features.state import ACTIVE, PRESALE, RUGGED
 from playproof.games.crash.rules.money import MIN_BET
 from playproof.games.crash.rules.worlds import TICK_MS
 from playproof.games.crash.sim import layout, orders
-from playproof.games.crash.sim.arrays import Floats, Ints, Marks, Record, Records, Rows
+from playproof.games.crash.sim.arrays import Floats, Ints, Keys, Marks, Record, Records, Rows
 from playproof.games.crash.sim.layout import (
     AFTER,
     BEFORE,
@@ -47,7 +47,7 @@ from playproof.games.crash.sim.layout import (
     addresses,
 )
 from playproof.games.crash.sim.orders import INCREMENTS, MAX_BET, SHARES, SIZES, adjusted_bet, may_bet, may_buy
-from playproof.games.crash.sim.rounds import load_tape, next_tick, start_episode, start_round
+from playproof.games.crash.sim.rounds import load_tape, next_tick, seed_lane, start_episode, start_round
 from playproof.games.crash.sim.site import finish_site
 
 # what stands in layout and orders is given on: players, replay and tests read a lane through the kernel
@@ -433,3 +433,11 @@ def masks(lanes: Records, config: Records, out: Marks) -> None:
                     row[13 + k] = lane.share != SHARES[k]
                 if cfg.clock == CLOCK_PRESS and lane.adjustments >= MAX_ADJUSTMENTS:
                     row[14:18] = False
+
+
+@compiled
+def seed_lanes(lanes: Records, sites: Records, config: Records, seeds: Keys, first_round: int, chosen: Marks) -> None:
+    """Key the chosen lanes and play their warm-up rounds."""
+    for i in range(len(lanes)):
+        if chosen[i]:
+            seed_lane(lanes[i], sites[i], config[0].world, seeds[i], first_round)

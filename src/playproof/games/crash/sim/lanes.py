@@ -1,7 +1,4 @@
-"""The kernel with its arrays: settings in, lanes that can be seeded, reset and stepped out.
-
-Leaves out: Gymnasium (env). One object serves both the single environment and the vector one.
-"""
+"""The kernel with its arrays: settings in, lanes that can be seeded, reset and stepped out."""
 
 from __future__ import annotations
 
@@ -19,14 +16,15 @@ from playproof.errors import ConfigError, InputError, UnknownName
 from playproof.game import Reward
 from playproof.game.rewards import CLIP, ComposedReward, Facts, Values, total
 from playproof.games.crash.features import state
+from playproof.games.crash.features.state import id_hash
 from playproof.games.crash.rewards.presets import is_minimal, to_reward
 from playproof.games.crash.rewards.terms import to_facts
 from playproof.games.crash.rules.money import MAX_MONEY, MIN_BET
-from playproof.games.crash.rules.prices import MASK, MAX_TICKS, id_hash
+from playproof.games.crash.rules.prices import MASK, MAX_TICKS
 from playproof.games.crash.rules.worlds import get_world
 from playproof.games.crash.sim import kernel, layout
 from playproof.games.crash.sim.arrays import Floats, Ints, Marks, Records, Rows
-from playproof.games.crash.sim.rounds import seed_lanes
+from playproof.games.crash.sim.kernel import seed_lanes
 from playproof.money import UNIT
 
 ObservationName = Literal["policy", "recorded", "market", "trader"]
@@ -34,7 +32,6 @@ ActionsName = Literal["buttons", "buttons-share", "trader"]
 ClockName = Literal["tick", "press"]
 Element = TypeVar("Element", bound=np.generic)
 
-ACTION_CODES = {"buttons": layout.BUTTONS, "buttons-share": layout.BUTTONS_SHARE, "trader": layout.TRADER}
 CLOCK_CODES = {"tick": layout.CLOCK_TICK, "press": layout.CLOCK_PRESS}
 COMPILED_SETS = {"policy": (layout.POLICY, state.POLICY_COUNT), "recorded": (layout.RECORDED, state.FEATURE_COUNT)}
 
@@ -134,7 +131,7 @@ class CrashConfig:
         config["first_bet"] = self.first_bet
         config["rounds"] = self.rounds
         config["clock"] = look_up("clock", self.clock, CLOCK_CODES)
-        config["actions"] = look_up("action set", self.actions, ACTION_CODES)
+        config["actions"] = look_up("action set", self.actions, layout.ACTION_CODES)
         config["observation"] = COMPILED_SETS.get(self.observation, (layout.POLICY, 0))[0]
         config["taped"] = len(self.tape) if self.tape is not None else 0
         config["stride"] = lanes
@@ -149,7 +146,7 @@ class CrashConfig:
     @property
     def heads(self) -> tuple[int, ...]:
         """Give the number of choices of each head."""
-        return tuple(int(n) for n in layout.HEADS[look_up("action set", self.actions, ACTION_CODES)] if n)
+        return tuple(int(n) for n in layout.HEADS[look_up("action set", self.actions, layout.ACTION_CODES)] if n)
 
 
 class ArrayPool(Generic[Element]):

@@ -1,7 +1,4 @@
-"""The layout of what the compiled game holds: records of lanes, lots, sites, settings and tapes, and their codes.
-
-Leaves out: what is done with them (orders, site, kernel), and what a player knows (features.state).
-"""
+"""The layout of what the compiled game holds: records of lanes, lots, sites, settings and tapes, and their codes."""
 
 from __future__ import annotations
 
@@ -133,6 +130,7 @@ TAPE_ROUND = np.dtype([("start", "i8"), ("peak", "f8"), ("id_hash", "f8"), ("las
 
 CLOCK_TICK, CLOCK_PRESS = range(2)
 BUTTONS, BUTTONS_SHARE, TRADER = range(3)
+ACTION_CODES = {"buttons": BUTTONS, "buttons-share": BUTTONS_SHARE, "trader": TRADER}
 POLICY, RECORDED = range(2)
 TERMINATED, TRUNCATED = 1, 2
 

@@ -1,7 +1,4 @@
-"""Compiled twins of `fair`, `worlds` and the ledger's roundings, bit-equal to them.
-
-Leaves out: who plays (kernel). No fastmath: every operation is the plain twin's, in its order.
-"""
+"""Compiled twins of `fair`, `worlds` and the ledger's roundings, bit-equal to them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The rounds of a lane, compiled: warm-up, the next round, the next tick, and a tape of recorded rounds.
 
-Prices come from the counter-based stream (prices_nb) or from the tape. Leaves out: what the player does (kernel), and
-the rules of money (orders).
+Prices come from the counter-based stream (prices_nb) or from the tape.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from playproof._numba import compiler
 from playproof.games.crash.features import state
 from playproof.games.crash.features.state import PRESALE, RUGGED
 from playproof.games.crash.sim import orders
-from playproof.games.crash.sim.arrays import Keys, Marks, Record, Records
+from playproof.games.crash.sim.arrays import Record, Records
 from playproof.games.crash.sim.crowd import FIRST_ROUND
 from playproof.games.crash.sim.prices_nb import (
     MAX_TICKS,
@@ -173,11 +172,3 @@ def load_tape(lane: Record, cfg: Record, tape_rounds: Records) -> None:
     lane.next_last = following.last_tick
     lane.next_peak = following.peak
     lane.next_hash = following.id_hash
-
-
-@compiled
-def seed_lanes(lanes: Records, sites: Records, config: Records, seeds: Keys, first_round: int, chosen: Marks) -> None:
-    """Key the chosen lanes and play their warm-up rounds."""
-    for i in range(len(lanes)):
-        if chosen[i]:
-            seed_lane(lanes[i], sites[i], config[0].world, seeds[i], first_round)

@@ -1,8 +1,4 @@
-"""Play millions of rounds of a world and set what was measured beside theory.
-
-Leaves out: players. Holding is measured per round: bought at tick 0, worth the price k ticks
-later, or the rug price if the rug came first.
-"""
+"""Play millions of rounds of a world and set what was measured beside theory."""
 
 from __future__ import annotations
 

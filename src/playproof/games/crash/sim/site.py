@@ -1,7 +1,6 @@
 """The site around a lane's rounds, compiled: the statistics of the last rounds, the rugpool, the players connected.
 
 They are drawn by the bystander model (crowd) from streams of their own, so that no player can move them.
-Leaves out: others' trades and the leaderboard (crowd, crowd_feed).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Many players of the crash game at once, as the stages know them: the lanes of the Game record.
-
-Leaves out: how lanes move (lanes, kernel). Keys of lanes are hashed from the terms' seed, so that
-different seeds share no round.
-"""
+"""Many players of the crash game at once, as the stages know them: the lanes of the Game record."""
 
 from __future__ import annotations
 
@@ -23,6 +19,7 @@ from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.sim import layout, orders
 from playproof.games.crash.sim.arrays import Records
 from playproof.games.crash.sim.lanes import COMPILED_SETS, CrashConfig, KernelLanes, make_tape
+from playproof.json_types import Json
 
 compiled = compiler(__file__)
 _QTY, _TICK, _FLAGS, _EQUITY, _OPENED, _INVESTED, _NO_EFFECT = (
@@ -196,7 +193,7 @@ class CrashVectorGame:
 
 def to_settings(terms: VectorTerms) -> CrashConfig:
     """Read the terms as settings of the environment."""
-    asked: dict[str, Any] = {
+    asked: Json = {
         "observation": terms.observation,
         "actions": terms.actions,
         "reward": terms.reward,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from playproof.errors import ConfigError, UnknownName
+from playproof.json_types import Json
 from playproof.record.presses import PressRules
 
 DEFAULT = "playproof"
@@ -64,7 +65,7 @@ def load_map(name: str = DEFAULT) -> SelectorMap:
     return _build(_tables(name), name)
 
 
-def _tables(name: str) -> dict[str, Any]:
+def _tables(name: str) -> Json:
     """Read a map's tables, laid over those of the map that it extends."""
     if Path(name).suffix == ".toml":
         text, where = _read_file(Path(name)), name
@@ -103,7 +104,7 @@ def _build(payload: Mapping[str, Any], where: str) -> SelectorMap:
     )
 
 
-def _button(name: str, payload: Any, where: str) -> Button:
+def _button(name: str, payload: object, where: str) -> Button:
     known = payload if isinstance(payload, dict) else {}
     selector, key, category = known.get("selector"), known.get("key"), known.get("category")
     if not _BUTTON.fullmatch(name) or not isinstance(category, str) or not (selector or key):
@@ -113,7 +114,7 @@ def _button(name: str, payload: Any, where: str) -> Button:
     return Button(name, category, selector, key.lower() if isinstance(key, str) else None)
 
 
-def _selector(name: str, payload: Any, where: str) -> str:
+def _selector(name: str, payload: object, where: str) -> str:
     selector = payload.get("selector") if isinstance(payload, dict) else None
     if not isinstance(selector, str):
         raise ConfigError(f"expected field {name!r} of {where} with a selector, found {payload!r}")
