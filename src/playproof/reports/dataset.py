@@ -271,11 +271,12 @@ def _examples(dataset: Dataset, dataset_counts: DatasetCounts, game: Game) -> It
         len(dataset_counts.busy) // 2 :
     ]
     for presses, session, window in chosen[:EXAMPLES]:
-        chart = _example(dataset, session, window, card)
+        chart = example_chart(dataset, session, window, card)
         yield PageSection(window, [f"session {session}, {presses} presses", chart])
 
 
-def _example(dataset: Dataset, session: str, window: str, showing: DataCard) -> Chart:
+def example_chart(dataset: Dataset, session: str, window: str, showing: DataCard) -> Chart:
+    """Draw the price of one recorded window, and what was pressed in it."""
     tables, heads = dataset.sessions[session], dataset.manifest["actions"]["heads"]
     rows = tables["observations"].filter(pl.col("window_id") == window)
     taken = tables["actions"].filter(pl.col("window_id") == window)
