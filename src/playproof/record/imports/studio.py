@@ -332,6 +332,7 @@ class _StudioReader:
         self.connection, self.tables, self.engine = connection, tables, engine
         self.market, self.rounding, self.report, self.clean = market, rounding, report, clean
         self.windows = market.windows
+        self._windows: dict[str, str] = {}
 
     def _select(self, table: str) -> tuple[str, list[str]]:
         """Give the list of columns of a table for a SELECT, and their plain names."""
@@ -381,9 +382,8 @@ class _StudioReader:
         identities = {str(row["trajectory_id"]): self._identity(str(row["trajectory_id"])) for row in batch.rows}
         query = select(Trajectory.trajectory_id, Trajectory.market)
         with self.engine.connect() as connection:
-            there = dict(
-                connection.execute(query.where(Trajectory.trajectory_id.in_(list(identities.values())))).tuples().all()
-            )
+            stored = connection.execute(query.where(Trajectory.trajectory_id.in_(list(identities.values()))))
+            there = dict(stored.all())
         fresh = []
         for row in batch.rows:
             kept = there.get(identities[str(row["trajectory_id"])])
@@ -440,6 +440,12 @@ class _StudioReader:
                 for _, at, call, _ in draft.calls
             )
 
+    def _window(self, written: str) -> str:
+        """Read a window id; those of one hour come in thousands."""
+        if written not in self._windows:
+            self._windows[written] = self.windows.parse(written).window_id
+        return self._windows[written]
+
     def _problem(self, row: Mapping[str, Any], reason: str) -> None:
         self.report.problems.append(RowProblem("trajectories", str(row["trajectory_id"])[:200], reason))
 
@@ -485,7 +491,7 @@ class _StudioReader:
                 f"expected window_hours {self.market.window_hours} of market {self.market.name}, found {hours}"
             )
         written = row.get("window_id")
-        window = self.windows.parse(str(written)).window_id if written else self.market.window_id(start)
+        window = self._window(str(written)) if written else self.market.window_id(start)
         details = _object(row.get("metadata_json"), "metadata_json")
         archetype = details.get("archetype")
         more = {"studio_status": status} | ({"studio_agent_id": row["agent_id"]} if agent != row["agent_id"] else {})
