@@ -52,6 +52,8 @@ def serve(
     """Take trajectories over HTTP, durable when answered. The API is described at /openapi.json.
 
     Example: playproof trajectories serve --port 8790 --game my-market
+
+    Example: playproof arena trajectories serve --port 8790
     """
     from playproof.game.markets import find_market
     from playproof.net.listening import bind, listen
@@ -86,6 +88,8 @@ def proxy(
     Where $OPENAI_API_KEY is set it goes to the upstream, and agents need no key of their own.
 
     Example: playproof trajectories proxy --upstream http://127.0.0.1:8000/v1
+
+    Example: playproof arena trajectories proxy --upstream http://127.0.0.1:8000/v1
     """
     from playproof.net.listening import bind, listen
     from playproof.record.trajectories.proxy import Proxy, Upstream, proxy_role
@@ -135,6 +139,8 @@ def list_stored(
     """List trajectories, the latest first.
 
     Example: playproof trajectories ls --window 2025-01-15T10:00Z
+
+    Example: playproof arena trajectories ls --window 2025-01-15T10:00Z
     """
     from playproof.store.db import opened, ready
     from playproof.store.db.trajectories import list_trajectories
@@ -159,6 +165,8 @@ def show(
     """Show every step of a trajectory: what the agent saw, thought and did, and its money beside it.
 
     Example: playproof trajectories show 0194699ebda4145cf31e287f92da2fae --html trajectory.html
+
+    Example: playproof arena trajectories show 0194699ebda4145cf31e287f92da2fae --html trajectory.html
     """
     from playproof.store.db import opened, ready
     from playproof.store.db.trajectories import read_trajectory
