@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from playproof.game.forks import MakeForks
     from playproof.game.golden import Golden
     from playproof.game.importers import Importer, StoreImporter
+    from playproof.game.markets import MarketDeclaration
     from playproof.game.prediction import PredictionTask
     from playproof.game.replay import ReplayRules
     from playproof.game.rewards import Components, Probes
@@ -214,6 +215,8 @@ class Game:
 
     def simulated(self) -> Simulation:
         """Give the simulation, or say that the game has none."""
+        if self.simulation is None and self.windows.market:
+            raise ConfigError(f"market {self.name} is recorded, not simulated: this needs a simulation")
         if self.simulation is None:
             raise ConfigError(
                 f"expected a game whose worlds can be simulated, found {self.name}, which is only recorded"
@@ -256,16 +259,31 @@ def _points() -> dict[str, EntryPoint]:
     return result
 
 
+def _markets(points: dict[str, EntryPoint]) -> dict[str, MarketDeclaration]:
+    """Give the declared markets; one that is called like an installed game is refused."""
+    from playproof.game.markets import declared_markets
+
+    markets = declared_markets()
+    for name in markets:
+        if name in points:
+            raise ConfigError(f"expected a market's own name, found {name!r}, which is an installed game; rename it")
+    return markets
+
+
 def game_names() -> tuple[str, ...]:
-    """Give the names of the installed games, sorted, without importing any."""
-    return tuple(sorted(_points()))
+    """Give the names of the installed games and declared markets, sorted, without importing any."""
+    points = _points()
+    return tuple(sorted((*points, *_markets(points))))
 
 
 def load_game(name: str) -> Game:
-    """Give the installed game of this name."""
+    """Give the installed game or the declared market of this name."""
     points = _points()
     if name not in points:
-        raise UnknownName("game", name, points)
+        markets = _markets(points)
+        if name not in markets:
+            raise UnknownName("game", name, (*points, *markets))
+        return markets[name].game()
     try:
         game = points[name].load()()
     except (ImportError, AttributeError, TypeError) as error:

@@ -230,7 +230,7 @@ def test_games_lists_every_game(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["games", "--json"]) == 0
     games = json.loads(capsys.readouterr().out)["games"]
     assert games
-    assert all(set(game) == {"name", "version", "worlds"} and game["worlds"] for game in games)
+    assert all(set(game) == {"name", "version", "worlds", "market"} and game["worlds"] for game in games)
     assert main(["games"]) == 0
     table = capsys.readouterr().out
     assert all(game["name"] in table for game in games)

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import typer
 from typer.core import TyperGroup
 
+from playproof.cli.data.studio import studio
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.cli.targets import choose_game
 from playproof.errors import ConfigError, InputError
@@ -47,6 +48,7 @@ app = typer.Typer(
     Example: playproof import recordings/ --json
     """,
 )
+app.command()(studio)
 
 GameName = Annotated[
     str | None, typer.Option("--game", help="The game, where several can import this kind.", show_default=False)

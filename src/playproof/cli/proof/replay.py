@@ -91,6 +91,7 @@ def _from_world(what: str, asked: Any, game: str | None, stake: int | None, samp
     from playproof.validate.replay import replay_policy
 
     result = load_game(game) if game else game_of([what], asked.source or None)
+    result.simulated()
     world = asked.source or first(result.worlds)
     lookup(result.worlds, world, "world")
     rounds = asked.rounds or max(1, result.defaults.windows // SHARE)

@@ -9,7 +9,7 @@ import typer
 
 from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.targets import language_game, run_folder
+from playproof.cli.targets import language_game, recorded_game, run_folder
 from playproof.cli.train.group import LanguageGame, Name, Resume, Track, figures, tracking
 from playproof.train.language.config import SFTConfig
 
@@ -40,10 +40,12 @@ def sft(
     A run that was killed goes on with --resume, to the same weights.
 
     Example: playproof train sft --name taught --base smollm2 --player informed --windows 100
+
+    Example: playproof train sft --name taught --base smollm2 --game my-market --recorded
     """
     from playproof.train.language.sft import train_sft
 
-    played = language_game(game)
+    played = recorded_game(game) if recorded else language_game(game)
     config = settings.make(SFTConfig, game=played.name)
     groups = _recorded(played, agent, lookback_hours, config.decisions) if recorded else ()
     result = train_sft(
@@ -68,7 +70,7 @@ def _recorded(game: Any, agents: list[str] | None, hours: float, decisions: int)
     with opened() as engine:
         tables = ready(engine)
         result = usable_windows(tables, game.windows, datetime.now(UTC), hours, 1, min(5, decisions))
-        groups = read_groups(tables, [item.name for item in result], 1, min(5, decisions))
+        groups = read_groups(tables, [item.name for item in result], 1, min(5, decisions), game.windows.market)
     if agents:
         groups = [replace(group, episodes=tuple(e for e in group.episodes if e.agent in agents)) for group in groups]
     return tuple(group for group in groups if group.episodes)

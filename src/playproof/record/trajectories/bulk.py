@@ -181,7 +181,7 @@ def store_drafts(engine: Engine, drafts: Sequence[TrajectoryDraft], clean: Secre
     tables = drafts_columns(drafts, clean)
     try:
         with writing(engine) as connection:
-            _agents(connection, drafts)
+            insert_agents(connection, drafts)
             for table, columns in tables.items():
                 insert_columns(connection, table, columns)
     except IntegrityError as error:
@@ -219,7 +219,7 @@ def settle(tables: Mapping[Table, Columns], clean: SecretScrubber) -> None:
     _settle(results, clean)
 
 
-_CHECKED = frozenset({"trajectory_id", "agent_id", "window_id", "call_id", "purpose", "final_status"})
+_CHECKED = frozenset({"trajectory_id", "agent_id", "market", "window_id", "call_id", "purpose", "final_status"})
 """Columns whose values were checked at birth."""
 
 
@@ -272,6 +272,7 @@ def _trajectory(draft: TrajectoryDraft) -> dict[str, Any]:
         "scenario_id": start.scenario_id or named.window_id,
         "episode_id": start.episode_id,
         "batch_id": start.batch_id,
+        "market": named.market,
         "start_time": named.time,
         "metadata": start.metadata,
         "episode_length": len(draft.steps),
@@ -329,10 +330,12 @@ def _calls(calls: Sequence[tuple[TrajectoryDraft, int, str, int | None, Call, da
 _CALL_FIELDS = tuple(name for name in Call.__dataclass_fields__ if name not in ("call_id", "time"))
 
 
-def _agents(connection: Connection, drafts: Sequence[TrajectoryDraft]) -> None:
+def insert_agents(connection: Connection, drafts: Sequence[TrajectoryDraft]) -> None:
+    """Write the rows of agents that are new."""
     new = {draft.start.agent_id: draft for draft in reversed(drafts)}
     rows = [
         {"agent_id": name, "archetype": draft.start.archetype, "created_at": draft.named.time}
         for name, draft in sorted(new.items())
     ]
-    connection.execute(insert_unless_there(connection, AgentRow), rows)
+    if rows:
+        connection.execute(insert_unless_there(connection, AgentRow), rows)
