@@ -58,7 +58,7 @@ class RefusedOrder(PlayproofError):
 class RefusedRecord(PlayproofError):
     """Tell why a trajectory did not take a record; nothing has changed.
 
-    `reason` is one word: unknown, known, ended, open_step, no_step or other_body.
+    `reason` is one word: unknown, known, ended, open_step, no_step, other_body, open_window or has_outcomes.
     """
 
     def __init__(self, reason: str, message: str) -> None:

@@ -206,6 +206,8 @@ class Game:
 
     def simulated(self) -> Simulation:
         """Give the simulation, or say that the game has none."""
+        if self.simulation is None and self.windows.market:
+            raise ConfigError(f"market {self.name} is recorded, not simulated: this needs a simulation")
         if self.simulation is None:
             raise ConfigError(
                 f"expected a game whose worlds can be simulated, found {self.name}, which is only recorded"

@@ -1,7 +1,8 @@
-"""Find games by name among the installed packages.
+"""Find games by name among the installed packages and the markets that the home declares.
 
 A game is an entry point of the group "playproof.games": a function without arguments that gives a
-Game. Leaves out: checking what it gives (contract).
+Game. A market of `playproof.toml` is a game that is recorded only.
+Leaves out: checking what it gives (contract), and how markets are declared (markets).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from playproof.errors import ConfigError, ContractError, UnknownName
 from playproof.game.game import Game
+from playproof.game.markets import MarketDeclaration, declared_markets
 
 GROUP = "playproof.games"
 
@@ -28,16 +30,29 @@ def _points() -> dict[str, EntryPoint]:
     return result
 
 
+def _markets(points: dict[str, EntryPoint]) -> dict[str, MarketDeclaration]:
+    """Give the declared markets; one that is called like an installed game is refused."""
+    markets = declared_markets()
+    for name in markets:
+        if name in points:
+            raise ConfigError(f"expected a market's own name, found {name!r}, which is an installed game; rename it")
+    return markets
+
+
 def game_names() -> tuple[str, ...]:
-    """Give the names of the installed games, sorted, without importing any."""
-    return tuple(sorted(_points()))
+    """Give the names of the installed games and declared markets, sorted, without importing any."""
+    points = _points()
+    return tuple(sorted((*points, *_markets(points))))
 
 
 def load_game(name: str) -> Game:
-    """Give the installed game of this name."""
+    """Give the installed game or the declared market of this name."""
     points = _points()
     if name not in points:
-        raise UnknownName("game", name, points)
+        markets = _markets(points)
+        if name not in markets:
+            raise UnknownName("game", name, (*points, *markets))
+        return markets[name].game()
     try:
         game = points[name].load()()
     except (ImportError, AttributeError, TypeError) as error:

@@ -474,3 +474,9 @@ class WindowRules:
     """None where windows differ in length."""
     at: Callable[[datetime], str] | None = None
     """Give the id of the window that holds an aware time; None where the world deals the names."""
+    market: str = ""
+    """Name of a declared market, which is recorded and not simulated; empty for installed games."""
+    usable_step: tuple[str, ...] = ("action", "prompt", "answer")
+    """What a recorded step needs to be usable."""
+    action_types: tuple[str, ...] = ()
+    """Types of actions that a usable step may have, in any case; empty: any."""

@@ -93,12 +93,12 @@ class Scores:
     """By trajectory."""
 
 
-def read_groups(engine: Engine, window_ids: Iterable[str]) -> list[JudgedGroup]:
+def read_groups(engine: Engine, window_ids: Iterable[str], market: str = "") -> list[JudgedGroup]:
     """Read the groups of windows that have outcomes: the ended episodes of each scenario, two or more."""
     wanted = list(window_ids)
-    outcomes = read_outcomes(engine, wanted)
+    outcomes = read_outcomes(engine, wanted, market)
     result: dict[tuple[str, str], list[StoredTrajectory]] = {}
-    for window in read_windows(engine, wanted):
+    for window in read_windows(engine, wanted, market):
         if window.ended and window.window_id in outcomes:
             result.setdefault((window.window_id, window.scenario_id), []).append(window)
     return [
@@ -113,12 +113,8 @@ def _name(window_id: str, scenario_id: str) -> str:
 
 
 def _contender(trajectory: StoredTrajectory, outcomes: Outcomes) -> Contender:
-    start = (trajectory.metrics or {}).get("start_equity")
     return Contender(
-        trajectory.trajectory_id,
-        judge_view(trajectory, outcomes),
-        start if isinstance(start, int) else None,
-        trajectory.final_pnl,
+        trajectory.trajectory_id, judge_view(trajectory, outcomes), trajectory.start_equity, trajectory.final_pnl
     )
 
 

@@ -31,7 +31,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from playproof.errors import ConfigError
 
-Role = Literal["record", "read"]
+Role = Literal["record", "read", "outcomes", "windows"]
+"""What a token may do: write trajectories, read them, write outcomes, see which windows have closed."""
 OPEN_PATHS = ("/healthz",)
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 MOST_BYTES = 8 << 20
@@ -56,17 +57,22 @@ class RoleTokens:
     """The tokens of each role; without any, everybody who reaches the address may do everything."""
 
     record: str | None = None
+    """Of agents: they record and read trajectories, and never see an outcome."""
     read: str | None = None
+    outcomes: str | None = None
+    """Of whoever knows what the market did: it writes outcomes, and neither records nor reads trajectories."""
 
     def roles(self, shown: str | None) -> frozenset[Role]:
         """Give the roles of who shows a token."""
-        if self.record is None and self.read is None:
-            return frozenset(("record", "read"))
+        if self.record is None and self.read is None and self.outcomes is None:
+            return frozenset(("record", "read", "outcomes", "windows"))
         given = (shown or "").encode()
         if self.record is not None and hmac.compare_digest(given, self.record.encode()):
-            return frozenset(("record", "read"))
+            return frozenset(("record", "read", "windows"))
         if self.read is not None and hmac.compare_digest(given, self.read.encode()):
-            return frozenset(("read",))
+            return frozenset(("read", "windows"))
+        if self.outcomes is not None and hmac.compare_digest(given, self.outcomes.encode()):
+            return frozenset(("outcomes", "windows"))
         return frozenset()
 
 
@@ -84,15 +90,24 @@ def private_file(path: Path, made: bytes) -> bytes:
 
 
 def read_tokens(path: Path) -> RoleTokens:
-    """Read the tokens from a file that only its owner may read; make both if there is no file."""
-    made = orjson.dumps({"record": secrets.token_urlsafe(32), "read": secrets.token_urlsafe(32)})
+    """Read the tokens from a file that only its owner may read; make all three if there is no file.
+
+    A file without a token for outcomes lets nobody write outcomes.
+    """
+    made = orjson.dumps({name: secrets.token_urlsafe(32) for name in ("record", "read", "outcomes")})
     try:
         payload = orjson.loads(private_file(path, made))
-        tokens = RoleTokens(str(payload["record"]), str(payload["read"]))
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise ConfigError(f"expected an object with record and read in {path}; delete it to get new tokens") from error
-    if min(len(tokens.record or ""), len(tokens.read or "")) < 16:
+        given = payload.get("outcomes")
+        tokens = RoleTokens(str(payload["record"]), str(payload["read"]), None if given is None else str(given))
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"expected an object with record, read and outcomes in {path}; delete it to get new tokens"
+        ) from error
+    held = [token for token in (tokens.record, tokens.read, tokens.outcomes) if token is not None]
+    if min(map(len, held)) < 16:
         raise ConfigError(f"expected tokens of at least 16 characters in {path}; delete it to get new ones")
+    if len(set(held)) < len(held):
+        raise ConfigError(f"expected a token of its own for each role in {path}, found one twice; delete it to get new")
     return tokens
 
 
@@ -112,6 +127,10 @@ def check_address(host: str, tokens: RoleTokens) -> None:
 
 def role_of(method: str, path: str) -> Role | None:
     """Give the role that a request below /v1/ needs."""
+    if path == "/v1/outcomes" or path.startswith("/v1/outcomes/"):
+        return "outcomes" if method in ("POST", "PUT") else None
+    if path == "/v1/windows":
+        return "windows" if method in ("GET", "HEAD") else None
     if method in ("GET", "HEAD") and (path.startswith("/v1/") or path == "/openapi.json"):
         return "read"
     return "record" if method == "POST" and path.startswith("/v1/") else None
@@ -144,8 +163,9 @@ class AccessPolicy:
         held = self.tokens.roles(shown)
         if not held:
             return 401, "expected a token as: Authorization: Bearer TOKEN"
-        if self.roles(method, path) not in held:
-            return 403, "expected a token that may do this"
+        needed = self.roles(method, path)
+        if needed not in held:
+            return 403, f"expected a token that may do this{f', of the role {needed}' if needed else ''}"
         return None if self._admits(shown or client) else (429, "expected fewer requests; wait a second")
 
     def _foreign(self, method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
@@ -277,8 +297,9 @@ def _bounded(receive: Receive, most: int) -> Receive:
     return bounded
 
 
-def problem(status: int, message: str, reason: str | None = None) -> Response:
-    """Answer with an error, in words and in one word."""
-    body = {"error": {"message": message, "reason": reason or str(status), "type": "refused", "code": status}}
+def problem(status: int, message: str, reason: str | None = None, field: str | None = None) -> Response:
+    """Answer with an error, in words and in one word, and with the field that is wrong where there is one."""
+    error = {"message": message, "reason": reason or str(status), "type": "refused", "code": status}
+    body = {"error": error if field is None else error | {"field": field}}
     headers = {"Retry-After": "1"} if status in (429, 503) else {}
     return Response(orjson.dumps(body), status, headers, "application/json")

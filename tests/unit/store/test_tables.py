@@ -33,7 +33,7 @@ from playproof.store.db import (
 from playproof.store.db.columns import moment_text, plain, storable, write_json
 
 NOW = datetime(2025, 1, 15, 10, 30, 0, 123456, tzinfo=UTC)
-MIGRATIONS = ("0001_first_tables", "0002_judge_calls")
+MIGRATIONS = ("0001_first_tables", "0002_judge_calls", "0003_used_windows", "0004_markets")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -72,7 +72,7 @@ def trial(**changed: Any) -> dict[str, Any]:
 def test_migrations_lead_to_the_tables_and_run_once(url: str) -> None:
     engine = connect(url=url)
     assert check(engine).missing
-    assert upgrade(engine) == ("0001_first_tables", "0002_judge_calls", "0003_used_windows")
+    assert upgrade(engine) == MIGRATIONS
     assert upgrade(engine) == ()
     standing = check(engine)
     assert standing.sound
@@ -100,7 +100,7 @@ def test_many_processes_may_upgrade_at_once(url: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(results) == [(), (), (), ("0001_first_tables", "0002_judge_calls", "0003_used_windows")]
+    assert sorted(results) == [(), (), (), MIGRATIONS]
     for item in engines:
         item.dispose()
 

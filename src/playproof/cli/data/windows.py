@@ -52,9 +52,10 @@ def survey_app(game: Callable[[], Game]) -> typer.Typer:
         from playproof.store.db.sealing import seal_windows
 
         with opened(home()) as engine:
+            rules = game().windows
             result = survey(
                 ready(engine),
-                game().windows,
+                rules,
                 datetime.now(UTC),
                 hours=hours,
                 min_agents=min_agents,
@@ -62,7 +63,9 @@ def survey_app(game: Callable[[], Game]) -> typer.Typer:
             )
             if seal:
                 usable = [window.window_id for window in result.windows if window.usable]
-                note(f"sealed {seal_windows(engine, home(), usable)} trajectories of {len(usable)} windows")
+                note(
+                    f"sealed {seal_windows(engine, home(), usable, rules.market)} trajectories of {len(usable)} windows"
+                )
         emit(result.to_json(), as_json, lambda: _survey(result))
         if result.sft == NONE:
             raise typer.Exit(2)

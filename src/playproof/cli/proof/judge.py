@@ -236,7 +236,7 @@ def _recorded(engine: Any, game: str, hours: float, min_agents: int) -> list[Jud
         for window in result.windows
         if window.closed and window.has_outcomes and window.agents >= min_agents
     ]
-    groups = read_groups(engine, usable)
+    groups = read_groups(engine, usable, windows.market)
     if not groups:
         raise InputError(
             f"expected closed windows with outcomes and {min_agents} agents in the last {hours:g} hours, found none in "

@@ -71,7 +71,7 @@ def _recorded(game: Any, agents: list[str] | None, hours: float, decisions: int)
     with opened() as engine:
         tables = ready(engine)
         result = usable_windows(tables, game.windows, datetime.now(UTC), hours, 1, min(5, decisions))
-        groups = read_groups(tables, [item.name for item in result], 1, min(5, decisions))
+        groups = read_groups(tables, [item.name for item in result], 1, min(5, decisions), game.windows.market)
     if agents:
         groups = [replace(group, episodes=tuple(e for e in group.episodes if e.agent in agents)) for group in groups]
     return tuple(group for group in groups if group.episodes)

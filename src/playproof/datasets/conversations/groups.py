@@ -196,10 +196,12 @@ def drop_windows(
     return tuple(item for item in groups if item.window not in dropped), tuple(sorted(dropped))
 
 
-def read_groups(engine: Engine, windows: Sequence[str], min_agents: int, min_actions: int) -> list[ConversationGroup]:
+def read_groups(
+    engine: Engine, windows: Sequence[str], min_agents: int, min_actions: int, market: str = ""
+) -> list[ConversationGroup]:
     """Read the groups of some windows: the ended episodes of each scenario that have enough usable exchanges."""
     result: dict[str, list[Conversation]] = {}
-    for window in read_windows(engine, windows):
+    for window in read_windows(engine, windows, market):
         episode = read_episode(window)
         if window.ended and not window.is_evaluation and len(episode.exchanges) >= min_actions:
             result.setdefault(_group_name(window), []).append(episode)
@@ -224,7 +226,7 @@ def usable_windows(
             f"expected windows of the last {hours:g} hours with at least {min_agents} agents of {min_actions} usable "
             f"steps each, found none: {len(result.windows)} windows were played, {closed} of them have closed "
             f"and {payload}"
-            " have outcomes; record more agents, write outcomes (outcomes sync), or lower --min-agents, --min-actions"
+            " have outcomes; record more agents, write outcomes (outcomes sync or outcomes import), or lower --min-agents, --min-actions"
             " or raise --lookback-hours"
         )
     return [_placed(name, windows, now) for name in good]
@@ -250,14 +252,13 @@ def read_episode(trajectory: StoredTrajectory) -> Conversation:
         if call.response is not None and call.purpose == "action" and call.step in said
     ]
     versions = {call.model_version for call in calls}
-    start = (trajectory.metrics or {}).get("start_equity")
     return Conversation(
         trajectory.trajectory_id,
         trajectory.agent_id,
         versions.pop() if len(versions) == 1 else None,
         tuple(map(_exchange, calls)),
         trajectory.final_pnl,
-        start if isinstance(start, int) else None,
+        trajectory.start_equity,
         sum(step.action_error is None for step in trajectory.steps if step.number in said),
     )
 

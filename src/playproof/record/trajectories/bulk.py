@@ -219,7 +219,7 @@ def settle(tables: Mapping[Table, Columns], clean: SecretScrubber) -> None:
     _settle(results, clean)
 
 
-_CHECKED = frozenset({"trajectory_id", "agent_id", "window_id", "call_id", "purpose", "final_status"})
+_CHECKED = frozenset({"trajectory_id", "agent_id", "market", "window_id", "call_id", "purpose", "final_status"})
 """Columns whose values were checked at birth."""
 
 
@@ -272,6 +272,7 @@ def _trajectory(draft: TrajectoryDraft) -> dict[str, Any]:
         "scenario_id": start.scenario_id or named.window_id,
         "episode_id": start.episode_id,
         "batch_id": start.batch_id,
+        "market": named.market,
         "start_time": named.time,
         "metadata": start.metadata,
         "episode_length": len(draft.steps),

@@ -18,16 +18,16 @@ import itertools
 import random
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import orjson
 
-from playproof.errors import ConfigError
+from playproof.errors import ConfigError, InputError, RefusedRecord, StoreError
 from playproof.record.trajectories.calls import TrajectoryCalls
 from playproof.record.trajectories.facts import Access, Call, End, Json, Start, StepEnd, StepStart
 from playproof.record.trajectories.recorder import Clock, new_id, utc_now
@@ -38,6 +38,8 @@ LINES, BYTES = 200, 1 << 20
 """Of one request."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 TIMEOUT = 30.0
+ATTEMPTS = 4
+"""Of a request that is answered at once, where the connection is lost."""
 REMEMBERED = 100
 """Refusals that are remembered."""
 
@@ -132,6 +134,58 @@ class TrajectoryClient(TrajectoryCalls[None, None]):
         """Send a trajectory's end."""
         self._put("end", trajectory_id, end)
 
+    def post_outcomes(
+        self,
+        window_id: str,
+        *,
+        currency: str,
+        assets: Sequence[Json] = (),
+        questions: Sequence[Json] = (),
+        market: str | None = None,
+        reason: str | None = None,
+    ) -> Json:
+        """Write what a closed window did and wait for the answer; with a reason, correct what is written.
+
+        Needs a token of the role outcomes. What the server refuses is raised: RefusedRecord for an open window or other
+        outcomes, InputError for wrong values, StoreError where it cannot be reached; sending it again is safe.
+        """
+        body: Json = {"window_id": window_id, "currency": currency, "assets": list(assets)}
+        body |= {"questions": list(questions)} | ({"market": market} if market is not None else {})
+        if reason is None:
+            return self._ask("POST", "/v1/outcomes", body)
+        return self._ask("PUT", f"/v1/outcomes/{quote(window_id, safe='')}", body | {"reason": reason})
+
+    def windows(self, hours: float = 24.0) -> list[Json]:
+        """Ask which windows of the last hours have closed, have outcomes and are ready."""
+        rows: list[Json] = self._ask("GET", f"/v1/windows?hours={hours:g}", None)["windows"]
+        return rows
+
+    def _ask(self, method: str, path: str, body: Json | None) -> Json:
+        """Send one request on a connection of its own, a few times if that is lost, and give its answer."""
+        content = None if body is None else orjson.dumps(plain(body))
+        for attempt in range(ATTEMPTS):
+            connection = self._new_connection()
+            try:
+                connection.request(method, f"{self._address.path.rstrip('/')}{path}", content, self._headers())
+                answer = connection.getresponse()
+                status, payload = answer.status, orjson.loads(answer.read())
+                if status < 500:
+                    break
+                lost = str(payload)
+            except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
+                lost = str(error)
+            finally:
+                connection.close()
+            self._closing.wait(FIRST_PAUSE * 2**attempt)
+        else:
+            raise StoreError(f"expected an answer of {self._address.netloc} to {method} {path}, found: {lost[:200]}")
+        if status == 200:
+            return dict(payload)
+        message = str(payload.get("error", {}).get("message", payload))
+        if status in (404, 409):
+            raise RefusedRecord(str(payload["error"].get("reason", status)), message)
+        raise InputError(message)
+
     @property
     def waiting(self) -> int:
         """Give how many bytes of records the server has not acknowledged."""
@@ -222,19 +276,20 @@ class TrajectoryClient(TrajectoryCalls[None, None]):
         self.refusals.append(Refusal(status, error, payload["kind"], payload["trajectory_id"]))
 
     def _post(self, body: bytes) -> tuple[int, bytes]:
-        connection = self._connection or self._connect()
-        headers = {"Content-Type": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
-        connection.request("POST", f"{self._address.path.rstrip('/')}/v1/records", body, headers)
-        answer = connection.getresponse()
+        if self._connection is None:
+            self._connection = self._new_connection()
+        self._connection.request("POST", f"{self._address.path.rstrip('/')}/v1/records", body, self._headers())
+        answer = self._connection.getresponse()
         return answer.status, answer.read()
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _headers(self) -> dict[str, str]:
+        authorization = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        return {"Content-Type": "application/json"} | authorization
+
+    def _new_connection(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._address.scheme == "https" else http.client.HTTPConnection
         assert self._address.hostname
-        self._connection = kind(self._address.hostname, self._address.port, timeout=TIMEOUT)
-        return self._connection
+        return kind(self._address.hostname, self._address.port, timeout=TIMEOUT)
 
     def _hang_up(self) -> None:
         if self._connection is not None:

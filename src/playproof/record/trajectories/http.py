@@ -3,7 +3,8 @@
 POST /v1/trajectories begins one; below /v1/trajectories/{id}/ stand steps, accesses, calls, actions and end;
 POST /v1/records takes many of them in order, as the spooling client sends them. An answer means: committed and synced.
 Send `Idempotency-Key` with every POST: the same request again gets the first answer, another body under the same key
-409. The description of all of it is at /openapi.json.
+409. POST /v1/outcomes writes what a closed window did, PUT /v1/outcomes/{window_id} corrects it with a reason, and
+GET /v1/windows tells which windows need outcomes; no route reads outcomes. The description of all of it is at /openapi.json.
 Leaves out: who may come in (access), and the client (trajectory_client).
 """
 
@@ -25,9 +26,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from playproof.errors import InputError, PlayproofError, RefusedRecord, StoreError
+from playproof.game.markets import MarketDeclaration
 from playproof.net.access import AccessGuard, AccessPolicy, TooLarge, problem, scope_of
 from playproof.record.trajectories.facts import Access, Call, End, Json, Start, StepEnd, StepStart
+from playproof.record.trajectories.posted_outcomes import InvalidField, read_posted, write_posted
 from playproof.record.trajectories.recorder import TrajectoryRecorder
+from playproof.record.trajectories.windows import MIN_ACTIONS, MIN_AGENTS, survey
 from playproof.record.trajectories.writes import once
 from playproof.store.db import Request as StoredRequest
 from playproof.store.db.trajectories import list_trajectories, read_trajectory
@@ -38,6 +42,8 @@ KEPT = timedelta(days=14)
 """How long a key and its answer are remembered."""
 MOST_RECORDS = 1_000
 """Records of one batch."""
+MOST_HOURS = 24 * 366 * 10
+"""How far back windows can be asked for."""
 _READERS: dict[Kind, TypeAdapter[Any]] = {
     "start": TypeAdapter(Start),
     "step": TypeAdapter(StepStart),
@@ -67,13 +73,16 @@ class RecordBatch:
     records: list[SentRecord]
 
 
-def trajectory_api(recorder: TrajectoryRecorder, door: AccessPolicy | None = None) -> ASGIApp:
-    """Make the server's application over a recorder."""
+def trajectory_api(
+    recorder: TrajectoryRecorder, door: AccessPolicy | None = None, market: MarketDeclaration | None = None
+) -> ASGIApp:
+    """Make the server's application over a recorder; `market` is the declared one that it records."""
     words = (__doc__ or "").partition("\nLeaves")[0]
     app = FastAPI(title="Playproof trajectories", version="1", description=words, docs_url=None, redoc_url=None)
     _add_errors(app)
     _add_records(app, recorder)
     _add_batch(app, recorder)
+    _add_outcomes(app, recorder, market)
     _add_reads(app, recorder)
     return AccessGuard(app, door or AccessPolicy())
 
@@ -232,6 +241,74 @@ def _add_reads(app: FastAPI, recorder: TrajectoryRecorder) -> None:
         return _answer({"ok": True}, False)
 
 
+def _add_outcomes(app: FastAPI, recorder: TrajectoryRecorder, market: MarketDeclaration | None) -> None:
+    if recorder.windows is None:
+        return
+    windows = recorder.windows
+
+    async def take(payload: Json, key: str | None, scope: str) -> Response:
+        now = recorder.clock()
+        posted = read_posted(payload, windows, now, market)
+        name = f"{scope}:outcomes:{key or recorder.new_key()}"
+        if len(name) > LONGEST_KEY + 50:
+            raise InputError(f"expected an idempotency key of at most {LONGEST_KEY} characters, found more")
+        answer, replayed = await asyncio.wrap_future(
+            recorder.writer.submit(
+                lambda connection: once(
+                    connection, name, payload, now, lambda inside: write_posted(inside, posted, now)
+                )
+            )
+        )
+        again = replayed or bool(answer["again"])
+        return _answer(answer | {"again": again}, again)
+
+    @app.post("/v1/outcomes", summary="Write what a closed window did; the same content again changes nothing")
+    async def outcomes(request: Request, scope: Scope, key: Key = None) -> Response:
+        payload = await _json_object(request)
+        if "reason" in payload:
+            raise InvalidField("reason", "expected no reason with POST, found one; correct outcomes with PUT")
+        return await take(payload, key, scope)
+
+    @app.put("/v1/outcomes/{window_id}", summary="Correct the outcomes of a window; the old ones are kept")
+    async def correction(window_id: str, request: Request, scope: Scope, key: Key = None) -> Response:
+        payload = {"window_id": window_id} | await _json_object(request)
+        if "reason" not in payload:
+            raise InvalidField("reason", "expected why the outcomes are corrected, found none")
+        try:
+            same = windows.parse(str(payload["window_id"])) == windows.parse(window_id)
+        except InputError as error:
+            raise InvalidField("window_id", str(error)) from error
+        if not same:
+            raise InvalidField("window_id", f"expected {window_id}, as the path says, found {payload['window_id']!r}")
+        return await take(payload, key, scope)
+
+    @app.get("/v1/windows", summary="Tell which windows have closed, have outcomes and are ready")
+    async def surveyed(hours: float = 24.0, min_agents: int = MIN_AGENTS, min_actions: int = MIN_ACTIONS) -> Response:
+        if not 0 < hours <= MOST_HOURS:
+            raise InvalidField("hours", f"expected more than 0 and at most {MOST_HOURS}, found {hours}")
+        options = {"hours": hours, "min_agents": max(1, min_agents), "min_actions": max(1, min_actions)}
+        result = await asyncio.to_thread(survey, recorder.engine, windows, recorder.clock(), **options)
+        names = ("window_id", "closed", "has_outcomes", "agents", "actions")
+        rows = [
+            {name: getattr(item, name) for name in names} | {"ready": item.ready(result.min_agents)}
+            for item in result.windows
+        ]
+        return _answer({"windows": rows}, False)
+
+
+async def _json_object(request: Request) -> Json:
+    """Read a body that must be a JSON object; NaN and what comes behind it are no JSON."""
+    import orjson
+
+    try:
+        payload = orjson.loads(await request.body())
+    except orjson.JSONDecodeError as error:
+        raise InvalidField("body", f"expected JSON, found: {error}") from None
+    if not isinstance(payload, dict):
+        raise InvalidField("body", f"expected an object, found a {type(payload).__name__}")
+    return payload
+
+
 def _listed(payload: Json) -> Json:
     return {name: value for name, value in payload.items() if name not in ("steps", "calls")}
 
@@ -253,7 +330,8 @@ def status_of(error: PlayproofError) -> int:
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(PlayproofError)
     async def refused(_: Request, error: PlayproofError) -> Response:
-        return problem(status_of(error), str(error), getattr(error, "reason", None))
+        reason = "field" if isinstance(error, InvalidField) else getattr(error, "reason", None)
+        return problem(status_of(error), str(error), reason, getattr(error, "field", None))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:

@@ -16,13 +16,19 @@ from sqlalchemy import Engine, insert, select
 
 from playproof.errors import InputError
 from playproof.game import WindowRules
-from playproof.record.trajectories.windows import GRACE, by_window, is_closed, read_played
+from playproof.record.trajectories.windows import (
+    GRACE,
+    by_window,
+    is_closed,
+    read_played,
+    windows_with_outcomes,
+)
 from playproof.store.db import MarketOutcome, writing
 
 Row = Mapping[str, Any]
 Source = Callable[[Sequence[str]], Iterable[Row]]
 """Give rows, named as the table's columns, of the windows whose prices are known from both ends."""
-_NAMES = frozenset(column.key for column in MarketOutcome.__table__.columns) - {"created_at"}
+_NAMES = frozenset(column.key for column in MarketOutcome.__table__.columns) - {"created_at", "market", "currency"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +62,14 @@ def sync(
     grace: timedelta = GRACE,
 ) -> OutcomeSync:
     """Write the outcomes of windows that began in the last hours, have closed and have none."""
-    played = by_window(read_played(engine, None if hours is None else now - timedelta(hours=hours)))
+    played = by_window(read_played(engine, None if hours is None else now - timedelta(hours=hours), windows))
     closed = {
         name
         for name, group in played.items()
         if is_closed(name, group[0].window_hours, windows, now, grace)
         and all(item.status != "running" for item in group)
     }
-    with engine.connect() as connection:
-        known = set(connection.scalars(select(MarketOutcome.window_id).distinct()))
+    known = windows_with_outcomes(engine, windows.market)
     wanted = sorted(closed - known)
     result = _sorted(source(wanted) if wanted else ())
     written = tuple(name for name in wanted if name in result and write_outcomes(engine, name, result[name], now))
@@ -80,21 +85,23 @@ def _sorted(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def write_outcomes(engine: Engine, window_id: str, rows: Sequence[Row], now: datetime) -> bool:
-    """Write a window's outcomes unless it has some; all of them or none. Tell whether they are new."""
+    """Write the outcomes of an installed game's window unless it has some; all or none. Tell whether they are new."""
     for row in rows:
         if row["window_id"] != window_id or not set(row) <= _NAMES:
             raise InputError(f"expected outcomes of {window_id}, found a row of {sorted(row)} for {row['window_id']}")
     with writing(engine) as connection:
-        there = select(MarketOutcome.window_id).where(MarketOutcome.window_id == window_id).limit(1)
-        if not rows or connection.execute(there).first():
+        there = select(MarketOutcome.window_id).where(MarketOutcome.window_id == window_id, MarketOutcome.market == "")
+        if not rows or connection.execute(there.limit(1)).first():
             return False
         connection.execute(insert(MarketOutcome), [{**row, "created_at": now} for row in rows])
     return True
 
 
-def read_outcomes(engine: Engine, window_ids: Iterable[str]) -> dict[str, Outcomes]:
-    """Read the outcomes of some windows; those without any are left out."""
-    query = select(MarketOutcome.__table__).where(MarketOutcome.window_id.in_(list(window_ids)))
+def read_outcomes(engine: Engine, window_ids: Iterable[str], market: str = "") -> dict[str, Outcomes]:
+    """Read the outcomes of some windows as they stand, corrections included; those without any are left out."""
+    query = select(MarketOutcome.__table__).where(
+        MarketOutcome.window_id.in_(list(window_ids)), MarketOutcome.market == market
+    )
     with engine.connect() as connection:
         rows = connection.execute(query.order_by(MarketOutcome.window_id, MarketOutcome.kind, MarketOutcome.subject))
         result = _sorted(dict(row) for row in rows.mappings())

@@ -26,9 +26,11 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from playproof.errors import InputError
 from playproof.events import check_id
 from playproof.game import WindowRules
+from playproof.game.markets import MarketDeclaration
 from playproof.record.trajectories import writes
 from playproof.record.trajectories.calls import TrajectoryCalls
 from playproof.record.trajectories.facts import Access, Call, End, Json, Start, StepEnd, StepStart
+from playproof.record.trajectories.posted_outcomes import read_posted, write_posted
 from playproof.record.trajectories.secrets import SecretScrubber
 from playproof.store.db import AgentRow, GroupWriter, Trajectory, connect, ready
 
@@ -179,6 +181,14 @@ class TrajectoryRecorder(DatabaseRecorder):
         now = self.clock()
         return lambda connection: writes.end_trajectory(connection, trajectory_id, end, now, self.clean)
 
+    def post_outcomes(self, outcomes: Json, market: MarketDeclaration | None = None) -> Json:
+        """Write what a closed window did, or correct it where a `reason` is given; the body of POST /v1/outcomes."""
+        if self.windows is None:
+            raise InputError("expected a recorder with windows, found one without; make it with windows")
+        now = self.clock()
+        posted = read_posted(outcomes, self.windows, now, market)
+        return self.writer.write(lambda connection: write_posted(connection, posted, now))
+
     def cut_off(self, before: datetime) -> tuple[str, ...]:
         """End as cut every trajectory that still runs and began before a time; give their ids.
 
@@ -193,7 +203,8 @@ def name_start(start: Start, now: datetime, windows: WindowRules | None, rng: ra
     time = start.time or now
     hours = round((windows.length or HOUR) / HOUR) if windows else 1
     window = _window(start.window_id, time, windows)
-    return writes.ResolvedStart(start.trajectory_id or new_id(time, rng), window, hours, time)
+    market = windows.market if windows else ""
+    return writes.ResolvedStart(start.trajectory_id or new_id(time, rng), window, hours, time, market)
 
 
 def _window(given: str | None, time: datetime, windows: WindowRules | None) -> str:

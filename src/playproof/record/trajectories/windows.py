@@ -1,6 +1,7 @@
 """Windows of recorded trajectories: which have closed, how many agents played them, and what can be trained on them.
 
-A step is usable if it has an action, and the prompt and the answer that it came from. An agent counts in a window with
+A step is usable if it has an action, and the prompt and the answer that it came from; a declared market may ask for
+other parts and for its own types of actions. An agent counts in a window with
 enough usable steps. A window is ready when it has closed, its outcomes are written and enough agents count. What SFT
 needs and what GRPO needs are told apart: GRPO needs the policy's own tokens and log-probabilities, in groups that share
 a scenario, be they agents of an hour or forks of it.
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Engine, and_, case, exists, func, select
+from sqlalchemy import Engine, and_, case, exists, false, func, or_, select
 
 from playproof.game import WindowRules
 from playproof.store.db import LlmCall, MarketOutcome, StepRow, Trajectory
@@ -65,6 +66,10 @@ class WindowStatus:
     def usable(self) -> bool:
         """Tell whether what was played here may be compared with what came of it."""
         return self.closed and self.has_outcomes
+
+    def ready(self, min_agents: int) -> bool:
+        """Tell whether enough agents played here to train on."""
+        return self.usable and self.agents >= min_agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +134,8 @@ def survey(
 ) -> Survey:
     """Look at every window that began in the last hours, all of them if None."""
     since = None if hours is None else now - timedelta(hours=hours)
-    played = read_played(engine, since)
-    outcomes = _with_outcomes(engine)
+    played = read_played(engine, since, windows)
+    outcomes = windows_with_outcomes(engine, windows.market)
     result: dict[str, list[TrajectorySummary]] = {}
     for item in played:
         result.setdefault(item.window_id, []).append(item)
@@ -163,16 +168,23 @@ def _standing(
     )
 
 
-def read_played(engine: Engine, since: datetime | None = None) -> list[TrajectorySummary]:
-    """Count the usable steps of every trajectory that began since a time, in the database."""
+def read_played(engine: Engine, since: datetime | None, windows: WindowRules) -> list[TrajectorySummary]:
+    """Count the usable steps of every trajectory of a game or market that began since a time, in the database."""
     mine = and_(LlmCall.trajectory_id == StepRow.trajectory_id, LlmCall.step == StepRow.number)
-    said = (
-        exists()
-        .where(mine, LlmCall.response.is_not(None))
-        .where((LlmCall.messages.is_not(None)) | (LlmCall.user_prompt.is_not(None)))
-    )
     sampled = exists().where(mine, LlmCall.token_ids.is_not(None), LlmCall.logprobs.is_not(None))
-    usable = and_(StepRow.action_type.is_not(None), said)
+    needed = []
+    if "prompt" in windows.usable_step:
+        needed.append(or_(LlmCall.messages.is_not(None), LlmCall.user_prompt.is_not(None)))
+    if "answer" in windows.usable_step:
+        needed.append(LlmCall.response.is_not(None))
+    parts = [StepRow.action_type.is_not(None)]
+    if needed:
+        parts.append(exists().where(mine, *needed))
+    if "logprobs" in windows.usable_step:
+        parts.append(sampled)
+    if windows.action_types:
+        parts.append(func.upper(StepRow.action_type).in_([name.upper() for name in windows.action_types]))
+    usable = and_(*parts)
     counts = (
         select(
             StepRow.trajectory_id,
@@ -193,6 +205,7 @@ def read_played(engine: Engine, since: datetime | None = None) -> list[Trajector
         func.coalesce(counts.c.actions, 0),
         func.coalesce(counts.c.trainable, 0),
     ).outerjoin(counts, counts.c.trajectory_id == Trajectory.trajectory_id)
+    query = query.where(Trajectory.market == windows.market)
     if since is not None:
         query = query.where(Trajectory.start_time >= since)
     with engine.connect() as connection:
@@ -202,9 +215,26 @@ def read_played(engine: Engine, since: datetime | None = None) -> list[Trajector
         ]
 
 
-def _with_outcomes(engine: Engine) -> frozenset[str]:
+def windows_with_outcomes(engine: Engine, market: str = "") -> frozenset[str]:
+    """Give the windows whose outcomes are written; nothing of the outcomes themselves."""
+    query = select(MarketOutcome.window_id).where(MarketOutcome.market == market).distinct()
     with engine.connect() as connection:
-        return frozenset(connection.scalars(select(MarketOutcome.window_id).distinct()))
+        return frozenset(connection.scalars(query))
+
+
+def undeclared_actions(engine: Engine, windows: WindowRules) -> dict[str, int]:
+    """Count the steps of a market by types of actions that it does not declare; none where it declares no types."""
+    declared = [name.upper() for name in windows.action_types]
+    known = func.upper(StepRow.action_type).in_(declared) if declared else ~false()
+    query = (
+        select(StepRow.action_type, func.count())
+        .join(Trajectory, Trajectory.trajectory_id == StepRow.trajectory_id)
+        .where(Trajectory.market == windows.market, StepRow.action_type.is_not(None), ~known)
+        .group_by(StepRow.action_type)
+        .order_by(StepRow.action_type)
+    )
+    with engine.connect() as connection:
+        return {str(name): int(count) for name, count in connection.execute(query)}
 
 
 def by_window(played: Sequence[TrajectorySummary]) -> Mapping[str, list[TrajectorySummary]]:

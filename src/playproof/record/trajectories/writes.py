@@ -54,6 +54,7 @@ class ResolvedStart:
     window_id: str
     window_hours: int
     time: datetime
+    market: str = ""
 
 
 def read_standing(connection: Connection, trajectory_id: str) -> TrajectoryStatus:
@@ -149,6 +150,7 @@ def trajectory_row(start: Start, named: ResolvedStart, clean: SecretScrubber) ->
         "scenario_id": _text(start.scenario_id, clean) or named.window_id,
         "episode_id": _text(start.episode_id, clean),
         "batch_id": _text(start.batch_id, clean),
+        "market": named.market,
         "start_time": named.time,
         "extra": clean.json(start.metadata),
         "episode_length": 0,

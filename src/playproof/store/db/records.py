@@ -79,6 +79,7 @@ class Trajectory(TableRow):
         Index("ix_trajectory_scenario_created", "scenario_id", "created_at"),
         Index("ix_trajectory_training_used", "is_training_data", "used_in_training"),
         Index("ix_trajectory_batch", "batch_id"),
+        Index("ix_trajectory_market_window", "market", "window_id"),
         _one_of("final_status", STATUSES, "status"),
     )
 
@@ -93,6 +94,8 @@ class Trajectory(TableRow):
     episode_id: Mapped[str | None]
     batch_id: Mapped[str | None]
     """The run it was recorded in."""
+    market: Mapped[str] = mapped_column(server_default="")
+    """The declared market it was recorded in; empty for games that are installed."""
     start_time: Mapped[datetime]
     end_time: Mapped[datetime | None]
     duration_ms: Mapped[int | None] = mapped_column(MONEY)
@@ -179,7 +182,7 @@ class LlmCall(TableRow):
 
 
 class MarketOutcome(TableRow):
-    """What a window did with one asset or one market; written once, when the window has closed."""
+    """What a window did with one asset or one market; written when the window has closed, changed by a correction."""
 
     __tablename__ = "market_outcome"
     __table_args__ = (_one_of("kind", OUTCOME_KINDS, "kind"),)
@@ -188,6 +191,10 @@ class MarketOutcome(TableRow):
     kind: Mapped[str] = mapped_column(primary_key=True)
     subject: Mapped[str] = mapped_column(primary_key=True)
     """Name of the asset, or id of the market."""
+    market: Mapped[str] = mapped_column(primary_key=True, server_default="")
+    """The declared market of the window; empty for games that are installed."""
+    currency: Mapped[str | None]
+    """Of the prices; None where the game has only one."""
     start_price: Mapped[int | None] = mapped_column(MONEY)
     end_price: Mapped[int | None] = mapped_column(MONEY)
     change: Mapped[float | None]
@@ -200,6 +207,32 @@ class MarketOutcome(TableRow):
     final_probability: Mapped[float | None]
     volume: Mapped[int | None] = mapped_column(MONEY)
     created_at: Mapped[datetime]
+
+
+class OutcomeRevision(TableRow):
+    """The outcomes of a window as they stood before a correction."""
+
+    __tablename__ = "outcome_revision"
+
+    market: Mapped[str] = mapped_column(primary_key=True)
+    window_id: Mapped[str] = mapped_column(primary_key=True)
+    revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    """Counted from 1, the outcomes that were written first."""
+    rows: Mapped[list[Any]]
+    reason: Mapped[str]
+    """Why they were replaced."""
+    replaced_at: Mapped[datetime]
+
+
+class ImportCursor(TableRow):
+    """How far a source of another system has been imported."""
+
+    __tablename__ = "import_cursor"
+
+    source: Mapped[str] = mapped_column(primary_key=True)
+    """Hash of the address without its password, and of the market."""
+    position: Mapped[dict[str, Any]]
+    updated_at: Mapped[datetime]
 
 
 class Judgement(TableRow):

@@ -36,11 +36,11 @@ COLUMNS = (
 )
 
 
-def seal_windows(engine: Engine, home: Path, window_ids: Sequence[str]) -> int:
+def seal_windows(engine: Engine, home: Path, window_ids: Sequence[str], market: str | None = None) -> int:
     """Write the trajectories of windows into the event store's Parquet; give how many trajectories."""
     count = 0
     with EventLog.open(home, COLUMNS, LOG) as log:
-        for _, trajectories in each_window(engine, window_ids):
+        for _, trajectories in each_window(engine, window_ids, market):
             for trajectory in trajectories:
                 log.append(list(trajectory_events(trajectory)))
                 count += 1

@@ -97,6 +97,7 @@ class StoredTrajectory:
     scenario_id: str
     episode_id: str | None
     batch_id: str | None
+    market: str
     start_time: datetime
     end_time: datetime | None
     duration_ms: int | None
@@ -119,6 +120,16 @@ class StoredTrajectory:
     def ended(self) -> bool:
         """Tell whether its agent ended it."""
         return self.final_status == "completed"
+
+    @property
+    def start_equity(self) -> int | None:
+        """Give the equity at the beginning: from the metrics, else the final balance less the profit."""
+        stated = (self.metrics or {}).get("start_equity")
+        if isinstance(stated, int) and not isinstance(stated, bool):
+            return stated
+        if self.final_balance is None or self.final_pnl is None:
+            return None
+        return self.final_balance - self.final_pnl
 
     def calls_of(self, number: int) -> tuple[StoredCall, ...]:
         """Give the calls of one step."""
@@ -164,10 +175,11 @@ def read_window(engine: Engine, window_id: str) -> tuple[StoredTrajectory, ...]:
     return read_windows(engine, [window_id])
 
 
-def read_windows(engine: Engine, window_ids: Iterable[str]) -> tuple[StoredTrajectory, ...]:
-    """Read every whole trajectory of some windows from one state of the database."""
+def read_windows(engine: Engine, window_ids: Iterable[str], market: str | None = None) -> tuple[StoredTrajectory, ...]:
+    """Read every whole trajectory of some windows from one state of the database; None: of every game and market."""
     with engine.connect() as connection:
-        return _read(connection, connection.execute(_IN_WINDOWS, {"some": list(window_ids)}).all())
+        rows = connection.execute(_IN_WINDOWS, {"some": list(window_ids)}).all()
+        return _read(connection, [row for row in rows if market is None or row.market == market])
 
 
 def list_trajectories(
@@ -183,10 +195,12 @@ def list_trajectories(
         return tuple(StoredTrajectory(*row) for row in connection.execute(query))
 
 
-def each_window(engine: Engine, window_ids: Sequence[str]) -> Iterator[tuple[str, tuple[StoredTrajectory, ...]]]:
+def each_window(
+    engine: Engine, window_ids: Sequence[str], market: str | None = None
+) -> Iterator[tuple[str, tuple[StoredTrajectory, ...]]]:
     """Read windows one after the other, so that no more than one stands in memory."""
     for window_id in window_ids:
-        yield window_id, read_window(engine, window_id)
+        yield window_id, read_windows(engine, [window_id], market)
 
 
 async def windows_ahead(

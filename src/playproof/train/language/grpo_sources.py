@@ -157,9 +157,11 @@ class RecordedSource:
         if not windows:
             return IterationData(())
         self.ledger.reserve(windows, iteration)
-        groups = [self._own(group) for group in read_groups(self.engine, windows, self.min_agents, self.min_actions)]
+        market = self.game.windows.market
+        read = read_groups(self.engine, windows, self.min_agents, self.min_actions, market)
+        groups = [self._own(group) for group in read]
         kept, dropped = drop_windows(groups, self.seed + iteration, self.target, self.most)
-        outcomes = read_outcomes(self.engine, windows)
+        outcomes = read_outcomes(self.engine, windows, market)
         scored = tuple(score(item, outcomes[item.window.partition("/")[0]], self.reward) for item in kept)
         return IterationData(scored, dropped)
 

@@ -83,7 +83,7 @@ def read_results(engine: Engine, since: str = "") -> list[AgentResult]:
     """Read what came of every agent that ended in a window whose outcomes are known, from a window on."""
     with engine.connect() as connection:
         known = select(MarketOutcome.window_id, MarketOutcome.subject, MarketOutcome.change, MarketOutcome.outcome)
-        rows = connection.execute(known.where(MarketOutcome.window_id >= since)).all()
+        rows = connection.execute(known.where(MarketOutcome.window_id >= since, MarketOutcome.market == "")).all()
         ended = select(
             Trajectory.trajectory_id,
             Trajectory.window_id,
@@ -92,7 +92,7 @@ def read_results(engine: Engine, since: str = "") -> list[AgentResult]:
             Trajectory.final_pnl,
             Trajectory.trades_executed,
             Trajectory.metrics,
-        ).where(Trajectory.window_id >= since, Trajectory.final_pnl.is_not(None))
+        ).where(Trajectory.window_id >= since, Trajectory.market == "", Trajectory.final_pnl.is_not(None))
         result = connection.execute(ended.order_by(Trajectory.window_id, Trajectory.agent_id)).all()
         forecasts = _forecasts(connection, since)
     changes: dict[str, list[float]] = {}
