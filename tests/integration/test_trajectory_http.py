@@ -200,14 +200,14 @@ def test_every_route_needs_its_role(server: Running, recorder: TrajectoryRecorde
     assert len(routes) >= 10
     with httpx.Client(base_url=server.url, timeout=30) as http:
         for path, method in routes:
-            there = path.format(trajectory_id="x")
+            there = path.format(trajectory_id="x", window_id="x")
             if path == "/healthz":
                 assert http.request(method, there).status_code == 200
                 continue
             assert http.request(method, there).status_code == 401, path
             assert http.request(method, there, headers={"Authorization": "Bearer nonsense"}).status_code == 401
             status = http.request(method, there, headers=READER).status_code
-            assert status == 403 if method == "POST" else status in (200, 404), path
+            assert status == 403 if method in ("POST", "PUT") else status in (200, 404), path
         assert http.delete("/v1/trajectories/x", headers=WRITER).status_code == 403
         assert http.post("/openapi.json", headers=WRITER).status_code == 403
         foreign = {**WRITER, "Origin": "http://evil.example"}

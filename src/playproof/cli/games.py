@@ -18,7 +18,15 @@ app = typer.Typer()
 def listing() -> list[dict[str, Any]]:
     """Give name, version and worlds of every game."""
     games = [load_game(name) for name in game_names()]
-    return [{"name": game.name, "version": game.version, "worlds": list(game.worlds)} for game in games]
+    return [
+        {
+            "name": game.name,
+            "version": game.version,
+            "worlds": list(game.worlds),
+            "market": bool(game.windows.market),
+        }
+        for game in games
+    ]
 
 
 def _table(games: list[dict[str, Any]]) -> Table:
@@ -26,7 +34,8 @@ def _table(games: list[dict[str, Any]]) -> Table:
 
     table = Table("game", "version", "worlds")
     for game in games:
-        table.add_row(game["name"], str(game["version"]), ", ".join(game["worlds"]))
+        worlds = "a declared market: recorded, not simulated" if game["market"] else ", ".join(game["worlds"])
+        table.add_row(game["name"], str(game["version"]), worlds)
     return table
 
 

@@ -105,6 +105,10 @@ def choose_game(name: str | None, able: Callable[[Game], bool], ability: str) ->
 
     if name is not None:
         game = load_game(name)
+        if not able(game) and game.windows.market:
+            raise ConfigError(
+                f"market {name} is recorded, not simulated: this needs a simulation, of a game that {ability}"
+            )
         if not able(game):
             raise ConfigError(f"expected a game that {ability}, found {name!r}, which cannot")
         return game
@@ -125,12 +129,22 @@ def language_game(name: str | None) -> Game:
     return choose_game(name, lambda game: game.language is not None, "is played in words")
 
 
+def recorded_game(name: str | None) -> Game:
+    """Give the game or declared market of a name whose agents were recorded in words."""
+    return choose_game(
+        name, lambda game: game.language is not None or bool(game.windows.market), "is played or recorded in words"
+    )
+
+
 def policy_game(policies: Sequence[str], game: str | None, data: str | None, world: str | None) -> Game:
     """Give the game that was asked for, that of a data set, or the one that all policies play."""
     from playproof.game import load_game
 
     if game is not None:
-        return load_game(game)
+        chosen = load_game(game)
+        if chosen.windows.market:
+            chosen.simulated()  # says that a market has no simulation
+        return chosen
     if data is None:
         return game_of(policies, world)
     from playproof.datasets import open_dataset

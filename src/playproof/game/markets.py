@@ -44,7 +44,7 @@ PNL_MINUS_HOLD, JUDGE_ONLY = "pnl-minus-hold", "judge-only"
 STEP_PARTS = ("action", "prompt", "answer", "logprobs")
 """What a usable step may be asked to have."""
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}", re.ASCII)
-_CURRENCY = re.compile(r"[A-Z][A-Z0-9]{1,9}", re.ASCII)
+CURRENCY = re.compile(r"[A-Z][A-Z0-9]{1,9}", re.ASCII)
 _WINDOW = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2})(?::00(?:\.000)?)?(Z?)", re.ASCII)
 
 
@@ -83,7 +83,7 @@ class MarketDeclaration:
             names = getattr(self, field)
             check(all(isinstance(name, str) and 0 < len(name) <= 200 for name in names), field, "a list of names")
             check(len({name.upper() for name in names}) == len(names), field, "names that differ, whatever their case")
-        check(isinstance(self.currency, str) and bool(_CURRENCY.fullmatch(self.currency)), "currency", "such as USD")
+        check(isinstance(self.currency, str) and bool(CURRENCY.fullmatch(self.currency)), "currency", "such as USD")
         check(_unit(self.unit) is not None, "unit", "a text such as 0.01 or 1e-6, a whole number of 10^-9, at most 1")
         check(self.reward in (PNL_MINUS_HOLD, JUDGE_ONLY), "reward", f"{PNL_MINUS_HOLD} or {JUDGE_ONLY}")
         parts = self.usable_step.split("+") if isinstance(self.usable_step, str) else []

@@ -221,10 +221,13 @@ def stored_game(root: Path, name: str | None) -> Game:
     from playproof.game import game_names, load_game
 
     if name is not None:
-        return load_game(name)
+        game = load_game(name)
+        if game.windows.market:
+            game.recording()  # says that a market has no events of a feed
+        return game
     stored = _stored_columns(root)
     shares = {
-        item: len({column.name for column in load_game(item).columns} & stored) / len(load_game(item).columns)
+        item: len({column.name for column in load_game(item).columns} & stored) / max(1, len(load_game(item).columns))
         for item in game_names()
     }
     best = max(shares.values())

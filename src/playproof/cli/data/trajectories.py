@@ -29,7 +29,8 @@ PORT, PROXY_PORT = 8790, 8791
 app = typer.Typer(no_args_is_help=True, help=__doc__.partition("\n")[0])
 
 GameName = Annotated[
-    str | None, typer.Option("--game", help="Whose windows name an hour; else the one with clock hours.")
+    str | None,
+    typer.Option("--game", "--market", help="Game or declared market whose windows they are; else the only one."),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(help="Port; 0 for a free one.", min=0, max=65535)]
@@ -50,18 +51,21 @@ def serve(
 ) -> None:
     """Take trajectories over HTTP, durable when answered. The API is described at /openapi.json.
 
-    Example: playproof arena trajectories serve --port 8790
+    Example: playproof trajectories serve --port 8790 --game my-market
     """
+    from playproof.game.markets import find_market
     from playproof.net.listening import bind, listen
     from playproof.record.trajectories.http import forget_requests, trajectory_api
     from playproof.record.trajectories.recorder import TrajectoryRecorder
 
     door = _door(host, tokens)
     taken = bind(host, port)
-    with TrajectoryRecorder(windows=clock_game(game).windows) as recorder:
+    rules = clock_game(game).windows
+    market = find_market(rules.market) if rules.market else None
+    with TrajectoryRecorder(windows=rules) as recorder:
         forget_requests(recorder)
         _tell_address("trajectories", taken, "")
-        listen(trajectory_api(recorder, door), taken, seconds=seconds)
+        listen(trajectory_api(recorder, door, market), taken, seconds=seconds)
 
 
 @app.command()
@@ -81,7 +85,7 @@ def proxy(
 
     Where $OPENAI_API_KEY is set it goes to the upstream, and agents need no key of their own.
 
-    Example: playproof arena trajectories proxy --upstream http://127.0.0.1:8000/v1
+    Example: playproof trajectories proxy --upstream http://127.0.0.1:8000/v1
     """
     from playproof.net.listening import bind, listen
     from playproof.record.trajectories.proxy import Proxy, Upstream, proxy_role
@@ -130,7 +134,7 @@ def list_stored(
 ) -> None:
     """List trajectories, the latest first.
 
-    Example: playproof arena trajectories ls --window 2025-01-15T10:00Z
+    Example: playproof trajectories ls --window 2025-01-15T10:00Z
     """
     from playproof.store.db import opened, ready
     from playproof.store.db.trajectories import list_trajectories
@@ -154,7 +158,7 @@ def show(
 ) -> None:
     """Show every step of a trajectory: what the agent saw, thought and did, and its money beside it.
 
-    Example: playproof arena trajectories show 0194699ebda4145cf31e287f92da2fae --html trajectory.html
+    Example: playproof trajectories show 0194699ebda4145cf31e287f92da2fae --html trajectory.html
     """
     from playproof.store.db import opened, ready
     from playproof.store.db.trajectories import read_trajectory

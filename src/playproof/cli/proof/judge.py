@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playproof.cli.output import AsJson, emit, note, progress
+from playproof.cli.targets import recorded_game
 from playproof.errors import ConfigError, GateFailed, InputError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def run(
     *,
     model: Model = "",
     base_url: BaseUrl = "",
-    game: Annotated[str, typer.Option(help="Game whose windows are judged; else the one with judges.")] = "",
+    game: Annotated[str, typer.Option(help="Game or market whose windows are judged; else the only one.")] = "",
     hours: Annotated[float, typer.Option(help="Windows that began in the last so many hours.")] = 168.0,
     min_agents: Annotated[int, typer.Option(help="Least number of agents of a window.")] = 2,
     permutations: Annotated[int, typer.Option(help="Orders in which every group is shown, at least 2.")] = 2,
@@ -114,7 +115,7 @@ def run(
 ) -> None:
     """Judge the groups of closed windows and store the scores; a question that was asked before is not asked again.
 
-    Example: playproof judge run --model gpt-5-mini --hours 24 --dry-run
+    Example: playproof judge run --model gpt-5-mini --game my-market --hours 24 --dry-run
 
     Example: playproof judge run --model gpt-5-mini --hours 24 --price-in 0.25 --price-out 2 --max-usd 1
     """
@@ -218,6 +219,8 @@ def _language_game(name: str) -> Game:
     from playproof.game import game_names, load_game
 
     names = [name] if name else list(game_names())
+    if name and load_game(name).windows.market:
+        raise ConfigError(f"market {name} is recorded, not simulated: groups of known order need a simulation")
     for game in map(load_game, names):
         if game.language is not None and game.language().golden is not None:
             return game
@@ -229,7 +232,7 @@ def _recorded(engine: Any, game: str, hours: float, min_agents: int) -> list[Jud
     from playproof.judge.group import read_groups
     from playproof.record.trajectories.windows import survey
 
-    windows = _language_game(game).windows
+    windows = recorded_game(game or None).windows
     result = survey(engine, windows, datetime.now(UTC), hours=hours, min_agents=min_agents, min_actions=1)
     usable = [
         window.window_id

@@ -94,6 +94,7 @@ def _from_world(what: str, asked: Any, game: str | None, stake: int | None, samp
     from playproof.validate.subject import load_subject
 
     result = load_game(game) if game else game_of([what], asked.source or None)
+    result.simulated()
     world = asked.source or first(result.worlds)
     lookup(result.worlds, world, "world")
     rounds = asked.rounds or max(1, result.defaults.windows // SHARE)

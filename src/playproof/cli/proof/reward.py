@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playproof.cli.output import AsJson, emit, progress
-from playproof.errors import GateFailed
+from playproof.errors import ConfigError, GateFailed
 from playproof.game import first, game_names, load_game
 
 if TYPE_CHECKING:
@@ -28,7 +28,13 @@ MARKS = {"passed": "[green]passed[/]", "failed": "[bold red]FAILED[/]", "skipped
 def _game(name: str) -> Game:
     """Give the game asked for, or the one that has components to configure."""
     if name:
-        return load_game(name)
+        game = load_game(name)
+        if game.windows.market:
+            raise ConfigError(
+                f"market {name} is recorded, not simulated: rewards of steps need an installed game; the market's own "
+                f"reward is in: playproof market show {name}"
+            )
+        return game
     games = [load_game(game_name) for game_name in game_names()]
     return next((game for game in games if game.rewards().components is not None), games[0])
 

@@ -15,7 +15,7 @@ import typer
 
 from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.targets import find_model, language_game, run_folder
+from playproof.cli.targets import find_model, language_game, recorded_game, run_folder
 from playproof.cli.train.options import LanguageGame, Name, Resume, Track, figures, tracking
 from playproof.errors import ConfigError
 from playproof.game import Game
@@ -55,8 +55,11 @@ def grpo(
     the same weights. Divergence stops it with exit code 2 and keeps the last good checkpoint.
 
     Example: playproof train grpo --name better --base runs/taught/checkpoints/sft --iterations 8
+
+    Example: playproof train grpo --name better --base taught --game my-market --source recorded
     """
-    played = language_game(game)
+    from_windows = source == "recorded" and backend == "local"
+    played = recorded_game(game) if from_windows else language_game(game)
     config = settings.make(GRPOConfig, game=played.name)
     config = replace(config, base=find_model(config.base))
     if backend == "art":
@@ -76,7 +79,7 @@ def _train_here(
     from playproof.store.db import opened, ready
     from playproof.train.language.grpo import train_grpo
 
-    with opened() as engine, _reward(judge, ready(engine)) as (named, reward):
+    with opened() as engine, _reward(judge, ready(engine), game) as (named, reward):
         made = _source(source, game, config, ready(engine), reward)
         return train_grpo(
             game,
@@ -92,11 +95,17 @@ def _train_here(
 
 
 @contextmanager
-def _reward(name: str | None, engine: Any) -> Iterator[tuple[str, Any]]:
-    """Give the reward that is asked for, or the configured one."""
+def _reward(name: str | None, engine: Any, game: Game) -> Iterator[tuple[str, Any]]:
+    """Give the reward that is asked for, or the configured one; a market may allow a judge alone."""
+    from playproof.game.markets import JUDGE_ONLY, find_market
     from playproof.judge.judging import Judge, configured, reward_function
 
     settings = configured()
+    computed = settings is None or name == "computed"
+    if computed and game.windows.market and find_market(game.windows.market).reward == JUDGE_ONLY:
+        raise ConfigError(
+            f"expected a judge, as market {game.name} declares the reward {JUDGE_ONLY}, found none; set JUDGE_MODEL"
+        )
     result = Judge(settings, engine=engine) if settings is not None and name != "computed" else None
     yield name or ("computed" if result is None else "judge"), reward_function(name, result)
 

@@ -12,7 +12,7 @@ import typer
 
 from playproof.cli.configs import Settings, configured
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.targets import language_game, run_folder
+from playproof.cli.targets import language_game, recorded_game, run_folder
 from playproof.cli.train.options import LanguageGame, Name, Resume, Track, figures, tracking
 from playproof.train.language.config import SFTConfig
 
@@ -43,10 +43,12 @@ def sft(
     A run that was killed goes on with --resume, to the same weights.
 
     Example: playproof train sft --name taught --base smollm2 --player informed --windows 100
+
+    Example: playproof train sft --name taught --base smollm2 --game my-market --recorded
     """
     from playproof.train.language.sft import train_sft
 
-    played = language_game(game)
+    played = recorded_game(game) if recorded else language_game(game)
     config = settings.make(SFTConfig, game=played.name)
     groups = _recorded(played, agent, lookback_hours, config.decisions) if recorded else ()
     result = train_sft(

@@ -226,8 +226,8 @@ def usable_windows(
             f"expected windows of the last {hours:g} hours with at least {min_agents} agents of {min_actions} usable "
             f"steps each, found none: {len(result.windows)} windows were played, {closed} of them have closed "
             f"and {payload}"
-            " have outcomes; record more agents, write outcomes (outcomes sync or outcomes import), or lower --min-agents, --min-actions"
-            " or raise --lookback-hours"
+            " have outcomes; record more agents, write outcomes (outcomes sync or outcomes import), or lower"
+            " --min-agents, --min-actions or raise --lookback-hours"
         )
     return [_placed(name, windows, now) for name in good]
 

@@ -4,7 +4,8 @@ POST /v1/trajectories begins one; below /v1/trajectories/{id}/ stand steps, acce
 POST /v1/records takes many of them in order, as the spooling client sends them. An answer means: committed and synced.
 Send `Idempotency-Key` with every POST: the same request again gets the first answer, another body under the same key
 409. POST /v1/outcomes writes what a closed window did, PUT /v1/outcomes/{window_id} corrects it with a reason, and
-GET /v1/windows tells which windows need outcomes; no route reads outcomes. The description of all of it is at /openapi.json.
+GET /v1/windows tells which windows need outcomes; no route reads outcomes.
+The description of all of it is at /openapi.json.
 Leaves out: who may come in (access), and the client (trajectory_client).
 """
 
@@ -44,6 +45,43 @@ MOST_RECORDS = 1_000
 """Records of one batch."""
 MOST_HOURS = 24 * 366 * 10
 """How far back windows can be asked for."""
+_NUMBER = {"type": ["number", "string"]}
+OUTCOMES_SCHEMA: Json = {
+    "type": "object",
+    "required": ["window_id", "currency"],
+    "properties": {
+        "window_id": {"type": "string", "example": "2025-01-15T10:00Z"},
+        "currency": {"type": "string", "example": "USD"},
+        "market": {"type": "string"},
+        "reason": {"type": "string", "description": "of a correction, with PUT alone"},
+        "assets": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["asset", "start_price", "end_price"],
+                "properties": {
+                    "asset": {"type": "string"},
+                    **dict.fromkeys(("start_price", "end_price", "change", "sentiment", "volume"), _NUMBER),
+                    "news_ids": {"type": "array", "items": {"type": "string"}},
+                },
+            },
+        },
+        "questions": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["question_id"],
+                "properties": {
+                    "question_id": {"type": "string"},
+                    "question": {"type": "string"},
+                    "outcome": {"type": ["string", "boolean"], "enum": ["yes", "no", True, False]},
+                    **dict.fromkeys(("final_probability", "volume"), _NUMBER),
+                },
+            },
+        },
+    },
+}
+"""The body of outcomes, as /openapi.json describes it."""
 _READERS: dict[Kind, TypeAdapter[Any]] = {
     "start": TypeAdapter(Start),
     "step": TypeAdapter(StepStart),
@@ -262,14 +300,24 @@ def _add_outcomes(app: FastAPI, recorder: TrajectoryRecorder, market: MarketDecl
         again = replayed or bool(answer["again"])
         return _answer(answer | {"again": again}, again)
 
-    @app.post("/v1/outcomes", summary="Write what a closed window did; the same content again changes nothing")
+    described = {"requestBody": {"required": True, "content": {"application/json": {"schema": OUTCOMES_SCHEMA}}}}
+
+    @app.post(
+        "/v1/outcomes",
+        summary="Write what a closed window did; the same content again changes nothing",
+        openapi_extra=described,
+    )
     async def outcomes(request: Request, scope: Scope, key: Key = None) -> Response:
         payload = await _json_object(request)
         if "reason" in payload:
             raise InvalidField("reason", "expected no reason with POST, found one; correct outcomes with PUT")
         return await take(payload, key, scope)
 
-    @app.put("/v1/outcomes/{window_id}", summary="Correct the outcomes of a window; the old ones are kept")
+    @app.put(
+        "/v1/outcomes/{window_id}",
+        summary="Correct the outcomes of a window, with a reason; the old ones are kept",
+        openapi_extra=described,
+    )
     async def correction(window_id: str, request: Request, scope: Scope, key: Key = None) -> Response:
         payload = {"window_id": window_id} | await _json_object(request)
         if "reason" not in payload:
@@ -286,8 +334,12 @@ def _add_outcomes(app: FastAPI, recorder: TrajectoryRecorder, market: MarketDecl
     async def surveyed(hours: float = 24.0, min_agents: int = MIN_AGENTS, min_actions: int = MIN_ACTIONS) -> Response:
         if not 0 < hours <= MOST_HOURS:
             raise InvalidField("hours", f"expected more than 0 and at most {MOST_HOURS}, found {hours}")
-        options = {"hours": hours, "min_agents": max(1, min_agents), "min_actions": max(1, min_actions)}
-        result = await asyncio.to_thread(survey, recorder.engine, windows, recorder.clock(), **options)
+        agents, actions = max(1, min_agents), max(1, min_actions)
+        result = await asyncio.to_thread(
+            lambda: survey(
+                recorder.engine, windows, recorder.clock(), hours=hours, min_agents=agents, min_actions=actions
+            )
+        )
         names = ("window_id", "closed", "has_outcomes", "agents", "actions")
         rows = [
             {name: getattr(item, name) for name in names} | {"ready": item.ready(result.min_agents)}

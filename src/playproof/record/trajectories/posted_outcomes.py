@@ -1,9 +1,9 @@
 """Outcomes that come from outside: what a market of one's own did in a window, checked, written whole, correctable.
 
-`read_posted` reads one window's outcomes from JSON and refuses what cannot be right, by field and reason. `write_posted`
-writes them inside somebody's transaction: the same content again changes nothing, other content is refused unless it
-comes as a correction with a reason; then the rows of before go to the table of revisions. A change is always computed
-from the prices; one that was stated and differs by more than its own rounding is noted.
+`read_posted` reads one window's outcomes from JSON and refuses what cannot be right, by field and reason.
+`write_posted` writes them inside somebody's transaction: the same content again changes nothing, other content is
+refused unless it comes as a correction with a reason; then the rows of before go to the table of revisions. A change is
+always computed from the prices; one that was stated and differs by more than its own rounding is noted.
 Leaves out: HTTP (http), files (record.imports.outcome_files), and reading outcomes back (outcomes).
 """
 
@@ -19,7 +19,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from playproof.errors import DecodeError, InputError, RefusedRecord
 from playproof.game import WindowRules
-from playproof.game.markets import MarketDeclaration
+from playproof.game.markets import CURRENCY, MarketDeclaration
 from playproof.money import UNIT
 from playproof.record.trajectories.windows import is_closed
 from playproof.store.db import MarketOutcome, OutcomeRevision
@@ -141,17 +141,10 @@ def check_market(name: object, windows: WindowRules) -> None:
 
 def read_currency(currency: object, market: MarketDeclaration | None) -> str:
     """Read the currency, which must be named and be the market's."""
-    if (
-        not isinstance(currency, str)
-        or not 2 <= len(currency) <= 10
-        or not currency.isascii()
-        or not currency.isalnum()
-    ):
+    if not isinstance(currency, str) or not CURRENCY.fullmatch(currency):
         raise InvalidField("currency", f"expected the currency of the prices, such as USD, found {_shown(currency)}")
     if market is not None and currency != market.currency:
-        raise InvalidField(
-            "currency", f"expected {market.currency}, as market {market.name} declares, found {currency}"
-        )
+        raise InvalidField("currency", f"expected {market.currency} of market {market.name}, found {currency}")
     return currency
 
 
@@ -242,7 +235,7 @@ def write_posted(connection: Connection, posted: PostedOutcomes, now: datetime) 
     if not known and posted.reason is not None:
         raise RefusedRecord(
             "unknown",
-            f"expected outcomes of {posted.window_id} to correct, found none; send them with POST /v1/outcomes",
+            f"expected outcomes of {posted.window_id} to correct, found none; send them as new (POST)",
         )
     if known:
         of = (OutcomeRevision.window_id == posted.window_id, OutcomeRevision.market == posted.market)

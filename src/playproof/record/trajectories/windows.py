@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Engine, and_, case, exists, false, func, or_, select
+from sqlalchemy import ColumnElement, Engine, and_, case, exists, false, func, or_, select
 
 from playproof.game import WindowRules
 from playproof.store.db import LlmCall, MarketOutcome, StepRow, Trajectory
@@ -177,7 +177,7 @@ def read_played(engine: Engine, since: datetime | None, windows: WindowRules) ->
         needed.append(or_(LlmCall.messages.is_not(None), LlmCall.user_prompt.is_not(None)))
     if "answer" in windows.usable_step:
         needed.append(LlmCall.response.is_not(None))
-    parts = [StepRow.action_type.is_not(None)]
+    parts: list[ColumnElement[bool]] = [StepRow.action_type.is_not(None)]
     if needed:
         parts.append(exists().where(mine, *needed))
     if "logprobs" in windows.usable_step:

@@ -159,9 +159,12 @@ class Training:
         return payload
 
     def _measure(self, iteration: int) -> dict[str, Any]:
-        """Measure the policy in money on held-out windows, beside the model that training began with."""
+        """Measure the policy in money on held-out windows, beside the model that training began with.
+
+        A market that is only recorded cannot be played again: nothing is measured there.
+        """
         config = self.config
-        if not config.holdout:
+        if not config.holdout or self.game.language is None:
             return {}
         player = model_player(self.language_model, config.max_tokens, (config.seed, 9))
         result = measure(self.game, config.terms, self.plan.held, config.holdout_forks, player)

@@ -159,7 +159,9 @@ def _finish(
         "loss": -sum(map(sum, payload)) / max(1, sum(map(len, payload))),
     }
     rng = np.random.default_rng(config.seed)
-    if config.holdout:
+    if config.holdout and game.language is None:
+        metrics["holdout"] = f"market {game.name} is recorded, not simulated: held-out windows need a simulation"
+    elif config.holdout:
         player = model_player(value, config.max_tokens, (config.seed, 2))
         metrics["holdout"] = measure(game, config.terms, held, 1, player).to_json(rng)
         others = measure_baselines(game, config.terms, held) if config.baselines else {}

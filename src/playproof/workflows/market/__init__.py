@@ -1,0 +1,1 @@
+"""A market of one's own: declared, recorded and ranked, not simulated."""
