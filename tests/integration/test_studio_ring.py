@@ -185,7 +185,7 @@ def test_the_ring_closes(
             assert not judged["refusals"]
             result.append(f"{judged['new']} judgements, {judged['calls']} calls")
         with ring.stage("train sft on the recorded windows") as result:
-            settings = ["--base", "tiny", "--epochs", "12", "--learning-rate", "1e-3", "--batch", "16"]
+            settings = ["--base", "tiny", "--epochs", "6", "--learning-rate", "2e-3", "--batch", "16"]
             taught = ring.playproof(
                 "train", "sft", "--name", "taught", "--game", MARKET, "--recorded", *settings, "--holdout", "0", "--json"
             )
