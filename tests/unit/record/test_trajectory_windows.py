@@ -270,7 +270,7 @@ def test_the_arenas_commands(home: Path, tmp_path: Path, capsys: pytest.CaptureF
 def test_the_example_environment_names_everything(project: Path) -> None:
     names = set(re.findall(r"^([A-Z_]+)=", (project / ".env.example").read_text(), re.M))
     wanted = {"PLAYPROOF_DB", "DATABASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "WANDB_API_KEY", "JUDGE_MODEL"}
-    assert names == wanted | {"BASE_MODEL"}
+    assert names == wanted | {"BASE_MODEL", "ART_BASE_URL"}
     assert not re.findall(r"^[A-Z_]+=.+$", (project / ".env.example").read_text(), re.M)
 
 
