@@ -229,3 +229,92 @@ def test_late_windows_are_the_clients_own_hours(http: httpx.Client, engine: Engi
     record(engine, "a", 1)
     assert http.get("/v1/windows?hours=0").status_code == 422
     assert len(http.get("/v1/windows?hours=0.5").json()["windows"]) == 1, "it began at NOW"
+
+
+def changed(index: int = 0, **more: Any) -> dict[str, Any]:
+    """Give the body with other values of one asset."""
+    other = body()
+    other["assets"][index] |= more
+    return other
+
+
+def asked(**more: Any) -> dict[str, Any]:
+    other = body()
+    other["questions"][0] |= more
+    return other
+
+
+BAD: dict[str, tuple[Any, int, str]] = {
+    "no object": ([1, 2], 422, "body"),
+    "nothing": ({}, 422, "window_id"),
+    "half a JSON": (b'{"window_id": "2025-01-15T10:00", "assets": [', 422, "body"),
+    "NaN written as JSON": (json.dumps(changed(end_price=float("nan"))).encode(), 422, "body"),
+    "a price of NaN": (changed(end_price="NaN"), 422, "assets.0.end_price"),
+    "an infinite price": (changed(start_price="Infinity"), 422, "assets.0.start_price"),
+    "a negative price": (changed(start_price=-1), 422, "assets.0.start_price"),
+    "a price of zero": (changed(end_price=0), 422, "assets.0.end_price"),
+    "a price too small to write": (changed(end_price="1e-12"), 422, "assets.0.end_price"),
+    "a price beyond 64 bits": (changed(end_price=1e20), 422, "assets.0.end_price"),
+    "a text for a price": (changed(end_price="a lot"), 422, "assets.0.end_price"),
+    "true for a price": (changed(end_price=True), 422, "assets.0.end_price"),
+    "no price": (changed(end_price=None), 422, "assets.0.end_price"),
+    "a list for a price": (changed(end_price=[1]), 422, "assets.0.end_price"),
+    "an asset without a name": (changed(asset=""), 422, "assets.0.asset"),
+    "an asset twice": (changed(1, asset="BTC"), 422, "assets"),
+    "an asset that is not declared": (changed(1, asset="DOGE"), 422, "assets"),
+    "a declared asset missing": (body(assets=body()["assets"][:1]), 422, "assets"),
+    "assets as an object": (body(assets={"BTC": 1}), 422, "assets"),
+    "an asset as a text": (body(assets=["BTC", "ETH"]), 422, "assets.0"),
+    "a field of another name": (changed(endPrice=5), 422, "assets.0.endPrice"),
+    "a body's field of another name": (body(windowId="x"), 422, "windowId"),
+    "nothing of the window": (body(assets=[], questions=[]), 422, "assets"),
+    "another currency": (body(currency="EUR"), 422, "currency"),
+    "no currency": (body(currency=None), 422, "currency"),
+    "a currency that is a sentence": (body(currency="US dollars"), 422, "currency"),
+    "another market": (body(market="other"), 422, "market"),
+    "an open window": (body(window_id="2025-01-15T11:00"), 409, ""),
+    "a window to come": (body(window_id="2099-01-01T00:00Z"), 409, ""),
+    "another zone": (body(window_id="2025-01-15T10:00+02:00"), 422, "window_id"),
+    "half an hour": (body(window_id="2025-01-15T10:30"), 422, "window_id"),
+    "a day that is none": (body(window_id="2025-02-30T10:00"), 422, "window_id"),
+    "a number for a window": (body(window_id=1736935200), 422, "window_id"),
+    "news as a text": (changed(news_ids="n1"), 422, "assets.0.news_ids"),
+    "news as numbers": (changed(news_ids=[1]), 422, "assets.0.news_ids"),
+    "a sentiment that is none": (changed(sentiment="good"), 422, "assets.0.sentiment"),
+    "a negative volume": (changed(volume=-1), 422, "assets.0.volume"),
+    "an outcome of maybe": (asked(outcome="maybe"), 422, "questions.0.outcome"),
+    "a probability above 1": (asked(final_probability=1.5), 422, "questions.0.final_probability"),
+    "a question without an answer": (asked(outcome=None, final_probability=None), 422, "questions.0.outcome"),
+    "a question without an id": (asked(question_id=None), 422, "questions.0.question_id"),
+    "a question twice": (body(questions=body()["questions"] * 2), 422, "questions"),
+    "a reason with POST": (body(reason="x"), 422, "reason"),
+    "a body beyond the limit": (body(questions=[asked()["questions"][0] | {"question": "x" * (9 << 20)}]), 413, ""),
+}
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, Engine]]:
+    engine = connect(url=f"sqlite:///{tmp_path_factory.mktemp('bad') / 'b.db'}")
+    upgrade(engine)
+    with (
+        TrajectoryRecorder(engine, lambda: NOW, windows=MARKET.windows, environment={}) as recorder,
+        Running(trajectory_api(recorder, AccessPolicy(TOKENS), MARKET)) as running,
+        httpx.Client(base_url=running.url, headers=TRACKER, timeout=30) as client,
+    ):
+        good = client.post("/v1/outcomes", json=body(window_id="2025-01-15T09:00"))
+        assert good.status_code == 200
+        yield client, engine
+    engine.dispose()
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_outcomes_are_refused_by_field_and_nothing_is_written(name: str, bad: tuple[httpx.Client, Engine]) -> None:
+    client, engine = bad
+    payload, status, field = BAD[name]
+    content = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    before = rows(engine)
+    answer = client.post("/v1/outcomes", content=content, headers={"Content-Type": "application/json"})
+    error = answer.json()["error"]
+    assert (answer.status_code, error.get("field", "")) == (status, field), error
+    assert "expected" in error["message"]
+    assert rows(engine) == before == 3

@@ -7,7 +7,8 @@ can be seen of its episodes. Leaves out: playing, reading and drawing them (vali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
@@ -15,7 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.errors import ContractError
+from playproof.errors import ContractError, DecodeError
 from playproof.game.vector_env import Chosen, Rows, VectorGame, VectorTerms
 
 Number: TypeAlias = int | float | None
@@ -143,3 +144,35 @@ class ReplayRules:
     """Give the lines of an episode of a data set, from its columns by table; None: money alone."""
     trajectory: Callable[[Any], ReplayedEpisode] | None = None
     """Show a stored trajectory; None: the game's players do not leave any."""
+
+
+def step_texts(
+    trajectory: Any, step: Any, action: str, show_result: Callable[[Mapping[str, Any]], str]
+) -> Iterator[ReplayText]:
+    """Give what was said at a step of a stored trajectory, in its order, then what the agent did."""
+    for call in trajectory.calls_of(step.number):
+        for message in call.prompt:
+            role = str(message.get("role", "?"))
+            text, by_system = content_text(message.get("content")), role == "system"
+            yield ReplayText("told", role, text) if by_system else ReplayText("saw", trajectory.agent_id, text)
+        if call.reasoning:
+            yield ReplayText("thought", call.model, call.reasoning)
+        if call.response is not None or call.error is not None:
+            yield ReplayText("said", call.model, call.response if call.response is not None else f"error: {call.error}")
+    if step.action_reasoning:
+        yield ReplayText("thought", trajectory.agent_id, step.action_reasoning)
+    refused = step.action_success is False
+    payload = f"{action}{f', refused: {step.action_error}' if refused else ''}"
+    if step.action_result:
+        payload += f"; {show_result(step.action_result)}"
+    yield ReplayText("refused" if refused else "did", trajectory.agent_id, payload)
+
+
+def content_text(content: object) -> str:
+    """Give a message's content as a text."""
+    if isinstance(content, str):
+        return content
+    try:
+        return json.dumps(content, ensure_ascii=False)
+    except TypeError as error:
+        raise DecodeError(f"expected a text or JSON, found {type(content).__name__}: {error}") from None

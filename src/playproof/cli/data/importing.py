@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
+from playproof.cli.data.studio import studio
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.cli.targets import choose_game
 from playproof.errors import ConfigError, InputError
@@ -29,6 +30,7 @@ SHOWN = 20
 """Problems that the table shows."""
 
 app = typer.Typer(no_args_is_help=True, help=__doc__.partition("\n")[0])
+app.command()(studio)
 
 GameName = Annotated[
     str | None, typer.Option("--game", help="The game, where several can import this kind.", show_default=False)

@@ -181,7 +181,7 @@ def store_drafts(engine: Engine, drafts: Sequence[TrajectoryDraft], clean: Secre
     tables = drafts_columns(drafts, clean)
     try:
         with writing(engine) as connection:
-            _agents(connection, drafts)
+            insert_agents(connection, drafts)
             for table, columns in tables.items():
                 insert_columns(connection, table, columns)
     except IntegrityError as error:
@@ -330,10 +330,12 @@ def _calls(calls: Sequence[tuple[TrajectoryDraft, int, str, int | None, Call, da
 _CALL_FIELDS = tuple(name for name in Call.__dataclass_fields__ if name not in ("call_id", "time"))
 
 
-def _agents(connection: Connection, drafts: Sequence[TrajectoryDraft]) -> None:
+def insert_agents(connection: Connection, drafts: Sequence[TrajectoryDraft]) -> None:
+    """Write the rows of agents that are new."""
     new = {draft.start.agent_id: draft for draft in reversed(drafts)}
     rows = [
         {"agent_id": name, "archetype": draft.start.archetype, "created_at": draft.named.time}
         for name, draft in sorted(new.items())
     ]
-    connection.execute(insert_unless_there(connection, AgentRow), rows)
+    if rows:
+        connection.execute(insert_unless_there(connection, AgentRow), rows)

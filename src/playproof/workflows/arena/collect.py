@@ -16,10 +16,10 @@ from playproof.games.arena.agents.runner import ClosedWindow
 from playproof.games.arena.market.pools import SIDES, YES
 from playproof.games.arena.market.windows import parse_window, window_id, window_start
 from playproof.games.arena.recording.outcomes_writer import outcome_rows
-from playproof.games.arena.recording.ranking import AgentResult
 from playproof.games.arena.recording.run_recorder import RecordedTrajectory
 from playproof.record.trajectories import outcomes
 from playproof.record.trajectories.windows import GRACE
+from playproof.stats.ranking import AgentResult
 from playproof.store.db import MarketOutcome, StepRow, Trajectory
 
 QUESTION_WINDOWS = 3

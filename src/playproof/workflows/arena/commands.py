@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from playproof.games.arena.agents.runner import ArenaAgent, ClosedWindow, RunPlan
-    from playproof.games.arena.recording.ranking import RankedAgent
     from playproof.games.arena.recording.run_recorder import RecordedTrajectory
+    from playproof.stats.ranking import RankedAgent
 
 app = typer.Typer(no_args_is_help=True, help="Run the arena, and look at its windows, outcomes and trajectories.")
 
@@ -194,7 +194,7 @@ def books(record: bool, durable: bool) -> Iterator[_NullSink]:
 
 
 def _table(ranked: list[RankedAgent], plan: RunPlan, closed: list[ClosedWindow]) -> Table:
-    from playproof.workflows.arena.agents_command import ranked_table
+    from playproof.cli.ranking import ranked_table
 
     title = (
         f"{len(closed)} windows of world {plan.settings.world}, {closed[0].window} to {closed[-1].window}, "

@@ -166,7 +166,7 @@ def _ranking(ranking: MarketRanking, market: MarketDeclaration) -> RenderableTyp
     from rich.table import Table
     from rich.text import Text
 
-    from playproof.workflows.arena.agents_command import ranked_table
+    from playproof.cli.ranking import ranked_table
 
     parts: list[Any] = []
     if ranking.agents:

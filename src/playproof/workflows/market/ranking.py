@@ -2,7 +2,7 @@
 
 Alpha is the market's computed reward: the final profit over the starting equity minus that of buying and holding as
 much of every asset; a market that is scored by judges alone has the judges' scores instead.
-Leaves out: the intervals (games.arena.recording.ranking, which every market's ranking shares).
+Leaves out: the intervals (stats.ranking).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from sqlalchemy import Engine, select
 
 from playproof.errors import InputError
 from playproof.game.markets import PNL_MINUS_HOLD, MarketDeclaration
-from playproof.games.arena.recording.ranking import AgentResult, RankedAgent, interval, rank_results
 from playproof.judge.computed import hold_return
 from playproof.record.trajectories.outcomes import read_outcomes
+from playproof.stats.ranking import AgentResult, RankedAgent, interval, rank_results
 from playproof.store.db import Judgement, StepRow, Trajectory
 
 

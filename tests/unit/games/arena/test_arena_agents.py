@@ -45,9 +45,10 @@ from playproof.games.arena.agents.runner import (
 )
 from playproof.games.arena.learning.observation import values
 from playproof.games.arena.market.windows import window_id
-from playproof.games.arena.recording.ranking import AgentResult, profits, rank, rank_results
+from playproof.games.arena.recording.ranking import profits, rank
 from playproof.games.arena.recording.run_recorder import differences, run_again
 from playproof.money import UNIT
+from playproof.stats.ranking import AgentResult, rank_results
 from playproof.workflows.arena.collect import free_stretch, read_run
 from playproof.workflows.arena.commands import app
 

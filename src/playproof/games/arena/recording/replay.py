@@ -6,15 +6,23 @@ lanes tell both exactly. Leaves out: pages (validate) and outcomes, which no age
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from playproof.errors import DecodeError
-from playproof.game.replay import LaneSnapshot, Line, Mark, Number, ReplayedEpisode, ReplayRules, ReplayText, Values
+from playproof.game.replay import (
+    LaneSnapshot,
+    Line,
+    Mark,
+    Number,
+    ReplayedEpisode,
+    ReplayRules,
+    Values,
+    content_text,
+    step_texts,
+)
 from playproof.game.vector_env import Actions, StepResult, VectorTerms
 from playproof.games.arena.agents.decisions import AMOUNTS, NAMES, ORDERS
 from playproof.games.arena.learning.vector_env import PLAYER, ArenaMarketPlayer, ArenaVectorGame, make_vector_game
@@ -146,7 +154,7 @@ def trajectory(result: Any) -> ReplayedEpisode:
         marks=_fills(result.steps, values, len(actions)),
         actions=actions,
         rewards=[_profit(before, after) for before, after in pairwise(equities)],
-        said=tuple(tuple(_said(result, step)) for step in result.steps),
+        said=tuple(tuple(step_texts(result, step, _action(step), _filled)) for step in result.steps),
         about="Prices and positions as the agent's prompt showed them; money in exact units.",
     )
 
@@ -220,39 +228,10 @@ def _fills(steps: Sequence[Any], values: Mapping[str, Sequence[Number]], end: in
     return (*results, Mark(end, "equity", "end", "the window closes"))
 
 
-def _said(result: Any, step: Any) -> Iterator[ReplayText]:
-    """Give what was said at a step, in its order."""
-    for call in result.calls_of(step.number):
-        for message in call.prompt:
-            role = str(message.get("role", "?"))
-            text, by_system = _text(message.get("content")), role == "system"
-            yield ReplayText("told", role, text) if by_system else ReplayText("saw", result.agent_id, text)
-        if call.reasoning:
-            yield ReplayText("thought", call.model, call.reasoning)
-        if call.response is not None or call.error is not None:
-            yield ReplayText("said", call.model, call.response if call.response is not None else f"error: {call.error}")
-    if step.action_reasoning:
-        yield ReplayText("thought", result.agent_id, step.action_reasoning)
-    refused = step.action_success is False
-    payload = f"{_action(step)}{f', refused: {step.action_error}' if refused else ''}"
-    if step.action_result:
-        payload += f"; {_filled(step.action_result)}"
-    yield ReplayText("refused" if refused else "did", result.agent_id, payload)
-
-
 def _filled(result: Mapping[str, Any]) -> str:
     """Put what came of an order into words."""
     amount, fee = (_usd(result.get(name)) for name in ("amount", "fee"))
-    return f"filled for {amount} USD, fee {fee}" if amount and fee else _text(dict(result))
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    try:
-        return json.dumps(content, ensure_ascii=False)
-    except TypeError as error:
-        raise DecodeError(f"expected a text or JSON, found {type(content).__name__}: {error}") from None
+    return f"filled for {amount} USD, fee {fee}" if amount and fee else content_text(dict(result))
 
 
 REPLAY = ReplayRules(LINES, watch, say, marks, trajectory=trajectory)

@@ -32,7 +32,7 @@ from typing import Any, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from playproof.errors import ConfigError, DecodeError, UnknownName
-from playproof.game.game import Game, Rewards
+from playproof.game.game import Display, Game, Rewards
 from playproof.game.types import WAIT, ActionSet, Column, MessageObservation, Window, WindowRules
 from playproof.home import home
 from playproof.money import UNIT
@@ -166,7 +166,13 @@ class MarketDeclaration:
             worlds={},
             recording=partial(_no_frames, self.name),
             rewards=_no_presets,
+            display=self._display,
         )
+
+    def _display(self) -> Display:
+        from playproof.game.markets.replay import market_replay
+
+        return Display(replay=market_replay(self.name, self.currency))
 
 
 def _no_frames(name: str) -> NoReturn:
