@@ -18,9 +18,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
@@ -60,7 +62,10 @@ def serving(answer: Callable[[str, str, dict[str, Any]], tuple[int, Any]]) -> It
 
         def _take(self) -> None:
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            body = json.loads(raw) if raw else {}
+            try:
+                body = json.loads(raw) if raw else {}
+            except ValueError:
+                body = {}  # W&B sends some of its own telemetry in binary form
             endpoint.requests.append((self.command, self.path, body))
             status, payload = endpoint.answer(self.command, self.path, body)
             content = json.dumps(payload).encode()
@@ -124,7 +129,9 @@ def check_classes(played: Sequence[Any]) -> dict[str, Any]:
     from playproof.train.language.art import art_groups, to_trajectory_group
 
     counts = {"groups": 0, "trajectories": 0, "choices": 0, "equal": 0, "turns": 0}
-    for payload in art_groups([scored for scored, _, _ in played]):
+    # A random model earns nothing anywhere, and groups of equal rewards are left out: rewards are set by number here.
+    ranked = [replace(scored, rewards=tuple(at / 8 for at in range(len(scored.rewards)))) for scored, _, _ in played]
+    for payload in art_groups(ranked):
         group = to_trajectory_group(art, payload)
         written = json.loads(group.model_dump_json())
         histories = [item for trajectory in group for item in (trajectory, *trajectory.additional_histories)]
@@ -135,13 +142,15 @@ def check_classes(played: Sequence[Any]) -> dict[str, Any]:
         )
         counts["turns"] += sum(view.turns for view in from_art_group(payload))
         counts["equal"] += from_art_group(written) == from_art_group(payload)
+    if not counts["groups"] == counts["equal"] == len(played) or counts["choices"] != counts["turns"]:
+        raise SystemExit(f"expected {len(played)} equal groups whose answers are all Choices, found {counts}")
     return counts
 
 
 def quality(answers: Sequence[str]) -> float:
-    """Score an episode by its text alone, as a script can: the share of different letters in its answers."""
+    """Score an episode by its text alone, as a script can: other answers, another score; none, 0."""
     text = "".join(answers)
-    return round(len(set(text)) / 60, 4) if text.strip() else 0.0
+    return round(zlib.crc32(text.encode()) % 997 / 1000, 4) if text.strip() else 0.0
 
 
 def judge_answers(fault: str | None) -> Callable[[str, str, dict[str, Any]], tuple[int, Any]]:
@@ -177,7 +186,7 @@ def judge_answers(fault: str | None) -> Callable[[str, str, dict[str, Any]], tup
         elif fault == "a score of 7":
             rows[0] = rows[0] | {"score": 7.0}
         elif fault == "a score as text":
-            rows[0] = rows[0] | {"score": "0.5"}
+            rows[0] = rows[0] | {"score": str(rows[0]["score"])}
         elif fault == "likes the empty episode":
             for row in rows:
                 row["score"] = 0.9 if not "".join(said[row[name]]).strip() else row["score"]
@@ -224,8 +233,6 @@ def our_scores(group: Any, url: str) -> list[float] | str:
 
 def with_empty_episode(group: Any) -> Any:
     """Give a group whose last episode answers nothing."""
-    from dataclasses import replace
-
     *others, last = group.contenders
     return replace(group, contenders=(*others, last.answering("")))
 
@@ -243,7 +250,6 @@ def check_ruler(played: Sequence[Any], several: Any) -> dict[str, Any]:
             if isinstance(theirs, str) or isinstance(ours, str):
                 raise SystemExit(f"expected scores by a sound judge, found {theirs} and {ours}")
             rows.append((theirs, ours))
-        sound_requests = len(endpoint.requests)
         histories = {
             "ruler": asyncio.run(ruler_scores(as_art(several, art), endpoint.url)),
             "ours": our_scores(several, endpoint.url),
@@ -256,17 +262,16 @@ def check_ruler(played: Sequence[Any], several: Any) -> dict[str, Any]:
     ]
     ordered = [(x, y) for x, y in pairs if x and y]
     faults = {}
-    group = next(item for item in judged if len(set(map(quality, (c.answers for c in item.contenders)))) >= MEMBERS - 1)
-    right = [quality(contender.answers) for contender in group.contenders]
+    group = next(item for item in judged if len({quality(one.answers) for one in item.contenders}) == MEMBERS)
     for fault in FAULTS:
         subject = with_empty_episode(group) if fault == "likes the empty episode" else group
+        right = [quality(contender.answers) for contender in subject.contenders]
         with serving(judge_answers(fault)) as endpoint:
             theirs = asyncio.run(ruler_scores(as_art(subject, art), endpoint.url))
             ours = our_scores(subject, endpoint.url)
         faults[fault] = {"ruler": _outcome(theirs, right), "ours": _outcome(ours, right)}
     return {
         "groups": len(rows),
-        "requests": sound_requests,
         "largest_difference": max(abs(x - y) for theirs, ours in rows for x, y in zip(theirs, ours, strict=True)),
         "pairs": len(ordered),
         "pairs_ordered_alike": sum((x > 0) == (y > 0) for x, y in ordered),
@@ -297,11 +302,13 @@ class ArtService:
         self.step = 0
         self.jobs: list[dict[str, Any]] = []
 
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:  # noqa: PLR0911 - a row a route
         """Answer one request."""
         page = {"object": "list", "has_more": False}
         if path.endswith("/chat/completions"):
-            logprobs = [{"token": f"token_id:{at}", "logprob": -0.5, "bytes": None, "top_logprobs": []} for at in (5, 6)]
+            logprobs = [
+                {"token": f"token_id:{at}", "logprob": -0.5, "bytes": None, "top_logprobs": []} for at in (5, 6)
+            ]
             return 200, completion(next(self.answers), logprobs={"content": logprobs, "refusal": None})
         if path.endswith("/preview/models") and method == "POST":
             named = {name: body[name] for name in ("project", "name", "base_model")}
@@ -324,6 +331,16 @@ class ArtService:
         return 404, {"error": {"message": f"nothing at {method} {path}"}}
 
 
+def run_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:
+    """Run a program to its end; give all that it printed, or stop with it."""
+    done = subprocess.run(  # noqa: S603 - our own commands
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=280, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    return done.stdout + done.stderr
+
+
 def check_backend(folder: Path, answers: Sequence[str]) -> dict[str, Any]:
     """Run `train grpo --backend art` as a user does, with the service's address set to a local endpoint."""
     service = ArtService(answers)
@@ -338,17 +355,8 @@ def check_backend(folder: Path, answers: Sequence[str]) -> dict[str, Any]:
         }
         settings = ["--iterations", "2", "--windows-per-iteration", "3", "--decisions", "2", "--max-tokens", "8"]
         words = ["train", "grpo", "--name", "by-art", "--backend", "art", "--base", "some/model", "--world", "clear"]
-        done = subprocess.run(
-            [sys.executable, "-m", "playproof", *words, *settings, "--set", "prompt=brief", "--set", 'options={"others":[]}'],
-            env=environment,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
-    if done.returncode:
-        raise SystemExit(f"train grpo --backend art ended with {done.returncode}:\n{done.stderr[-3000:]}")
+        more = ["--set", "prompt=brief", "--set", 'options={"others":[]}']
+        run_program([sys.executable, "-m", "playproof", *words, *settings, *more], environment, folder)
     groups = [group for job in service.jobs for group in job["trajectory_groups"]]
     first = groups[0]["trajectories"][0]
     choices = [turn for turn in first["messages_and_choices"] if "finish_reason" in turn]
@@ -367,74 +375,50 @@ def check_backend(folder: Path, answers: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def check_wandb(folder: Path) -> dict[str, Any]:
-    """Train with `--track wandb` offline, and read the run's file with W&B's own reader, as `wandb sync` does."""
-    environment = os.environ | {
-        "WANDB_MODE": "offline",
-        "WANDB_SILENT": "true",
-        "PLAYPROOF_HOME": str(folder / "home"),
+def wandb_backend(_: str, path: str, __: dict[str, Any]) -> tuple[int, Any]:
+    """Answer what `wandb sync` asks: a run may be made, and takes what is sent."""
+    project = {"id": "p1", "name": "tracked", "entity": {"id": "e1", "name": "studio"}}
+    bucket = {"id": "b1", "name": "tracked", "displayName": "tracked", "config": "{}", "project": project}
+    bucket |= {"description": None, "sweepName": None, "historyLineCount": 0}
+    viewer = {"id": "v", "entity": "studio", "username": "studio", "flags": "{}", "teams": {"edges": []}}
+    data = {
+        "viewer": viewer,
+        "serverInfo": {"features": []},
+        "upsertBucket": {"bucket": bucket, "inserted": True},
+        "createRunFiles": {"runID": "b1", "uploadHeaders": [], "files": []},
     }
+    return 200, {"data": data} if path.endswith("/graphql") else {}
+
+
+def check_wandb(folder: Path) -> dict[str, Any]:
+    """Train with `--track wandb` offline, then let `wandb sync` send the run to a local endpoint, value by value."""
+    environment = os.environ | {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "PLAYPROOF_HOME": str(folder / "home")}
     words = ["train", "sft", "--name", "tracked", "--base", "tiny", "--world", "clear", "--player", "headline"]
     settings = ["--windows", "8", "--decisions", "1", "--holdout", "0", "--epochs", "2", "--batch", "4"]
     more = ["--set", "prompt=brief", "--set", 'options={"others":[]}', "--set", "rank=null", "--track", "wandb"]
-    done = subprocess.run(
-        [sys.executable, "-m", "playproof", *words, *settings, *more],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"train sft --track wandb ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    run_program([sys.executable, "-m", "playproof", *words, *settings, *more], environment, folder)
     run = folder / "home" / "runs" / "tracked"
     (kept,) = run.glob("wandb/offline-run-*")
-    (file,) = kept.glob("run-*.wandb")
-    kinds, metrics = read_wandb(file)
     logged = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     losses = [line["loss"] for line in logged if line["kind"] == "sft"]
-    synced = subprocess.run(
-        [str(Path(sys.executable).parent / "wandb"), "sync", "--dry-run", str(kept)],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    named = [name for name in metrics if name.endswith("loss")]
+    with serving(wandb_backend) as endpoint:
+        there = {"WANDB_BASE_URL": endpoint.url, "WANDB_API_KEY": "0" * 40}
+        command = [str(Path(sys.executable).parent / "wandb"), "sync", str(kept)]
+        printed = run_program(command, os.environ | there, folder)
+    history: list[dict[str, Any]] = []
+    for _, path, body in endpoint.requests:
+        if path.endswith("/file_stream"):
+            lines = body.get("files", {}).get("wandb-history.jsonl", {}).get("content", [])
+            history += map(json.loads, lines)
+    names = sorted({name for line in history for name in line if not name.startswith("_")})
+    sent = [line[name] for line in history for name in line if name.endswith("loss")]
     return {
         "folder": kept.name.partition("-2")[0],
-        "records": kinds,
+        "sync_finished": "Finished syncing" in printed,
         "steps": len(losses),
-        "losses_equal": bool(named) and [round(value, 6) for value in metrics[named[0]]] == [round(v, 6) for v in losses],
-        "sync_dry_run": synced.returncode,
-        "sync_names_the_run": kept.name in synced.stdout + synced.stderr,
+        "metrics": names,
+        "losses_equal": sent == losses,
     }
-
-
-def read_wandb(file: Path) -> tuple[dict[str, int], dict[str, list[float]]]:
-    """Count the records of a run's file, and give the values of its history."""
-    from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal.datastore import DataStore
-
-    store = DataStore()
-    store.open_for_scan(str(file))
-    kinds: dict[str, int] = {}
-    values: dict[str, list[float]] = {}
-    while (data := store.scan_data()) is not None:
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
-        kind = str(record.WhichOneof("record_type"))
-        kinds[kind] = kinds.get(kind, 0) + 1
-        if kind == "history":
-            for item in record.history.item:
-                name = item.key or "/".join(item.nested_key)
-                value = json.loads(item.value_json)
-                if isinstance(value, int | float):
-                    values.setdefault(name, []).append(float(value))
-    return kinds, values
 
 
 def to_page(result: Mapping[str, Any]) -> str:
@@ -442,24 +426,28 @@ def to_page(result: Mapping[str, Any]) -> str:
     classes, ruler, backend, wandb = (result[name] for name in ("classes", "ruler", "backend", "wandb"))
     faults = "\n".join(f"| {fault} | {row['ruler']} | {row['ours']} |" for fault, row in ruler["faults"].items())
     requests = "\n".join(f"| `{name}` | {count} |" for name, count in backend["requests"].items())
-    records = ", ".join(f"{count} {kind}" for kind, count in sorted(wandb["records"].items()))
     several = ruler["several_conversations"]
     return f"""# OpenPipe ART and Weights & Biases
 
-`make art` makes a virtual environment of its own, `.venv-art`, with openpipe-art {result["versions"]["openpipe-art"]} and
+`make art` makes a virtual environment of its own, `.venv-art`, with openpipe-art
+{result["versions"]["openpipe-art"]} and
 wandb {result["versions"]["wandb"]}, and runs `scripts/art_check.py` there, which writes this page. Every endpoint is a
-scripted server on the same machine; neither service has been asked.
+scripted server on the same machine; neither service has been asked. {result["date"]}, commit {result["commit"]}.
 
 ## ART's classes
-{classes["groups"]} groups of {classes["trajectories"]} trajectories, as `train grpo --backend art` writes them, were read
-by ART's `Trajectory` and `TrajectoryGroup` and written again: {classes["equal"]} of {classes["groups"]} are equal value by
-value. All {classes["choices"]} of {classes["turns"]} sampled answers are Choices, which ART trains on.
+{classes["groups"]} groups of {classes["trajectories"]} trajectories, as `train grpo --backend art`
+writes them, were read
+by ART's `Trajectory` and `TrajectoryGroup` and written again: {classes["equal"]} of
+{classes["groups"]} are equal value by
+value. {classes["choices"]} of {classes["turns"]} sampled answers are Choices, which ART trains on.
 
 ## RULER beside our judge
-Both judge the same {ruler["groups"]} groups of {MEMBERS} episodes at the same endpoint, a script that scores an episode by
+Both judge the same {ruler["groups"]} groups of {MEMBERS} episodes at the same endpoint, a script
+that scores an episode by
 its text. With sound answers the largest difference of two scores is {ruler["largest_difference"]:.2g}, and
-{ruler["pairs_ordered_alike"]} of {ruler["pairs"]} pairs of unequal scores are ordered alike. {ruler["requests"]} requests:
-RULER asks once a group, our judge once for each of two orders, with an episode mixed in that answers nothing.
+{ruler["pairs_ordered_alike"]} of {ruler["pairs"]} pairs of unequal scores are ordered alike. RULER
+asks once a group; our
+judge asks once for each of two orders, with an episode mixed in that answers nothing.
 
 With a fault in the judge's answer:
 
@@ -468,7 +456,8 @@ With a fault in the judge's answer:
 {faults}
 
 RULER assigns scores by their position and does not look at the ids. Our judge assigns them by id and refuses an answer
-as a whole. An episode of several conversations: RULER {several["ruler"]} ("Additional histories are not supported"), our
+as a whole. An episode of several conversations: RULER {several["ruler"]} ("Additional histories
+are not supported"), our
 judge {several["ours"]}.
 
 ## `--backend art`
@@ -479,13 +468,15 @@ judge {several["ours"]}.
 {requests}
 
 {backend["jobs"]} training jobs with {backend["groups"]} groups of {backend["trajectories"]} trajectories arrived, with
-rewards, log-probabilities and the learning rate {backend["learning_rate"]:g}. Before this check the command failed behind
+rewards, log-probabilities and the learning rate {backend["learning_rate"]:g}. Before this check
+the command failed behind
 its first request: it called a method that this version of ART no longer has.
 
 ## `--track wandb`
-Offline (`WANDB_MODE=offline`), `train sft --track wandb` writes `wandb/{wandb["folder"]}-...` in the run's folder. W&B's
-own reader finds {records} records; the {wandb["steps"]} losses are those of the run's log. `wandb sync --dry-run` on the
-folder ends with {wandb["sync_dry_run"]}{" and names the run" if wandb["sync_names_the_run"] else ""}.
+Offline (`WANDB_MODE=offline`), `train sft --track wandb` writes `wandb/{wandb["folder"]}-...` in the run's folder.
+`wandb sync` then sent that folder to the local endpoint {"to its end" if wandb["sync_finished"] else "IN PART"}. The
+{wandb["steps"]} losses that arrived are {"equal to" if wandb["losses_equal"] else "NOT equal to"}
+those of the run's own log.
 """
 
 
@@ -495,13 +486,19 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--page", type=Path, help="write the page of results here")
     asked = parser.parse_args()
+    from playproof.provenance import commit
+
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
         os.environ["PLAYPROOF_HOME"] = f"{folder}/home"
         # All play comes before ART is imported: it replaces a function of transformers by one of an older signature.
         once, thrice = scored_groups(1), scored_groups(3, 6)
-        said = sorted({answer for _, _, group in once for contender in group.contenders for answer in contender.answers})
+        said = sorted(
+            {answer for _, _, group in once for contender in group.contenders for answer in contender.answers}
+        )
         result = {
+            "date": date.today().isoformat(),  # noqa: DTZ011
+            "commit": commit(),
             "versions": {name: version(name) for name in ("openpipe-art", "wandb")},
             "classes": check_classes([*once, *thrice]),
             "ruler": check_ruler(once, thrice[0][1]),

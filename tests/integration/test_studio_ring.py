@@ -88,9 +88,7 @@ class Ring:
     def playproof(self, *words: str) -> Any:
         """Run a command to its end; give its JSON, or None where it prints none."""
         command = [sys.executable, "-m", "playproof", *words]
-        done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=280, check=False
-        )
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return json.loads(done.stdout) if "--json" in words else None
 
@@ -187,7 +185,17 @@ def test_the_ring_closes(
         with ring.stage("train sft on the recorded windows") as result:
             settings = ["--base", "tiny", "--epochs", "6", "--learning-rate", "2e-3", "--batch", "16"]
             taught = ring.playproof(
-                "train", "sft", "--name", "taught", "--game", MARKET, "--recorded", *settings, "--holdout", "0", "--json"
+                "train",
+                "sft",
+                "--name",
+                "taught",
+                "--game",
+                MARKET,
+                "--recorded",
+                *settings,
+                "--holdout",
+                "0",
+                "--json",
             )
             result.append(f"{taught['answers']} answers, loss {taught['loss']:.3f}")
 
@@ -215,11 +223,13 @@ def test_the_ring_closes(
             ring.play(recorder, f"{model}/v1", "better@1", third)
             ring.studio("outcomes", recorder, ",".join(third))
     with capsys.disabled():
-        print("\n" + ring.show())
+        sys.stdout.write(f"\n{ring.show()}\n")
 
     engine = connect(url=database)
     try:
-        phases = [list(read_windows(engine, [f"{name}Z" for name in names], MARKET)) for names in (first, second, third)]
+        phases = [
+            list(read_windows(engine, [f"{name}Z" for name in names], MARKET)) for names in (first, second, third)
+        ]
     finally:
         engine.dispose()
     for stored, model_name, version in zip(
