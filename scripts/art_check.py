@@ -432,7 +432,7 @@ def to_page(result: Mapping[str, Any]) -> str:
 `make art` makes a virtual environment of its own, `.venv-art`, with openpipe-art
 {result["versions"]["openpipe-art"]} and
 wandb {result["versions"]["wandb"]}, and runs `scripts/art_check.py` there, which writes this page. Every endpoint is a
-scripted server on the same machine; neither service has been asked. {result["date"]}, commit {result["commit"]}.
+scripted server on the same machine; neither service has been asked. {result["date"]}, commit {result["commit"][:7]}.
 
 ## ART's classes
 {classes["groups"]} groups of {classes["trajectories"]} trajectories, as `train grpo --backend art`
