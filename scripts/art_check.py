@@ -468,9 +468,8 @@ judge {several["ours"]}.
 {requests}
 
 {backend["jobs"]} training jobs with {backend["groups"]} groups of {backend["trajectories"]} trajectories arrived, with
-rewards, log-probabilities and the learning rate {backend["learning_rate"]:g}. Before this check
-the command failed behind
-its first request: it called a method that this version of ART no longer has.
+rewards, log-probabilities and the learning rate {backend["learning_rate"]:g}. Until this check
+the command called `TrainableModel.train`, which this version of ART does not have.
 
 ## `--track wandb`
 Offline (`WANDB_MODE=offline`), `train sft --track wandb` writes `wandb/{wandb["folder"]}-...` in the run's folder.
