@@ -14,7 +14,7 @@ PRESSES := SELECT window_id, tick, round(price, 4) AS price, button_id, bet_amou
 DEMO = PLAYPROOF_HOME=demo-output/home $(BIN)/playproof
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench study torture docs clean
+.PHONY: help setup demo test check bench study torture art docs clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /make \1	/'
@@ -64,6 +64,14 @@ study: setup ## run the study of the validator and write docs/results/validator-
 torture: setup ## run the tests with large counts
 	$(BIN)/python -m pytest -m torture --timeout 0
 
+art: ## make .venv-art with OpenPipe ART, check it against our groups, write docs/results/art.md
+	@test -x .venv-art/bin/python || "$(PYTHON)" -m venv .venv-art
+	grep -v '^openai==' constraints.txt > .venv-art/constraints.txt
+	.venv-art/bin/python -m pip --disable-pip-version-check install --quiet -c .venv-art/constraints.txt torch==2.13.0
+	.venv-art/bin/python -m pip --disable-pip-version-check install --quiet -c .venv-art/constraints.txt \
+	  -e '.[llm,art,wandb]' openpipe-art==0.5.18 wandb==0.31.0
+	.venv-art/bin/python scripts/art_check.py --page docs/results/art.md
+
 docs: setup ## write the commands reference and build the documentation site into site/
 	$(BIN)/python -m playproof.cli.reference > docs/reference/commands.md.new
 	mv docs/reference/commands.md.new docs/reference/commands.md
@@ -71,5 +79,5 @@ docs: setup ## write the commands reference and build the documentation site int
 	$(BIN)/python scripts/docs_site.py site
 
 clean: ## remove everything that the other commands made
-	rm -rf $(VENV) build dist site demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-art build dist site demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests benchmarks studies scripts examples -name __pycache__ -type d -prune -exec rm -rf {} +

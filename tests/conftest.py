@@ -62,11 +62,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 LONGEST = (
+    "test_studio_ring.py",
     "test_lookahead.py",
     "test_import_legacy.py",
     "test_store_faults.py",
     "test_readme.py",
     "test_wheel.py",
+    "test_typescript_package.py",
     "test_crash_parity.py",
     "test_ppo.py",
     "test_validate.py",

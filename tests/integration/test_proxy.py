@@ -234,6 +234,21 @@ def test_a_call_joins_the_agents_own_trajectory(setting: Setting) -> None:
     assert "x-playproof-trajectory" not in setting.model.seen[0][1]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_joining_call_is_stored_when_its_answer_ends(setting: Setting, stream: bool) -> None:
+    for number in range(10):
+        identity = setting.recorder.start_trajectory(f"own-{number}")
+        setting.recorder.start_step(identity, {})
+        with setting.client("own", default_headers={"X-Playproof-Trajectory": identity}) as client:
+            answer = ask(client, stream=stream)
+            if stream:
+                list(answer)
+        setting.recorder.end_trajectory(identity)
+        stored = read_trajectory(setting.recorder.engine, identity)
+        assert [(call.step, call.response) for call in stored.calls] == [(0, "Hello there!")]
+    assert setting.proxy.counts.not_stored == 0
+
+
 def test_a_record_that_fails_does_not_break_the_agent(setting: Setting) -> None:
     with setting.client(default_headers={"X-Playproof-Trajectory": "nobody"}) as client:
         assert ask(client).choices[0].message.content == "Hello there!"

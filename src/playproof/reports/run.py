@@ -145,7 +145,7 @@ def page(path: Path) -> str:
     return render(
         "report.html",
         title=f"{payload['method']} run {path.name}",
-        lead=_lead(path, notes),
+        lead=_lead(path, payload["method"], notes),
         charts=figures(notes),
         sections=sections,
         settings=[(name, _short(value)) for name, value in sorted(shown.items()) if value not in (None, "", {}, [])],
@@ -155,19 +155,20 @@ def page(path: Path) -> str:
     )
 
 
-def _lead(path: Path, notes: Sequence[Note]) -> str:
+def _lead(path: Path, method: str, notes: Sequence[Note]) -> str:
     """Say what the plots show, and what they do not."""
     text = "This is how it learned, not a proof of an edge: that is what validate gives."
     if any(note["kind"] == "holdout" for note in notes):
         text = f"Money on held-out windows, the same ones every time. {text}"
     if any(note["kind"] == "evaluation" for note in notes):
         text = f"Money on validation windows, the same ones at every evaluation. {text}"
-        # Only runs that are evaluated in money are begun several times.
-        from playproof.train.ppo.restarts import list_restarts
+    if method != "ppo":
+        return text
+    from playproof.train.ppo.restarts import list_restarts  # needs the extra `train`, which language models do without
 
-        if len(tried := list_restarts(path)) > 1:
-            profits = ", ".join(f"{item.profit / UNIT:+.5f}" for item in tried)
-            text += f" Begun {len(tried)} times; the best went on (coins per window: {profits})."
+    if len(tried := list_restarts(path)) > 1:
+        profits = ", ".join(f"{item.profit / UNIT:+.5f}" for item in tried)
+        text += f" Begun {len(tried)} times; the best went on (coins per window: {profits})."
     return text
 
 

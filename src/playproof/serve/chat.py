@@ -251,8 +251,9 @@ class _ResponseParts:
         self._shown = [0] * len(tickets)
 
     def head(self, kind: str) -> dict[str, Any]:
-        """Give what every message begins with."""
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
+        """Give what every message begins with; the recording proxy stores the fingerprint as the model's version."""
+        payload = {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
+        return payload if self.model.version is None else payload | {"system_fingerprint": self.model.version}
 
     def usage(self) -> dict[str, int]:
         """Count the tokens."""

@@ -60,17 +60,25 @@ def _chats(checkpoint: str, limits: ServeLimits, name: str) -> ServedApp:
 
     model = load_language_model(checkpoint)
     named = name or (model.version if model.card is not None else Path(model.name).name)
-    return chat_app(named, model.model, model.tokenizer, limits)
+    version = model.version if model.card is not None else None
+    return chat_app(named, model.model, model.tokenizer, limits, version=version)
 
 
-def chat_app(name: str, model: Any, tokenizer: Any, limits: ServeLimits, context: int | None = None) -> ServedApp:
+def chat_app(
+    name: str,
+    model: Any,
+    tokenizer: Any,
+    limits: ServeLimits,
+    context: int | None = None,
+    version: str | None = None,
+) -> ServedApp:
     """Make the application of a model of transformers; `context` is the most tokens of a chat."""
     from playproof.policies.language.batched import BatchedModel
     from playproof.serve.chat import create_app
     from playproof.train.language.model import LanguageModel
 
     ends = LanguageModel(name, model, tokenizer).ends
-    worker = Worker(BatchedModel(name, model, tokenizer, ends, context), limits)
+    worker = Worker(BatchedModel(name, model, tokenizer, ends, context, version), limits)
     return ServedApp(name, "chat", create_app(worker), worker.close)
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -268,55 +267,10 @@ def test_the_arenas_commands(home: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert main(["arena", "trajectories", "show", "nobody"]) == 1
 
 
-def find_node() -> str:
-    """Give the system's Node, or the one that comes inside Playwright."""
-    from shutil import which
-
-    result = which("node")
-    if result is None:
-        reason = "TYPESCRIPT TEST NOT RUN: neither node nor playwright, which brings one, is installed"
-        driver = pytest.importorskip("playwright._impl._driver", reason=reason)
-        result = driver.compute_driver_executable()[0]
-    return str(result)
-
-
-@pytest.mark.parametrize("on_path", [True, False])
-def test_the_typescript_client_is_read_back(
-    project: Path, tmp_path: Path, on_path: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from test_trajectory_http import Running
-
-    from playproof.net.access import AccessPolicy, RoleTokens
-    from playproof.record.trajectories.http import trajectory_api
-    from playproof.record.trajectories.recorder import TrajectoryRecorder
-
-    if not on_path:
-        monkeypatch.setenv("PATH", str(tmp_path))
-    node = find_node()
-    folder = project / "examples" / "typescript-recorder"
-    subprocess.run([node, folder / "erase.mjs", tmp_path / "out"], check=True, timeout=60)
-    url, tokens = f"sqlite:///{tmp_path / 'ts.db'}", RoleTokens("t" * 32, "v" * 32)
-    with TrajectoryRecorder(url, windows=windows(), environment={}) as recorder:
-        with Running(trajectory_api(recorder, AccessPolicy(tokens))) as server:
-            command = [node, tmp_path / "out" / "agent.mjs", server.url, "t" * 32]
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        payload = json.loads(ran.stdout)
-        trajectory = read_trajectory(recorder.engine, payload["id"])
-    assert payload == {"id": trajectory.trajectory_id, "acknowledged": True, "refused": [], "dropped": 0}
-    assert (trajectory.agent_id, trajectory.final_status, trajectory.final_balance) == (
-        "typescript-agent",
-        "completed",
-        10**13,
-    )
-    assert [step.action_type for step in trajectory.steps] == ["hold"] * 3
-    assert trajectory.calls[0].trainable
-    assert "“quoted” and </script>" in trajectory.calls[0].prompt[0]["content"]
-
-
 def test_the_example_environment_names_everything(project: Path) -> None:
     names = set(re.findall(r"^([A-Z_]+)=", (project / ".env.example").read_text(), re.M))
     wanted = {"PLAYPROOF_DB", "DATABASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "WANDB_API_KEY", "JUDGE_MODEL"}
-    assert names == wanted | {"BASE_MODEL"}
+    assert names == wanted | {"BASE_MODEL", "ART_BASE_URL"}
     assert not re.findall(r"^[A-Z_]+=.+$", (project / ".env.example").read_text(), re.M)
 
 

@@ -183,6 +183,22 @@ def test_a_stream_adds_up_to_the_answer(client: openai.OpenAI) -> None:
     assert usage == whole.usage
 
 
+def test_answers_carry_the_version_of_the_checkpoint(local: LocalModel, tmp_path: Path) -> None:
+    from playproof.train.language.model import LanguageCard, LanguageModel, save_language_model
+
+    card = LanguageCard(version="taught@3", method="sft", game="arena", base="tiny", base_hash="", next_window=0)
+    save_language_model(tmp_path / "model", LanguageModel("tiny", local.model, local.tokenizer), card)
+    prepared = prepare(str(tmp_path / "model"), name="another-name")
+    try:
+        with serving(prepared) as url, openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client:
+            asked: Any = {"model": "another-name", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
+            answers = [client.chat.completions.create(**asked), *client.chat.completions.create(**asked, stream=True)]
+    finally:
+        prepared.close()
+    assert {answer.model for answer in answers} == {"another-name"}
+    assert {answer.system_fingerprint for answer in answers} == {"taught@3"}
+
+
 def test_a_stop_text_ends_an_answer_and_is_never_shown(client: openai.OpenAI) -> None:
     asked: dict[str, Any] = {"model": "tiny", "messages": CHAT, "max_tokens": 60, "seed": 3}
     full = client.chat.completions.create(**asked).choices[0].message.content or ""

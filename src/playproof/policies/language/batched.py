@@ -65,8 +65,18 @@ class Chat:
 class BatchedModel:
     """A causal language model of transformers with its tokenizer, and the chats it is in."""
 
-    def __init__(self, name: str, model: Any, tokenizer: Any, ends: frozenset[int], context: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        model: Any,
+        tokenizer: Any,
+        ends: frozenset[int],
+        context: int | None = None,
+        version: str | None = None,
+    ) -> None:
         self.name, self.model, self.tokenizer, self.ends = name, model, tokenizer, ends
+        self.version = version
+        """Version of the checkpoint, which answers carry whatever the model is called; None if it has none."""
         known = getattr(model.config, "max_position_embeddings", MAX_CONTEXT)
         self.context = min(context or MAX_CONTEXT, known)
         """Most tokens of a chat, prompt and answer."""

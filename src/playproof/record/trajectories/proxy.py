@@ -5,7 +5,8 @@
 Requests go on to the upstream as they came and answers come back as they came, streams piece by piece, errors too. What
 was said is stored beside that, after the answer has gone out, so that the agent waits for nothing: each call is a step
 of the agent's trajectory in the running window, with prompt, answer, token ids and log-probabilities where the upstream
-gives them. With the header `X-Playproof-Trajectory` a call joins a trajectory that the agent records itself.
+gives them. With the header `X-Playproof-Trajectory` a call joins a trajectory that the agent records itself; it is then
+stored before its answer ends, so that the agent's next record, such as the end of the step, comes after it.
 Leaves out: being an acknowledgement. A call whose proxy is killed between answer and commit is not stored.
 """
 
@@ -128,7 +129,9 @@ class Proxy:
             return problem(502, f"expected the upstream's whole answer, found {type(error).__name__}")
         finally:
             answer.release()
-        self._later(said, answer.status, content, self.clock() - began)
+        task = self._later(said, answer.status, content, self.clock() - began)
+        if task is not None and said.joins:
+            await task
         return Response(content, answer.status, headers)
 
     def _sent(self, body: bytes, asked: Json | None) -> bytes:
@@ -154,9 +157,15 @@ class Proxy:
         """Pass a stream on piece by piece; what was said is stored also if it breaks off."""
         pieces: list[bytes] = []
         broken: str | None = "the stream was not read to its end"
+        task: asyncio.Task[None] | None = None
         try:
             async for piece in answer.content.iter_any():
                 pieces.append(piece)
+                if said.joins and task is None and b"data: [DONE]" in piece:
+                    status, seconds = answer.status, self.clock() - began
+                    task = self._later(said, status, b"".join(pieces), seconds, streamed=True)
+                    if task is not None:
+                        await task
                 yield piece
             broken = None
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -164,7 +173,8 @@ class Proxy:
             raise
         finally:
             answer.release()
-            self._later(said, answer.status, b"".join(pieces), self.clock() - began, broken, streamed=True)
+            if task is None:
+                self._later(said, answer.status, b"".join(pieces), self.clock() - began, broken, streamed=True)
 
     def _later(
         self,
@@ -175,13 +185,14 @@ class Proxy:
         error: str | None = None,
         *,
         streamed: bool = False,
-    ) -> None:
-        """Store what was said without making anybody wait."""
+    ) -> asyncio.Task[None] | None:
+        """Store what was said without making anybody wait; None where nothing is to be stored."""
         if said.asked is None or not said.is_generation:
-            return
+            return None
         task = asyncio.create_task(self._store(said, status, content, seconds, error, streamed))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _store(
         self, said: _PendingExchange, status: int, content: bytes, seconds: float, error: str | None, streamed: bool
@@ -274,6 +285,11 @@ class _PendingExchange:
     def is_generation(self) -> bool:
         """Tell whether a model was asked to say something."""
         return self.path.strip("/") in ("chat/completions", "completions", "responses")
+
+    @property
+    def joins(self) -> bool:
+        """Tell whether the agent records the trajectory itself."""
+        return TRAJECTORY in self.headers
 
 
 def proxy_role(method: str, path: str) -> Role | None:
