@@ -123,13 +123,12 @@ def review_play(
         for (window,), money in paid.group_by(["window_id"], maintain_order=True):
             chosen = taken.filter(pl.col("window_id") == window)
             rows = seen.filter(pl.col("window_id") == window)
-            spent = -np.minimum(np.diff(money["cash"].to_numpy(), append=money["cash"][-1]), 0)
             rounds.append(
                 RoundReview(
                     session_id,
                     str(window),
                     int(money["next_equity"][-1] - money["equity"][0]),
-                    int(spent.sum()),
+                    _staked(chosen, money, heads[0], rules),
                     int((chosen["head_0"] != 0).sum()),
                     corrected.get(str(window), 0),
                 )
@@ -160,6 +159,17 @@ def review_play(
         outcomes=dict(Counter(str(sequence.outcome or sequence.final_action) for sequence in sequences)),
         sequences=tuple(sequences),
     )
+
+
+def _staked(chosen: pl.DataFrame, money: pl.DataFrame, names: Sequence[str], rules: PressRules) -> int:
+    """Give what was paid in: the bet of every order that opened something, or else what left the cash."""
+    opening = [rules.trades.buy_button] if rules.trades else []
+    opening += [rules.bets.button] if rules.bets else []
+    if opening and "bet_amount" in chosen.columns:
+        codes = [names.index(name) for name in opening if name in names]
+        orders = chosen.filter(pl.col("effect") & pl.col("head_0").is_in(codes))
+        return int(orders["bet_amount"].sum())
+    return int(-np.minimum(np.diff(money["cash"].to_numpy(), append=money["cash"][-1]), 0).sum())
 
 
 def _gaps(chosen: pl.DataFrame, rows: pl.DataFrame, game: Game) -> Iterable[int]:

@@ -32,6 +32,8 @@ from playproof.validate.replay import replay_dataset
 from playproof.validate.review import PlayReview, review_play
 
 LOG = "import"
+SPLIT_WINDOWS = 10
+"""Whole windows below which the data set is not split."""
 CLONE_WINDOWS = 10
 """Played windows below which no clone is trained."""
 Say = Callable[[str], None]
@@ -92,7 +94,10 @@ def review_recordings(
     store = EventStore(home, game.columns)
     say("building the data set")
     label = name or f"review-{hashlib.sha256(' '.join(sessions).encode()).hexdigest()[:8]}"
-    config = DatasetConfig(label, first(game.observations), first(game.actions), first(game.rewards().presets), gap=0)
+    few = report.rounds - report.incomplete < SPLIT_WINDOWS
+    shares = {"train": 1.0} if few else {"train": 0.6, "validation": 0.2, "test": 0.2}
+    names = (first(game.observations), first(game.actions), first(game.rewards().presets))
+    config = DatasetConfig(label, *names, shares=shares, gap=0)
     path = build(game, store, config, home, sessions=sessions)
     dataset = open_dataset(path)
     rng = np.random.default_rng(seed)
