@@ -68,7 +68,7 @@ def measure(count: int = COUNT) -> BenchmarkReport:
                 Measurement(f"{spelling}: import again, everything known", known, "rows/s"),
             ]
             goals.append(Goal.at_most(f"{spelling}: {count:,} trajectories, s", seconds, GOAL_SECONDS))
-    return BenchmarkReport("studio", tuple(results), tuple(goals))
+    return BenchmarkReport("imports.studio", tuple(results), tuple(goals))
 
 
 def _schema(url: str, name: str) -> str:
