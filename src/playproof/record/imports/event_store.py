@@ -96,13 +96,13 @@ class StoreSurvey:
                     size <= self._room or self.importer.presses in parquet.read(["doc_type"])["doc_type"].to_pylist()
                 )
                 table = parquet.read(None if whole else [name for name in _NARROW if name in names])
+                columns: dict[str, Any] = {name: _column(table, name) for name in _NARROW}
                 if whole:
                     self._keep(number, file, table, size)
         except (pa.ArrowException, OSError, ValueError) as error:
             self._problem(file, f"expected a whole Parquet file, found: {first_line(error)}; the file was skipped")
             return None
         self.read_files += 1
-        columns: dict[str, Any] = {name: _column(table, name) for name in _NARROW}
         columns["file"] = pa.array(np.full(table.num_rows, number, np.int64))
         columns["row"] = pa.array(np.arange(table.num_rows, dtype=np.int64))
         return pa.table(columns)
@@ -268,7 +268,11 @@ def _column(table: pa.Table, name: str) -> pa.Array:
     kind, missing = (pa.int64(), 2**62) if name == "seq" else (pa.string(), "")
     if name not in table.schema.names:
         return pa.array([missing] * table.num_rows, kind)
-    return pc.fill_null(table[name].cast(kind).combine_chunks(), pa.scalar(missing, kind))
+    try:
+        column = table[name].cast(kind).combine_chunks()
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"the column {name} as {table[name].type}, not as {kind} ({first_line(error)})") from error
+    return pc.fill_null(column, pa.scalar(missing, kind))
 
 
 def first_line(error: Exception) -> str:
