@@ -118,7 +118,7 @@ def test_values_that_are_none_change_nothing(
 REFUSED: dict[str, tuple[Callable[[Rows], pa.Table], str]] = {
     "no seq column": (lambda rows: _table(rows).drop_columns(["seq"]), "without seq"),
     "seq as text": (lambda rows: _cast(rows, "seq", pa.string(), "x"), "the column seq as string"),
-    "seq as floats that are no numbers": (lambda rows: _cast(rows, "seq", pa.float64(), 0.5), "the column seq as double"),
+    "seq as fractions": (lambda rows: _cast(rows, "seq", pa.float64(), 0.5), "the column seq as double"),
     "no session": (lambda rows: _table(rows).drop_columns(["session_id"]), "without session_id"),
     "another table": (lambda rows: pa.table({"a": [1, 2]}), "without doc_type"),
     "an empty table": (lambda rows: _table(rows).slice(0, 0), "found none"),

@@ -386,3 +386,12 @@ def test_a_late_joiners_round_is_completed_from_published_prices(rows: Rows, tmp
     assert made.episodes[0].outcome is not None
     assert made.episodes[0].steps[0].before.facts["tick"] == 30
     assert {event.event_name for event in filled} == {"late_tick"}
+
+
+def test_a_declared_market_does_not_stand_in_the_way(
+    rows: Rows, tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["market", "add", "mine", "--asset", "BTC", "--action", "BUY"]) == 0
+    capsys.readouterr()
+    assert import_json(capsys, str(write_store(tmp_path, rows)))["presses"] > 0
+    assert main(["dataset", "build", "his", "--split", "train=1.0", "--gap", "0", "--json"]) == 0
