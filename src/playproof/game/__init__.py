@@ -22,6 +22,7 @@ from playproof.game.game import (
     load_game,
 )
 from playproof.game.types import (
+    PRESS_PAUSE,
     WAIT,
     AccountSnapshot,
     Action,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from playproof.game.checks import ContractBreach
 
 __all__ = [
+    "PRESS_PAUSE",
     "WAIT",
     "AccountSnapshot",
     "Action",

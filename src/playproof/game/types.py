@@ -33,6 +33,8 @@ Role = Literal["system", "user", "assistant"]
 ROLES: tuple[Role, ...] = get_args(Role)
 End = Literal["terminated", "truncated"]
 WAIT = "WAIT"
+PRESS_PAUSE = timedelta(seconds=5)
+"""Without a press for longer, a sequence of presses has ended: decoders number sequences by it, readers close them."""
 """The action that every action set has."""
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})

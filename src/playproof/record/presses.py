@@ -17,15 +17,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 
 from playproof.errors import ConfigError
 from playproof.events import Event, Value
+from playproof.game import PRESS_PAUSE
 from playproof.record.session import NOTE
 
-PAUSE = timedelta(seconds=5)
-"""A sequence ends when nothing was pressed for longer than this."""
 INCOMPLETE = "INCOMPLETE"
 ACTION = "action"
 KEPT = 256
@@ -251,7 +250,7 @@ class Sequences:
         if self._presses:
             last = self._presses[-1]
             other = press is not None and press.sequence_id != last.sequence_id
-            if moved or other or event.ts - last.ts > PAUSE:
+            if moved or other or event.ts - last.ts > PRESS_PAUSE:
                 yield self._close(INCOMPLETE)
         if moved:
             self._windows.append(event.window_id)

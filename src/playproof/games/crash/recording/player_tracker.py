@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from playproof.events import Value
-from playproof.game import Fact
+from playproof.game import PRESS_PAUSE, Fact
 from playproof.games.crash.recording import columns as c
 from playproof.games.crash.recording.json_fields import (
     to_amount,
@@ -36,7 +36,6 @@ from playproof.games.crash.server.protocol import BET, BUY, SELL, TOP_UP
 
 NAMELESS = "player"
 KEPT_ORDERS = 64
-PAUSE = timedelta(seconds=5)
 MAX_MS = 1e15
 _OWN_ORDER_IDS = 10**9
 """Above every id that a client's acknowledgements use."""
@@ -190,7 +189,7 @@ class PlayerTracker:
     def _next_in_sequence(self, ts: datetime) -> Sequence:
         """Go on with the open sequence, or begin the next."""
         last = self._sequence
-        if last is not None and last.open and ts - last.last <= PAUSE:
+        if last is not None and last.open and ts - last.last <= PRESS_PAUSE:
             last.position, last.last = last.position + 1, ts
             return last
         self._sequences += 1
@@ -215,7 +214,7 @@ class PlayerTracker:
     ) -> Iterator[Fact]:
         """Read an order that was sent."""
         kind, pressed = ORDER_KINDS[event], self._pressed
-        if pressed is None or pressed.button != kind or not timedelta(0) <= ts - pressed.ts <= PAUSE:
+        if pressed is None or pressed.button != kind or not timedelta(0) <= ts - pressed.ts <= PRESS_PAUSE:
             pressed = None
         else:
             self._pressed = None

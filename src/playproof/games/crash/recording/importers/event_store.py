@@ -12,7 +12,7 @@ Rows become the frames that they were and go through the same redaction and deco
 | game_tick | a tick; read where the feed's own message of that tick is missing |
 
 Everything else is kept raw. The store has no answers to orders: an order's answer is its fill, or a change of the
-player's money. An order without either within PAUSE, or before the next order of its kind, counts as refused.
+player's money. An order without either within PRESS_PAUSE, or before the next order of its kind, counts as refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import orjson
 
 from playproof.errors import DecodeError
 from playproof.events import Direction, Value
-from playproof.game import Fact, Frame
+from playproof.game import PRESS_PAUSE, Fact, Frame
 from playproof.game.importers import (
     ImportedFact,
     ImportProblem,
@@ -46,7 +46,7 @@ from playproof.games.crash.recording.decode import CrashDecoder
 from playproof.games.crash.recording.importers.captures import TRACE
 from playproof.games.crash.recording.importers.legacy import KEPT, RoundProgress, conflict
 from playproof.games.crash.recording.json_fields import to_amount, to_id, to_number, to_record, to_whole
-from playproof.games.crash.recording.player_tracker import MAX_MS, PAUSE
+from playproof.games.crash.recording.player_tracker import MAX_MS
 from playproof.games.crash.recording.round_tracker import MAX_TICK
 from playproof.games.crash.rules.actions import ADJUSTMENTS, CATEGORIES, adjusted, button_named
 from playproof.games.crash.rules.windows import is_window
@@ -331,7 +331,7 @@ class EventStoreReader:
         for fact in self.decoder.hand.take_order(ORDER_EVENTS[kind], data, order_id, ts):
             yield ImportedFact(ts, fact, raw, "sent")
         self.counts["orders"] += 1
-        self._orders.append(OpenOrder(order_id, kind, ts + PAUSE, answered_at))
+        self._orders.append(OpenOrder(order_id, kind, ts + PRESS_PAUSE, answered_at))
 
     def _check_tick(self, row: StoreRow, payload: Mapping[str, object], columns: Mapping[str, Value]) -> None:
         """Report a press that names another tick than the last one that arrived before it."""
