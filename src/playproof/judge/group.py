@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sqlalchemy import Engine
 
@@ -15,6 +14,7 @@ from playproof.datasets.conversations.art import Conversation, JudgeView, Policy
 from playproof.datasets.conversations.groups import Turn
 from playproof.errors import InputError
 from playproof.game.golden import RankedGroup
+from playproof.json_types import Json
 from playproof.record.trajectories.outcomes import Outcomes, read_outcomes
 from playproof.store.db.trajectories import StoredTrajectory, read_windows
 
@@ -128,7 +128,7 @@ def from_ranked(ranked_group: RankedGroup, number: int = 0) -> JudgedGroup:
             tuple(Turn(item.role, item.content, sampled=item.role == "assistant") for item in conversation)
             for conversation in play.conversations
         )
-        name: dict[str, Any] = {"trajectory_id": f"golden-{number}-{play.rank}"}
+        name: Json = {"trajectory_id": f"golden-{number}-{play.rank}"}
         view = JudgeView(PolicyView(conversations, name), outcomes)
         contenders.append(Contender(name["trajectory_id"], view, play.start_equity, play.pnl))
     return JudgedGroup(f"golden-{number}", outcomes, tuple(contenders))

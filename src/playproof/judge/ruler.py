@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from playproof.errors import DecodeError
+from playproof.json_types import Json
 from playproof.judge.group import Contender, JudgedGroup
 from playproof.money import from_units
 
@@ -133,9 +134,9 @@ def _body(contender: Contender, shared: Sequence[str]) -> str:
     return text if len(text) <= LIMIT else f"{text[:half]}\n... {len(text) - LIMIT} characters cut ...\n{text[-half:]}"
 
 
-def _outcomes(group: JudgedGroup) -> Iterator[dict[str, Any]]:
+def _outcomes(group: JudgedGroup) -> Iterator[Json]:
     for row in group.outcomes.rows:
-        known: dict[str, Any] = {name: row[name] for name in _ROW if row.get(name) is not None}
+        known: Json = {name: row[name] for name in _ROW if row.get(name) is not None}
         yield {name: round(from_units(item), 6) if name in _PRICES else item for name, item in known.items()}
 
 
@@ -175,7 +176,7 @@ def read(text: str, question: JudgeQuestion, canaries: frozenset[str] = frozense
     return {name: item for name, item in by_name.items() if name not in canaries}
 
 
-def _object(text: str, nonce: str) -> dict[str, Any]:
+def _object(text: str, nonce: str) -> Json:
     """Find the one JSON object that repeats the nonce."""
     if not text.strip():
         raise AnswerRefused("empty", "expected a JSON object, found an empty answer")
@@ -192,7 +193,7 @@ def _object(text: str, nonce: str) -> dict[str, Any]:
     return ours[0]
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def _objects(text: str) -> Iterator[Json]:
     """Give every outermost JSON object in a text."""
     decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_no_constant)
     at = text.find("{")
@@ -206,7 +207,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         at = text.find("{", end)
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _pairs(pairs: list[tuple[str, Any]]) -> Json:
     result = dict(pairs)
     if len(result) < len(pairs):
         raise AnswerRefused("doubled", f"expected every key once, found {', '.join(name for name, _ in pairs)[:80]}")

@@ -23,6 +23,7 @@ from typing import Any, Literal
 from playproof.errors import ConfigError
 from playproof.events import Event, Value
 from playproof.game import PRESS_PAUSE
+from playproof.json_types import Json
 from playproof.record.session import NOTE
 
 INCOMPLETE = "INCOMPLETE"
@@ -155,7 +156,7 @@ class ActionSequence:
     pnl: int | None = None
     rug_tick: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give the sequence as a record, presses included."""
         return asdict(self)
 

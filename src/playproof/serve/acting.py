@@ -20,6 +20,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from playproof.errors import InputError, PlayproofError
+from playproof.json_types import Json
 from playproof.policies.checkpoint import Checkpoint, find_game, load_checkpoint, load_policy
 from playproof.policies.network import NetworkSingleEnv
 from playproof.serve.chat import problem
@@ -125,11 +126,11 @@ def create_app(path: Path) -> FastAPI:
         return problem(400, str(error), "invalid_request_error")
 
     @app.get("/healthz")
-    def health() -> dict[str, Any]:
+    def health() -> Json:
         return {"status": "ok", "policy": actor.checkpoint.hash}
 
     @app.get("/card")
-    def shown() -> dict[str, Any]:
+    def shown() -> Json:
         return {
             "policy": actor.checkpoint.hash,
             "game": card.game,
@@ -143,7 +144,7 @@ def create_app(path: Path) -> FastAPI:
         }
 
     @app.post("/act")
-    def act(asked: ActRequest) -> dict[str, Any]:
+    def act(asked: ActRequest) -> Json:
         actions = actor.act(asked)
         return {
             "policy": actor.checkpoint.hash,

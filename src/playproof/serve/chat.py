@@ -13,7 +13,7 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from playproof.errors import ConfigError, PlayproofError
+from playproof.json_types import Json
 from playproof.policies.language.batched import BatchedModel, Chat, TokenPiece
 from playproof.policies.language.local import Sampling
 from playproof.serve.batching import ModelFailed, ServerBusy, Ticket, Worker
@@ -109,16 +110,16 @@ def create_app(worker: Worker) -> FastAPI:
     model = worker.model
 
     @app.get("/v1/models")
-    def models() -> dict[str, Any]:
+    def models() -> Json:
         return {"object": "list", "data": [_model(model)]}
 
     @app.get("/v1/models/{name:path}", response_model=None)
-    def one_model(name: str) -> dict[str, Any] | JSONResponse:
+    def one_model(name: str) -> Json | JSONResponse:
         return _model(model) if name == model.name else _unknown(model, name)
 
     @app.get("/health")
     @app.get("/healthz")
-    def health() -> dict[str, Any]:
+    def health() -> Json:
         return {"status": "ok", "model": model.name, "load": worker.load}
 
     @app.post("/v1/chat/completions", response_model=None)
@@ -155,7 +156,7 @@ def _handle_errors(app: FastAPI) -> None:
         return problem(400, str(error), "invalid_request_error")
 
 
-def _model(model: BatchedModel) -> dict[str, Any]:
+def _model(model: BatchedModel) -> Json:
     return {"id": model.name, "object": "model", "created": 0, "owned_by": "playproof"}
 
 
@@ -237,7 +238,7 @@ async def _merged(tickets: list[Ticket], seconds: float) -> AsyncIterator[tuple[
                     yield number, piece
 
 
-def _event(payload: dict[str, Any]) -> bytes:
+def _event(payload: Json) -> bytes:
     return b"data: " + json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
 
 
@@ -250,7 +251,7 @@ class _ResponseParts:
         self._sent = [0] * len(tickets)
         self._shown = [0] * len(tickets)
 
-    def head(self, kind: str) -> dict[str, Any]:
+    def head(self, kind: str) -> Json:
         """Give what every message begins with; the recording proxy stores the fingerprint as the model's version."""
         payload = {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
         return payload if self.model.version is None else payload | {"system_fingerprint": self.model.version}
@@ -261,7 +262,7 @@ class _ResponseParts:
         answers = sum(len(ticket.chat.pieces) for ticket in self.tickets)
         return {"prompt_tokens": prompt, "completion_tokens": answers, "total_tokens": prompt + answers}
 
-    def completion(self) -> dict[str, Any]:
+    def completion(self) -> Json:
         """Give whole answers."""
         payload = self.head("chat.completion") | {
             "choices": [self._choice(at, ticket.chat) for at, ticket in enumerate(self.tickets)],
@@ -271,8 +272,8 @@ class _ResponseParts:
             payload["prompt_token_ids"] = list(self.tickets[0].chat.prompt)
         return payload
 
-    def _choice(self, number: int, chat: Chat) -> dict[str, Any]:
-        choice: dict[str, Any] = {
+    def _choice(self, number: int, chat: Chat) -> Json:
+        choice: Json = {
             "index": number,
             "message": {"role": "assistant", "content": self.model.text(chat), "refusal": None},
             "finish_reason": chat.pieces[-1].finish,
@@ -282,7 +283,7 @@ class _ResponseParts:
             choice["token_ids"] = list(chat.token_ids)
         return choice
 
-    def _logprobs(self, pieces: list[TokenPiece]) -> dict[str, Any] | None:
+    def _logprobs(self, pieces: list[TokenPiece]) -> Json | None:
         if not self.asked.logprobs:
             return None
         rows = [
@@ -292,16 +293,16 @@ class _ResponseParts:
         ]
         return {"content": rows, "refusal": None}
 
-    def _token(self, token: int, value: float) -> dict[str, Any]:
+    def _token(self, token: int, value: float) -> Json:
         text = self.model.token_text(token)
         return {"token": text, "logprob": value, "bytes": list(text.encode("utf-8", "replace"))}
 
-    def chunk(self, number: int, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    def chunk(self, number: int, delta: Json, finish: str | None = None) -> Json:
         """Give one message of a stream."""
-        choice: dict[str, Any] = {"index": number, "delta": delta, "finish_reason": finish, "logprobs": None}
+        choice: Json = {"index": number, "delta": delta, "finish_reason": finish, "logprobs": None}
         return self.head("chat.completion.chunk") | {"choices": [choice]}
 
-    def next_chunk(self, number: int, piece: TokenPiece) -> dict[str, Any]:
+    def next_chunk(self, number: int, piece: TokenPiece) -> Json:
         """Give the message of one more token: what can be shown of it, and its log-probability."""
         self._sent[number] += 1
         pieces = self.tickets[number].chat.pieces[: self._sent[number]]

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from playproof.json_types import Json
 from playproof.money import UNIT
 from playproof.stats.evidence import bootstrap_interval
 
@@ -60,7 +60,7 @@ class RankedAgent:
     """Mean square of the distance of forecasts from what happened; None without any that was resolved."""
     forecasts: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give the figures as JSON."""
         return asdict(self)
 

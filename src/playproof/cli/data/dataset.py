@@ -17,6 +17,7 @@ from playproof.cli.output import AsJson, emit, note, progress
 from playproof.cli.targets import choose_game, find_data
 from playproof.errors import ConfigError
 from playproof.home import home
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -288,7 +289,7 @@ def _open(name: str) -> Dataset:
     return open_dataset(find_data(name))
 
 
-def summary(dataset: Dataset) -> dict[str, Any]:
+def summary(dataset: Dataset) -> Json:
     """Say what a data set holds; every window that was left out is there with its reason."""
     manifest = dataset.manifest
     reasons: dict[str, int] = {}

@@ -16,6 +16,7 @@ from playproof.cli.targets import choose_game
 from playproof.errors import ConfigError, InputError
 from playproof.game import Game, load_game, lookup
 from playproof.home import home
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -219,7 +220,7 @@ PLAY = (
 """What is reported beside the counts of the two oldest kinds, which hold no play."""
 
 
-def counts(report: ImportReport, kind: str | None) -> dict[str, Any]:
+def counts(report: ImportReport, kind: str | None) -> Json:
     """Give a report as it is printed."""
     oldest = kind in ("legacy", "capture")
     return {name: value for name, value in asdict(report).items() if not oldest or name not in PLAY}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from playproof.cli.data.trajectories import GameName, clock_game, money
 from playproof.cli.output import AsJson, emit
 from playproof.errors import ConfigError, InputError
 from playproof.home import home
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -124,7 +125,7 @@ def _report(report: OutcomeImport) -> RenderableType:
     return Group(table, *([problems] if report.problems else []), *notes)
 
 
-def _window(data: dict[str, Any]) -> RenderableType:
+def _window(data: Json) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

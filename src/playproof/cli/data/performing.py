@@ -15,6 +15,7 @@ import typer
 from playproof.cli.data.record import RecordPlan, record, record_page, summary_table
 from playproof.cli.output import AsJson, emit, note
 from playproof.errors import UnknownName
+from playproof.json_types import Json
 from playproof.record.feeds.chromium import find_chromium
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class ScriptedFeed:
         await recording
 
 
-def record_performance(game: str, rounds: int, speed: float, seed: int, use_browser: bool) -> dict[str, Any]:
+def record_performance(game: str, rounds: int, speed: float, seed: int, use_browser: bool) -> Json:
     """Record the game's scripted player; give the recorder's summary."""
     result = {entry.name: entry for entry in entry_points(group=GROUP)}
     if game not in result:

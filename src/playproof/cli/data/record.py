@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
 from playproof.cli.output import AsJson, emit, note
 from playproof.errors import ConfigError
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -120,7 +121,7 @@ def browser(
 
 def record_page(
     plan: RecordPlan, *, headless: bool = False, attach: str | None = None, drive: Drive | None = None
-) -> dict[str, Any]:
+) -> Json:
     """Record a page, played by a person or by `drive`; give the summary."""
     from playproof.record.feeds.browser import BrowserFeed
 
@@ -130,7 +131,7 @@ def record_page(
     return record(plan, make)
 
 
-def record(plan: RecordPlan, make_feed: MakeFeed) -> dict[str, Any]:
+def record(plan: RecordPlan, make_feed: MakeFeed) -> Json:
     """Record a feed into the home's store until it ends; give the summary, with everything durable."""
     from playproof.game import load_game
     from playproof.home import home
@@ -164,7 +165,7 @@ def record(plan: RecordPlan, make_feed: MakeFeed) -> dict[str, Any]:
     }
 
 
-def _summary(recorder: Recorder, plan: RecordPlan, path: Path) -> dict[str, Any]:
+def _summary(recorder: Recorder, plan: RecordPlan, path: Path) -> Json:
     counts = recorder.counts
     return {
         "session_id": recorder.session_id,
@@ -251,7 +252,7 @@ def _show(
     return asyncio.create_task(view.draw(Console(stderr=True)))
 
 
-def summary_table(summary: dict[str, Any]) -> Table:
+def summary_table(summary: Json) -> Table:
     """Lay a summary out."""
     from rich.table import Table
 

@@ -17,6 +17,7 @@ from playproof.cli.output import AsJson, emit, note, to_json
 from playproof.errors import ConfigError
 from playproof.events import DOC_TYPES, Event
 from playproof.home import home
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -163,7 +164,7 @@ def _tell_problems(store: EventStore) -> None:
         note(f"passed over: {problem}; run: playproof store verify")
 
 
-def _listing(store: EventStore) -> dict[str, Any]:
+def _listing(store: EventStore) -> Json:
     """Count events by log and doc_type, and by session."""
     logs = []
     sessions: dict[str, int] = {}
@@ -184,7 +185,7 @@ def _listing(store: EventStore) -> dict[str, Any]:
     return {"events": sum(sessions.values()), "logs": logs, "sessions": payload}
 
 
-def _event_to_dict(event: Event) -> dict[str, Any]:
+def _event_to_dict(event: Event) -> Json:
     payload = (
         asdict(event) if not event.columns else {name: getattr(event, name) for name in event.__dataclass_fields__}
     )
@@ -243,7 +244,7 @@ def _write_parquet(path: Path, events: Iterator[Event], store: EventStore) -> in
 _FLAT = tuple(name for name in Event.__dataclass_fields__ if name != "columns")
 
 
-def _listing_tables(listing: dict[str, Any]) -> Any:
+def _listing_tables(listing: Json) -> Any:
     from rich.console import Group
     from rich.table import Table
 
@@ -259,7 +260,7 @@ def _listing_tables(listing: dict[str, Any]) -> Any:
     return Group(logs, sessions)
 
 
-def _event_table(events: Sequence[dict[str, Any]]) -> Table:
+def _event_table(events: Sequence[Json]) -> Table:
     from rich.table import Table
     from rich.text import Text
 

@@ -28,13 +28,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from playproof.errors import ConfigError, DecodeError, UnknownName
 from playproof.game.game import Display, Game, Rewards
 from playproof.game.types import WAIT, ActionSet, Column, MessageObservation, Window, WindowRules
 from playproof.home import home
+from playproof.json_types import Json
 from playproof.money import UNIT
 
 FILE = "playproof.toml"
@@ -227,7 +228,7 @@ def from_table(name: str, table: object) -> MarketDeclaration:
     if not isinstance(table, Mapping) or set(table) - set(names):
         wrong = ", ".join(sorted(set(table) - set(names))) if isinstance(table, Mapping) else repr(table)[:60]
         raise ConfigError(f"expected [markets.{name}] with {', '.join(names)}, found {wrong}")
-    given: dict[str, Any] = dict(table)
+    given: Json = dict(table)
     for key in ("assets", "questions", "actions"):
         if key in given:
             if not isinstance(given[key], list | tuple):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from playproof.game.importers import (
     StoreRow,
     StoreSession,
 )
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +97,7 @@ class StoreSurvey:
                     size <= self._room or self.importer.presses in parquet.read(["doc_type"])["doc_type"].to_pylist()
                 )
                 table = parquet.read(None if whole else [name for name in _NARROW if name in names])
-                columns: dict[str, Any] = {name: _column(table, name) for name in _NARROW}
+                columns: Json = {name: _column(table, name) for name in _NARROW}
                 if whole:
                     self._keep(number, file, table, size)
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -227,7 +228,7 @@ class _OpenFile:
             with pq.ParquetFile(path) as parquet:
                 self.count = int(parquet.metadata.num_rows)
 
-    def get(self, row: int) -> dict[str, Any]:
+    def get(self, row: int) -> Json:
         """Give the columns of one row."""
         while True:
             for rows in reversed(self._batches):
@@ -254,7 +255,7 @@ class _Rows:
         full = [name for name in table.schema.names if table[name].null_count < table.num_rows]
         self._columns = [(name, table[name].to_pylist()) for name in full]
 
-    def get(self, row: int) -> dict[str, Any]:
+    def get(self, row: int) -> Json:
         """Give the columns of one row that are not null."""
         index = row - self.start
         return {name: values[index] for name, values in self._columns if values[index] is not None}

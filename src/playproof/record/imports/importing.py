@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from playproof.errors import StoreError
 from playproof.events import Event, check_id
@@ -31,6 +31,7 @@ from playproof.game.importers import (
     PlayCounts,
     WindowCoverage,
 )
+from playproof.json_types import Json
 from playproof.record.imports.archives import LIMITS, Archive, ArchiveLimits, Visit
 from playproof.record.imports.event_store import StoreSurvey
 from playproof.record.imports.rows import RowReader, Scan
@@ -79,13 +80,13 @@ class ImportReport:
     """Sessions that are stored already, from other rows of them, and were left as they are."""
     kinds: dict[str, int] = field(default_factory=dict)
     """Files by the kind of recording that they hold."""
-    problems: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[Json] = field(default_factory=list)
     """Each with file, line (None if it is about the whole file) and problem."""
 
     def __add__(self, other: ImportReport) -> ImportReport:
         """Join the reports of two kinds of files under one path."""
         mine, theirs = asdict(self), asdict(other)
-        joined: dict[str, Any] = {name: value + theirs[name] for name, value in mine.items() if name != "kinds"}
+        joined: Json = {name: value + theirs[name] for name, value in mine.items() if name != "kinds"}
         kinds = dict(Counter(self.kinds) + Counter(other.kinds))
         return ImportReport(**joined | {"kinds": kinds})
 
@@ -299,7 +300,7 @@ class Import:
         )
 
 
-def listed(problems: Iterable[ImportProblem], most: int) -> list[dict[str, Any]]:
+def listed(problems: Iterable[ImportProblem], most: int) -> list[Json]:
     """Give problems as the report lists them, and where a file has too many the number of the others."""
     result: list[ImportProblem] = []
     for file, some in groupby(sorted(problems), key=lambda problem: problem.file):

@@ -22,6 +22,7 @@ from sqlalchemy import Engine
 from playproof.errors import InputError, RefusedRecord
 from playproof.game import WindowRules
 from playproof.game.markets import MarketDeclaration
+from playproof.json_types import Json
 from playproof.record.trajectories.posted_outcomes import (
     ASSET_FIELDS,
     QUESTION_FIELDS,
@@ -85,7 +86,7 @@ class OutcomeImport:
     problems: list[LineProblem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give the report as one object."""
         return asdict(self)
 
@@ -96,7 +97,7 @@ class _WindowLines:
 
     currency: str
     first: int
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Json] = field(default_factory=list)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -172,7 +173,7 @@ def _write(
     engine: Engine, ready: list[tuple[int, PostedOutcomes]], now: datetime, keep_going: bool, report: OutcomeImport
 ) -> None:
     """Write windows in one transaction, which is taken back as a whole if one is refused and nobody said to go on."""
-    done: list[dict[str, Any]] = []
+    done: list[Json] = []
     with writing(engine) as connection:
         for line, posted in ready:
             try:
@@ -234,7 +235,7 @@ def _news(text: str) -> list[Any]:
     return [name.strip() for name in text.split(";") if name.strip()]
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def read_lines(path: Path) -> Iterator[tuple[int, Json | str]]:
     """Give the lines of a file with their numbers: an object, or why there is none."""
     if path.suffix not in SUFFIXES:
         raise InputError(f"expected a file of {', '.join(SUFFIXES)}, found {path.name}")
@@ -251,11 +252,11 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
         raise InputError(f"expected UTF-8 in {path}, found: {error}") from error
 
 
-def _named(entry: Mapping[Any, Any]) -> dict[str, Any]:
+def _named(entry: Mapping[Any, Any]) -> Json:
     return {ALIASES.get(str(name).strip(), str(name).strip()): value for name, value in entry.items()}
 
 
-def _csv_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def _csv_lines(path: Path) -> Iterator[tuple[int, Json | str]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.DictReader(file, strict=True)
         names = _named(dict.fromkeys(rows.fieldnames or ()))
@@ -274,7 +275,7 @@ def _csv_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
             yield rows.line_num, f"expected CSV, found: {error}"
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def _json_lines(path: Path) -> Iterator[tuple[int, Json | str]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -287,7 +288,7 @@ def _json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
             yield number, _named(entry) if isinstance(entry, dict) else f"expected an object, found {entry!r:.60}"
 
 
-def _parquet_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def _parquet_lines(path: Path) -> Iterator[tuple[int, Json | str]]:
     import polars as pl
 
     try:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import orjson
 
 from playproof.errors import InputError
 from playproof.game import Game
 from playproof.game.importers import Importer, ImportProblem, ImportSettings, StoreImporter
+from playproof.json_types import Json
 from playproof.record.imports.archives import LIMITS, Archive
 from playproof.record.imports.event_store import StoreFile, StoreSurvey
 from playproof.record.imports.importing import (
@@ -112,7 +113,7 @@ def _json_kind(stream: BinaryIO, importers: Mapping[str, Importer]) -> tuple[str
     return None, describe(document)
 
 
-def _objects(head: bytes) -> Iterator[dict[str, Any]]:
+def _objects(head: bytes) -> Iterator[Json]:
     """Give the lines of a text that are JSON objects."""
     for line in head.splitlines():
         try:

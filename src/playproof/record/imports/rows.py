@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from playproof.game.importers import Importer, ImportProblem, ImportRow
+from playproof.json_types import Json
 from playproof.record.imports.archives import BLOCK, BROKEN, ArchiveLimits, reason
 
 SALVAGE_BYTES = 2**20
@@ -41,12 +42,12 @@ class Scan:
     """What the file holds if it is one JSON document that the importer does not know."""
 
 
-def salvage(text: str, is_row: Callable[[Mapping[str, Any]], bool]) -> list[tuple[str, dict[str, Any]]]:
+def salvage(text: str, is_row: Callable[[Mapping[str, Any]], bool]) -> list[tuple[str, Json]]:
     """Give the whole rows that stand inside a damaged line, from left to right.
 
     The search ends after so many failed tries and so much text read again: no line can make it long.
     """
-    results: list[tuple[str, dict[str, Any]]] = []
+    results: list[tuple[str, Json]] = []
     tries, budget, index = SALVAGE_TRIES, 16 * len(text), 0
     while tries and budget >= 0 and (start := _OPENING.search(text, index)):
         end, value = _object_at(text, start.start())
@@ -58,7 +59,7 @@ def salvage(text: str, is_row: Callable[[Mapping[str, Any]], bool]) -> list[tupl
     return results
 
 
-def _object_at(text: str, index: int) -> tuple[int, dict[str, Any] | None]:
+def _object_at(text: str, index: int) -> tuple[int, Json | None]:
     """Read one object that begins at a place; give where its reading ended, and None if there is none."""
     try:
         _, end = _STRICT.raw_decode(text, index)
@@ -70,7 +71,7 @@ def _object_at(text: str, index: int) -> tuple[int, dict[str, Any] | None]:
     return end, value if isinstance(value, dict) else None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
     result = dict(pairs)
     if len(result) < len(pairs):
         raise ValueError("a key stands twice")
@@ -95,7 +96,7 @@ def _lines(stream: BinaryIO, limits: ArchiveLimits) -> Iterator[bytes | None]:
         yield None
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> Json | None:
     """Read a line that is one JSON object; None if it is not."""
     try:
         value = orjson.loads(line)

@@ -27,6 +27,7 @@ from sqlalchemy.exc import ArgumentError
 
 from playproof.errors import ConfigError, InputError, MissingExtra, PlayproofError, RefusedRecord
 from playproof.game.markets import MarketDeclaration
+from playproof.json_types import Json
 from playproof.money import UNIT
 from playproof.record.trajectories.bulk import TrajectoryDraft, drafts_columns, insert_agents
 from playproof.record.trajectories.facts import PURPOSES, Access, ActionTaken, Call, End, Start, StepEnd, StepStart
@@ -183,7 +184,7 @@ class StudioImport:
             )
         return said
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give the report as one object."""
         return asdict(self) | {"limits": self.limits}
 
@@ -192,7 +193,7 @@ class StudioImport:
 class _Batch:
     """Rows of trajectories that are stored together, and the calls that are logged for them."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Json] = field(default_factory=list)
     text: int = 0
 
 
@@ -261,7 +262,7 @@ def _shown_url(url: str) -> str:
         ) from (None)
 
 
-def _position(engine: Engine, source: str) -> dict[str, Any] | None:
+def _position(engine: Engine, source: str) -> Json | None:
     with engine.connect() as connection:
         return connection.execute(select(ImportCursor.position).where(ImportCursor.source == source)).scalar()
 
@@ -396,7 +397,7 @@ class _StudioReader:
                 self._problem(row, f"expected a new trajectory, found its id in {where}")
         logged = self._logged([str(row["trajectory_id"]) for row in fresh])
         drafts: list[TrajectoryDraft] = []
-        extras: list[dict[str, Any]] = []
+        extras: list[Json] = []
         for row in fresh:
             before = replace(self.rounding)
             try:
@@ -455,7 +456,7 @@ class _StudioReader:
             return text
         return f"{re.sub(r'[^A-Za-z0-9_-]', '_', text)[:40]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
-    def _logged(self, identities: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    def _logged(self, identities: Sequence[str]) -> dict[str, list[Json]]:
         """Read the logged calls of some trajectories, in the order of time."""
         if "llm_call_logs" not in self.tables or not identities:
             return {}
@@ -471,9 +472,7 @@ class _StudioReader:
         named = (dict(zip(names, row, strict=True)) for row in rows)
         return {name: list(of) for name, of in groupby(named, itemgetter("trajectory_id"))}
 
-    def _draft(
-        self, row: Mapping[str, Any], logged: Sequence[Mapping[str, Any]]
-    ) -> tuple[TrajectoryDraft, dict[str, Any]]:
+    def _draft(self, row: Mapping[str, Any], logged: Sequence[Mapping[str, Any]]) -> tuple[TrajectoryDraft, Json]:
         """Make the trajectory of one row, or raise what is wrong with it."""
         report, identity = self.report, self._identity(str(row["trajectory_id"]))
         agent = self._identity(str(row["agent_id"]))
@@ -606,7 +605,7 @@ class _StudioReader:
         for call in waiting:
             self._log(draft, call, time, counts)
 
-    def _state(self, state: object) -> dict[str, Any]:
+    def _state(self, state: object) -> Json:
         """Give an environment's state with its money as whole units."""
         if state is None:
             return {}
@@ -662,8 +661,8 @@ class _StudioReader:
         )
 
     def _without_taken_calls(
-        self, drafts: list[TrajectoryDraft], extras: list[dict[str, Any]]
-    ) -> tuple[list[TrajectoryDraft], list[dict[str, Any]]]:
+        self, drafts: list[TrajectoryDraft], extras: list[Json]
+    ) -> tuple[list[TrajectoryDraft], list[Json]]:
         """Leave out, and report, trajectories with a call id that another one has."""
         wanted = [identity for draft in drafts for identity, *_ in draft.calls]
         taken: set[str] = set()
@@ -673,7 +672,7 @@ class _StudioReader:
                 taken |= set(connection.scalars(query))
         if not taken and len(set(wanted)) == len(wanted):
             return drafts, extras
-        kept: list[tuple[TrajectoryDraft, dict[str, Any]]] = []
+        kept: list[tuple[TrajectoryDraft, Json]] = []
         for draft, extra in zip(drafts, extras, strict=True):
             mine = [identity for identity, *_ in draft.calls]
             double = next((name for index, name in enumerate(mine) if name in taken or name in mine[:index]), None)
@@ -693,7 +692,7 @@ class _StudioReader:
             return
         columns = self.tables["market_outcomes"]
         shown, names = self._select("market_outcomes")
-        windows: dict[str, list[dict[str, Any]]] = {}
+        windows: dict[str, list[Json]] = {}
         first = "" if since is None else self.market.window_id(since)
         with self.connection.cursor(name="playproof_outcomes") as cursor:
             statement = f"SELECT {shown} FROM {_quoted(columns[''])} ORDER BY {_quoted(columns['window_id'])}"  # noqa: S608
@@ -773,7 +772,7 @@ def _steps(text: object) -> list[Mapping[str, Any]]:
     return steps
 
 
-def _object(text: object, name: str) -> dict[str, Any]:
+def _object(text: object, name: str) -> Json:
     """Read a JSON column that holds an object; empty where there is none."""
     if text is None or text == "":
         return {}
@@ -796,7 +795,7 @@ def _list(value: object, name: str) -> list[Mapping[str, Any]]:
     return value
 
 
-def _messages(text: object) -> list[dict[str, Any]] | None:
+def _messages(text: object) -> list[Json] | None:
     if text is None or text == "":
         return None
     try:
@@ -888,14 +887,14 @@ _CALL_NAMES = {
 }
 
 
-def _snake(call: Mapping[str, Any]) -> dict[str, Any]:
+def _snake(call: Mapping[str, Any]) -> Json:
     """Give a call of steps_json under the names of the table; its own time is none."""
     named = {_CALL_NAMES.get(name, name): value for name, value in call.items() if name != "timestamp"}
     messages = named.pop("messages", None)
     return named | ({"messages_json": orjson.dumps(messages).decode()} if messages is not None else {})
 
 
-def _outcome(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _outcome(row: Mapping[str, Any]) -> tuple[Json, list[str]]:
     """Read one row of market_outcomes: of a stock, or of a prediction market."""
     ticker, question = row.get("stock_ticker"), row.get("prediction_market_id")
     if (ticker is None) == (question is None):

@@ -18,6 +18,7 @@ from sqlalchemy import JSON, Connection, Engine, Table, Text
 from sqlalchemy.exc import IntegrityError
 
 from playproof.errors import RefusedRecord
+from playproof.json_types import Json
 from playproof.record.trajectories.facts import Access, Call, End, Start, StepEnd, StepStart
 from playproof.record.trajectories.recorder import Clock, DatabaseRecorder, new_id, utc_now
 from playproof.record.trajectories.secrets import SecretScrubber
@@ -261,9 +262,9 @@ def _trajectories(drafts: Sequence[TrajectoryDraft]) -> Columns:
     return {name: [row.get(name) for row in rows] for name in rows[0]} if rows else {}
 
 
-def _trajectory(draft: TrajectoryDraft) -> dict[str, Any]:
+def _trajectory(draft: TrajectoryDraft) -> Json:
     start, named = draft.start, draft.named
-    row: dict[str, Any] = {
+    row: Json = {
         "trajectory_id": named.trajectory_id,
         "agent_id": start.agent_id,
         "archetype": start.archetype,

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 from playproof.errors import DecodeError, InputError, RefusedRecord
 from playproof.game import WindowRules
 from playproof.game.markets import CURRENCY, MarketDeclaration
+from playproof.json_types import Json
 from playproof.money import UNIT
 from playproof.record.trajectories.windows import is_closed
 from playproof.store.db import MarketOutcome, OutcomeRevision
@@ -47,7 +48,7 @@ class PostedOutcomes:
 
     window_id: str
     market: str
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[Json, ...]
     notes: tuple[str, ...] = ()
     """What was stated and is not what was computed."""
     reason: str | None = field(default=None, compare=False)
@@ -62,7 +63,7 @@ def read_posted(
     window_id = read_window_id(body.get("window_id"), windows)
     check_market(body.get("market"), windows)
     currency = read_currency(body.get("currency"), market)
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     notes: list[str] = []
     for name, read in (("assets", read_asset), ("questions", read_question)):
         items = body.get(name, [])
@@ -148,7 +149,7 @@ def read_currency(currency: object, market: MarketDeclaration | None) -> str:
     return currency
 
 
-def read_asset(payload: object, path: str) -> tuple[dict[str, Any], list[str]]:
+def read_asset(payload: object, path: str) -> tuple[Json, list[str]]:
     """Read what a window did with one asset; give its row and what was stated otherwise."""
     item = _fields(payload, ASSET_FIELDS, path)
     subject = _text(item.get("asset"), f"{path}.asset", LONGEST_NAME)
@@ -185,7 +186,7 @@ def read_asset(payload: object, path: str) -> tuple[dict[str, Any], list[str]]:
     return row, notes
 
 
-def read_question(payload: object, path: str) -> tuple[dict[str, Any], list[str]]:
+def read_question(payload: object, path: str) -> tuple[Json, list[str]]:
     """Read how one question was resolved; give its row, and no notes."""
     item = _fields(payload, QUESTION_FIELDS, path)
     subject = _text(item.get("question_id"), f"{path}.question_id", LONGEST_NAME)
@@ -212,7 +213,7 @@ def read_question(payload: object, path: str) -> tuple[dict[str, Any], list[str]
     return row, []
 
 
-def write_posted(connection: Connection, posted: PostedOutcomes, now: datetime) -> dict[str, Any]:
+def write_posted(connection: Connection, posted: PostedOutcomes, now: datetime) -> Json:
     """Write a window's outcomes in a transaction, or find them there; give the answer of the API.
 
     Nothing has changed where it raises.
@@ -220,7 +221,7 @@ def write_posted(connection: Connection, posted: PostedOutcomes, now: datetime) 
     mine = (MarketOutcome.window_id == posted.window_id, MarketOutcome.market == posted.market)
     known = [dict(row) for row in connection.execute(select(MarketOutcome.__table__).where(*mine)).mappings()]
     before = sorted(({name: row[name] for name in _COMPARED} for row in known), key=_subject)
-    answer: dict[str, Any] = {"window_id": posted.window_id, "written": len(posted.rows), "again": False}
+    answer: Json = {"window_id": posted.window_id, "written": len(posted.rows), "again": False}
     if posted.notes:
         answer["notes"] = list(posted.notes)
     if known and before == list(posted.rows):

@@ -220,7 +220,7 @@ def new_id(time: datetime, rng: random.Random) -> str:
     return f"{int(time.timestamp() * 1000):012x}{rng.getrandbits(80):020x}"
 
 
-def _register(connection: Connection, row: dict[str, Any], now: datetime) -> None:
+def _register(connection: Connection, row: Json, now: datetime) -> None:
     changed = connection.execute(update(AgentRow).where(AgentRow.agent_id == row["agent_id"]).values(**row))
     if not changed.rowcount:
         connection.execute(insert(AgentRow).values(**row, created_at=now))

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, and_, case, exists, false, func, or_, select
 
 from playproof.game import WindowRules
+from playproof.json_types import Json
 from playproof.store.db import LlmCall, MarketOutcome, StepRow, Trajectory
 
 GRACE = timedelta(minutes=5)
@@ -99,7 +99,7 @@ class Survey:
         """Tell how ready the data is for learning on policy."""
         return verdict(self.groups)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give the survey as one object."""
         counts = {f"{level}+": self.with_agents(level) for level in LEVELS}
         names = ("window_id", "closed", "has_outcomes", "trajectories", "agents", "actions", "pnl")

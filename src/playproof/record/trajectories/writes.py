@@ -19,6 +19,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from playproof.errors import RefusedRecord
+from playproof.json_types import Json
 from playproof.record.trajectories.facts import POST, TRADE, Access, Call, End, Start, StepEnd, StepStart, count_actions
 from playproof.record.trajectories.secrets import SecretScrubber
 from playproof.store.db import AgentRow, LlmCall, Request, StepRow, Trajectory
@@ -139,7 +140,7 @@ def start_trajectory(connection: Connection, start: Start, named: ResolvedStart,
     connection.execute(insert(Trajectory).values(trajectory_row(start, named, clean)))
 
 
-def trajectory_row(start: Start, named: ResolvedStart, clean: SecretScrubber) -> dict[str, Any]:
+def trajectory_row(start: Start, named: ResolvedStart, clean: SecretScrubber) -> Json:
     """Give the row of a trajectory that has just begun."""
     return {
         "trajectory_id": named.trajectory_id,
@@ -193,7 +194,7 @@ def access_row(access: Access, now: datetime, clean: SecretScrubber) -> JsonText
     return written
 
 
-def access_fields(access: Access, now: datetime) -> dict[str, Any]:
+def access_fields(access: Access, now: datetime) -> Json:
     """Give an access as it stands in a step's list, secrets included."""
     time = access.time or now
     payload = time if time.tzinfo is UTC else time.astimezone(UTC)
@@ -221,12 +222,12 @@ def log_call(
     return call_id
 
 
-def call_row(call: Call, clean: SecretScrubber) -> dict[str, Any]:
+def call_row(call: Call, clean: SecretScrubber) -> Json:
     """Give a call's own columns."""
     texts = ("model", "model_version", "purpose", "system_prompt", "user_prompt", "response", "reasoning", "error")
     numbers = ("latency_ms", "temperature", "max_tokens", "top_p", "prompt_tokens", "completion_tokens")
     lists = ("prompt_token_ids", "token_ids", "logprobs")
-    row: dict[str, Any] = {name: _text(getattr(call, name), clean) for name in texts}
+    row: Json = {name: _text(getattr(call, name), clean) for name in texts}
     row |= {name: getattr(call, name) for name in numbers}
     row |= {name: plain(getattr(call, name)) for name in lists}
     return row | {"messages": clean.json(call.messages)}
@@ -245,7 +246,7 @@ def complete_step(
     return number
 
 
-def step_end_row(end: StepEnd, now: datetime, clean: SecretScrubber) -> dict[str, Any]:
+def step_end_row(end: StepEnd, now: datetime, clean: SecretScrubber) -> Json:
     """Give the columns that a step gains when it ends."""
     action = end.action
     return {
@@ -275,7 +276,7 @@ def end_trajectory(connection: Connection, trajectory_id: str, end: End, now: da
     _change(connection, trajectory_id, row)
 
 
-def end_row(end: End, start: datetime, now: datetime) -> dict[str, Any]:
+def end_row(end: End, start: datetime, now: datetime) -> Json:
     """Give the columns that a trajectory gains when it ends."""
     time = end.time or now
     return {
@@ -287,7 +288,7 @@ def end_row(end: End, start: datetime, now: datetime) -> dict[str, Any]:
     }
 
 
-def summed(actions: Sequence[tuple[str | None, bool | None]], rewards: Sequence[float | None]) -> dict[str, Any]:
+def summed(actions: Sequence[tuple[str | None, bool | None]], rewards: Sequence[float | None]) -> Json:
     """Add up the steps of a trajectory; a reward that nobody reported stays unknown."""
     reported = [reward for reward in rewards if reward is not None]
     return {
@@ -302,8 +303,8 @@ def _change(connection: Connection, trajectory_id: str, row: Mapping[str, Any]) 
 
 
 def once(
-    connection: Connection, key: str, body: object, now: datetime, write: Callable[[Connection], dict[str, Any]]
-) -> tuple[dict[str, Any], bool]:
+    connection: Connection, key: str, body: object, now: datetime, write: Callable[[Connection], Json]
+) -> tuple[Json, bool]:
     """Carry a write out once under a key; give its answer, and whether it is one from before.
 
     The same key with another body is refused. Key and answer are committed with the write.

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError
 
 from playproof.errors import ConfigError, MissingExtra, StoreError
 from playproof.home import database
+from playproof.json_types import Json
 from playproof.store.db.columns import read_json, write_json
 from playproof.store.log.schema import BUSY_SECONDS, PRAGMAS
 
@@ -117,5 +118,5 @@ def _option(query: Mapping[str, Any]) -> str:
     return options if isinstance(options, str) else " ".join(options)
 
 
-def _json() -> dict[str, Any]:
+def _json() -> Json:
     return {"json_serializer": write_json, "json_deserializer": read_json}

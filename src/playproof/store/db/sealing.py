@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import orjson
 from sqlalchemy import Engine
 
 from playproof.events import DocType, Event, Value
 from playproof.game import Column
+from playproof.json_types import Json
 from playproof.store.db.trajectories import StoredTrajectory, each_window
 from playproof.store.log.compaction import compact
 from playproof.store.log.writer import EventLog
@@ -66,7 +66,7 @@ def trajectory_events(trajectory: StoredTrajectory) -> Iterator[Event]:
         )
 
 
-Told = tuple[str, DocType, datetime, dict[str, Value], dict[str, Any]]
+Told = tuple[str, DocType, datetime, dict[str, Value], Json]
 
 
 def _facts(trajectory: StoredTrajectory) -> Iterable[Told]:
@@ -97,7 +97,7 @@ def _facts(trajectory: StoredTrajectory) -> Iterable[Told]:
         yield "trajectory.end", "system_event", trajectory.end_time, ended, {"metrics": trajectory.metrics}
 
 
-def _shallow(trajectory: StoredTrajectory) -> dict[str, Any]:
+def _shallow(trajectory: StoredTrajectory) -> Json:
     return {name: getattr(trajectory, name) for name in StoredTrajectory.__dataclass_fields__}
 
 

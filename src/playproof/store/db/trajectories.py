@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, bindparam, select
 
 from playproof.errors import InputError
+from playproof.json_types import Json
 from playproof.store.db.records import LlmCall, StepRow, Trajectory
 
 AT_ONCE = 500
@@ -29,13 +30,13 @@ class StoredStep:
 
     number: int
     time: datetime
-    state: dict[str, Any]
-    accesses: list[dict[str, Any]]
+    state: Json
+    accesses: list[Json]
     completed_at: datetime | None
     action_type: str | None
-    action_parameters: dict[str, Any] | None
+    action_parameters: Json | None
     action_success: bool | None
-    action_result: dict[str, Any] | None
+    action_result: Json | None
     action_error: str | None
     action_reasoning: str | None
     reported_reward: float | None
@@ -56,7 +57,7 @@ class StoredCall:
     purpose: str
     system_prompt: str | None
     user_prompt: str | None
-    messages: list[dict[str, Any]] | None
+    messages: list[Json] | None
     response: str | None
     reasoning: str | None
     temperature: float | None
@@ -70,7 +71,7 @@ class StoredCall:
     error: str | None
 
     @property
-    def prompt(self) -> list[dict[str, Any]]:
+    def prompt(self) -> list[Json]:
         """Give what the model was told as messages, also where it was stored as two prompts."""
         if self.messages is not None:
             return self.messages
@@ -102,8 +103,8 @@ class StoredTrajectory:
     end_time: datetime | None
     duration_ms: int | None
     total_reward: float | None
-    metrics: dict[str, Any] | None
-    extra: dict[str, Any] | None
+    metrics: Json | None
+    extra: Json | None
     """The column `metadata`."""
     final_status: str
     final_balance: int | None

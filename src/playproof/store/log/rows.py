@@ -20,6 +20,7 @@ from typing import Any
 from playproof.errors import StoreError
 from playproof.events import Event, Value
 from playproof.game import Column
+from playproof.json_types import Json
 
 Row = tuple[Any, ...]
 
@@ -240,7 +241,7 @@ class Layout:
                     columns[name] = _WAY_IN[self._kinds[name]](value)
                 except (KeyError, ValueError, OverflowError) as error:
                     raise _unfit(event, name, value, error) from error
-        texts: dict[str, Any] = {name: plain(text) for name in _TEXTS if (text := getattr(event, name)) is not None}
+        texts: Json = {name: plain(text) for name in _TEXTS if (text := getattr(event, name)) is not None}
         return replace(event, columns=columns, **texts)
 
     def intact(self, row: Row) -> bool:

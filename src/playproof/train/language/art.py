@@ -69,7 +69,7 @@ def art_groups(scored: Sequence[ScoredGroup]) -> list[Json]:
     return results
 
 
-def to_trajectory_group(art: Any, payload: dict[str, Any]) -> Any:
+def to_trajectory_group(art: Any, payload: Json) -> Any:
     """Read a group of our format with ART's own classes.
 
     ART's messages skip validation, so an answer with tokens would stay a plain object, and not be trained on: each is
@@ -77,7 +77,7 @@ def to_trajectory_group(art: Any, payload: dict[str, Any]) -> Any:
     """
     choice = art.trajectories.Choice
 
-    def revive(messages: Sequence[dict[str, Any]]) -> list[Any]:
+    def revive(messages: Sequence[Json]) -> list[Any]:
         return [choice.model_validate(message) if "message" in message else message for message in messages]
 
     trajectories = []

@@ -25,6 +25,7 @@ import numpy as np
 from playproof.errors import ConfigError, DecodeError, PlayproofError
 from playproof.games.arena.market.rng import draw
 from playproof.games.arena.market.scenarios import SCENARIOS, BenchScenario
+from playproof.json_types import Json
 from playproof.workflows.arena.benchmark import (
     ALL,
     BASELINES,
@@ -270,7 +271,7 @@ def _numbers(done: Mapping[str, Any]) -> dict[str, float]:
     return result
 
 
-def read_state(path: Path) -> dict[str, Any] | None:
+def read_state(path: Path) -> Json | None:
     """Read a loop's state; None where there is no loop."""
     file = path / STATE
     if not file.exists():

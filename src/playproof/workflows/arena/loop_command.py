@@ -16,6 +16,7 @@ from playproof.cli.output import AsJson, emit, note
 from playproof.errors import ConfigError
 from playproof.game import lookup
 from playproof.home import folder, safe_join
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from playproof.workflows.arena.benchmark import Contestant
@@ -86,7 +87,7 @@ def loop(
             return
         going = Loop(path, _joints(noted, track, name), plan if model or preset else None)
         wanted = 1 if once else cycles
-        ended: list[dict[str, Any]] = []
+        ended: list[Json] = []
         while not wanted or len(ended) < wanted:
             if ended:
                 time.sleep(pause)

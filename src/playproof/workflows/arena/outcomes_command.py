@@ -14,12 +14,13 @@ from sqlalchemy import Engine, select
 from playproof.cli.data.windows import outcomes_app
 from playproof.games.arena.game import arena_game
 from playproof.games.arena.recording.outcomes_writer import outcome_rows
+from playproof.json_types import Json
 
 
 def prices(engine: Engine, windows: Sequence[str]) -> list[Mapping[str, Any]]:
     """Give the outcome rows of windows, from every run that was recorded in them."""
     wanted = set(windows)
-    rows: dict[str, list[dict[str, Any]]] = {}
+    rows: dict[str, list[Json]] = {}
     for run in _runs(engine, windows):
         for closed in _closed(engine, run):
             if closed.window in wanted and closed.window not in rows:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from playproof.json_types import Json
+
 ALONE: Mapping[str, Any] = MappingProxyType({"others": []})
 """Nobody else trades in the forked windows that are learned from."""
 
@@ -28,8 +30,8 @@ class Preset:
     """Of the cycle."""
 
 
-_TERMS: dict[str, Any] = {"world": "clear", "decisions": 1, "prompt": "brief"}
-_ALL_WEIGHTS: dict[str, Any] = {"options": dict(ALONE), "rank": None}
+_TERMS: Json = {"world": "clear", "decisions": 1, "prompt": "brief"}
+_ALL_WEIGHTS: Json = {"options": dict(ALONE), "rank": None}
 
 PRESETS: Mapping[str, Preset] = {
     "tiny": Preset(

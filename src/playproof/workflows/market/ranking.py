@@ -16,6 +16,7 @@ from sqlalchemy import Engine, select
 
 from playproof.errors import InputError
 from playproof.game.markets import PNL_MINUS_HOLD, MarketDeclaration
+from playproof.json_types import Json
 from playproof.judge.computed import hold_return
 from playproof.record.trajectories.outcomes import read_outcomes
 from playproof.stats.ranking import AgentResult, RankedAgent, interval, rank_results
@@ -42,7 +43,7 @@ class MarketRanking:
     left_out: dict[str, int]
     """Ended trajectories that could not be ranked by money, by reason."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Give the ranking as one object."""
         return {
             "windows": list(self.windows),

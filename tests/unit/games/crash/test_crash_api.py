@@ -217,7 +217,6 @@ def test_a_missing_field_keeps_its_value_within_a_round() -> None:
         {"event_name": "gameStateUpdate", "data": "no json"},
         {"event_name": "gameStateUpdate", "data": {"price": "nonsense", "tickCount": None}},
         {"event_name": "playerUpdate", "data": {"cash": float("nan")}},
-        {"button_id": "NO_SUCH_BUTTON"},
         {"event_name": "standard/newTrade", "data": [{"__trace": True}, {"gameId": "g1"}]},
     ],
 )

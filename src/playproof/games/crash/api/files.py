@@ -20,6 +20,7 @@ from playproof.events import Direction, Event
 from playproof.game.importers import ImportSettings
 from playproof.games.crash.api.reading import UserEvent, time_of
 from playproof.games.crash.recording.importers.event_store import IMPORTER
+from playproof.json_types import Json
 from playproof.record.imports.archives import is_temporary
 from playproof.record.imports.event_store import StoreFile, StoreSurvey, first_line
 from playproof.record.imports.recognise import expand
@@ -169,7 +170,7 @@ def _from_batch(batch: pa.RecordBatch) -> Iterator[UserEvent]:
         yield from map(_filled, batch.to_pylist())
 
 
-def _filled(row: dict[str, Any]) -> dict[str, Any]:
+def _filled(row: Json) -> Json:
     """Leave out what a row of a table does not tell."""
     return {name: value for name, value in row.items() if value is not None}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from playproof.game.play import PlayerView
 from playproof.games.crash.api.reading import EventReader, UserEvent
 from playproof.games.crash.features.state import id_hash
 from playproof.games.crash.features.table import FILLS, OBSERVATIONS
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from typing import Self
@@ -113,7 +114,7 @@ class Observation:
     @classmethod
     def from_numpy(cls, row: NDArray[np.float32]) -> Self:
         """Name a row's numbers; each becomes the shortest decimal that stands for it, so 0.1 is 0.1."""
-        values: dict[str, Any] = {name: float(str(value)) for name, value in zip(FEATURE_NAMES, row, strict=True)}
+        values: Json = {name: float(str(value)) for name, value in zip(FEATURE_NAMES, row, strict=True)}
         return cls(**values)
 
 

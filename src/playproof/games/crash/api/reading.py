@@ -39,6 +39,7 @@ from playproof.games.crash.server.protocol import (
     USERNAME,
     event_frame,
 )
+from playproof.json_types import Json
 
 UserEvent = Mapping[str, Any] | Event
 """An event as users have it."""
@@ -119,7 +120,7 @@ def folded(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def renamed(result: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def renamed(result: Mapping[str, Any], names: Mapping[str, str]) -> Json:
     """Give the values that have a known name, under it; None and NaN tell nothing."""
     return {
         names[folded(name)]: value
@@ -196,8 +197,8 @@ class EventReader:
         self._seq, self._ts = 0, _EPOCH
         self._names: dict[str, str] = {}
         self._game_id = UNNAMED
-        self._core: dict[str, Any] = {}
-        self._carried: dict[str, Any] = {}
+        self._core: Json = {}
+        self._carried: Json = {}
         self.fields_seen: set[str] = set()
         """Fields of GROUPS that were seen so far."""
 
@@ -265,7 +266,7 @@ class EventReader:
         if game_id != self._game_id:
             self._game_id, self._core = game_id, {}
 
-    def _placed(self, payload: dict[str, Any]) -> dict[str, Any]:
+    def _placed(self, payload: Json) -> Json:
         """Give a price without a tick its tick: a new price while the round runs is the next tick's."""
         before = self._core
         moved = (
@@ -278,7 +279,7 @@ class EventReader:
         self._core = before | {name: payload[name] for name in ("price", "tickCount", "active") if name in payload}
         return payload
 
-    def _group(self, group: Sequence[str], payload: Mapping[str, Any]) -> dict[str, Any]:
+    def _group(self, group: Sequence[str], payload: Mapping[str, Any]) -> Json:
         """Give a whole group if one of its fields is given: the last value, or 0, for those that are not."""
         new = {name: payload[name] for name in group if name in payload}
         if not new:
@@ -303,11 +304,11 @@ class EventReader:
         button = button_named(named)
         if button is None:
             raise InputError(f"expected a button, one of {', '.join(LABELS)}; found {named!r}")
-        press: dict[str, Any] = {"button_id": button} | _coins(fields)
+        press: Json = {"button_id": button} | _coins(fields)
         return Frame(self._ts, json.dumps(press), "none")
 
 
-def _phased(payload: dict[str, Any], phase: object) -> dict[str, Any]:
+def _phased(payload: Json, phase: object) -> Json:
     """Add what the flags leave open: a tick of a round that is not counting down is one of a running round."""
     code = _phase(phase)
     if code is not None:
@@ -332,7 +333,7 @@ def _phase(value: object) -> Phase | None:
     return Phase(int(code)) if code in tuple(Phase) else None
 
 
-def _values(result: Mapping[str, Any]) -> dict[str, Any]:
+def _values(result: Mapping[str, Any]) -> Json:
     """Give values as the feed would write them, those that are none left out."""
     read = {name: _value(name, value) for name, value in result.items()}
     return {name: value for name, value in read.items() if value is not None}

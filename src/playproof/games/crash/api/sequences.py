@@ -19,6 +19,7 @@ from playproof.events import Event
 from playproof.games.crash.api.observation import ObservationBuilder
 from playproof.games.crash.api.reading import folded
 from playproof.games.crash.rules.actions import ADJUSTMENTS, BETS, LABELS, MAIN, ORDERS, adjusted, button_named
+from playproof.json_types import Json
 from playproof.money import UNIT, from_units
 
 _TRIED = ((UNIT // 250, UNIT), (UNIT // 10, 3 * UNIT))
@@ -130,7 +131,7 @@ def _presses(sequence: Any) -> Iterable[Any]:
     return values
 
 
-def _record(press: Any) -> dict[str, Any]:
+def _record(press: Any) -> Json:
     """Give a press as a dict, amounts in coins."""
     if isinstance(press, str):
         return {"button_id": press}
