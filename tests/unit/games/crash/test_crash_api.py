@@ -255,7 +255,8 @@ OPTIONAL = {
     "event_name": st.sampled_from(["gameStateUpdate", "playerUpdate", "standard/newTrade", "buyOrder", "x"]),
     "data": PAYLOADS | VALUES | st.lists(PAYLOADS, max_size=2),
     "game_id": st.sampled_from(["g1", "g2"]),
-    **dict.fromkeys(("tick", "price", "button_id", "ts"), VALUES),
+    **dict.fromkeys(("tick", "price", "ts"), VALUES),
+    "button_id": st.none() | st.sampled_from(["BUY", "+0.01", "1/2", "sell"]),  # any other is an error that names it
 }
 
 
@@ -344,7 +345,7 @@ def test_batches_have_their_shapes() -> None:
         batch = maker.get_batch(dataset, 32)
         assert batch.observations.shape == batch["next_observations"].shape == (32, FEATURE_COUNT)
         assert batch.observations.dtype == batch.next_observations.dtype == np.float32
-        assert (batch.actions.shape, batch.actions.dtype) == ((32, 2), np.dtype(np.int64))
+        assert (batch.actions.shape, batch.actions.dtype) == ((32,), np.dtype(np.int64))
         assert (batch.rewards.shape, batch.rewards.dtype) == ((32,), np.dtype(np.float32))
         assert (batch.dones.shape, batch.dones.dtype) == ((32,), np.dtype(np.bool_))
         assert all(np.isfinite(item).all() for item in batch)
@@ -352,7 +353,7 @@ def test_batches_have_their_shapes() -> None:
     whole = maker.get_batch(data, 40)
     assert sorted(whole.observations[:, 0]) == list(range(40)), "each step once where there are enough"
     observation, action, reward, next_observation, done = data[3]
-    assert (action.tolist(), done) == ([1, 0], False)
+    assert (action.tolist(), done) == (1, False)
     assert observation.shape == next_observation.shape == (FEATURE_COUNT,)
     assert np.isfinite(reward)
     with pytest.raises(ConfigError, match="found 0 steps"):
@@ -363,7 +364,7 @@ def test_a_torch_loader_takes_it_as_it_is() -> None:
     torch = pytest.importorskip("torch")
     data = TrainingDataGenerator().process_episode([*whole_round(20)[:-1], rug(20)])
     seen, taken, earned, then, ended = next(iter(torch.utils.data.DataLoader(data, batch_size=8)))
-    assert (tuple(seen.shape), tuple(then.shape), tuple(taken.shape)) == ((8, 37), (8, 37), (8, 2))
+    assert (tuple(seen.shape), tuple(then.shape), tuple(taken.shape)) == ((8, 37), (8, 37), (8,))
     assert (earned.dtype, ended.dtype, taken.dtype) == (torch.float32, torch.bool, torch.int64)
 
 
@@ -390,7 +391,7 @@ def test_parquet_of_the_users_own(rounds: list[dict[str, Any]], tmp_path: Path, 
     assert [item.terminal_tick for item in EpisodeSegmenter().from_parquet(str(path), limit=1)] == [12]
     data = TrainingDataGenerator().from_parquet(str(path), tmp_path / "buttons.parquet")
     assert len(data) == 20
-    assert [row.tolist() for row in data.batch.actions[[2, 5, 14]]] == [[1, 0], [2, 0], [0, 0]]
+    assert data.batch.actions[[2, 5, 14]].tolist() == [1, 2, 0]
     assert np.flatnonzero(data.batch.dones).tolist() == [11, 19]
     assert len(TrainingDataGenerator().from_parquet(path, limit=1)) == 12
     assert len(TrainingDataGenerator(min_ticks=10).from_parquet(path)) == 12
@@ -420,7 +421,7 @@ def test_a_store_is_read_hot_and_compacted(home: Path) -> None:
         data = TrainingDataGenerator().from_parquet(source)
         assert len(data) == len(hot) > 20
         assert all((a == b).all() for a, b in zip(data.batch, hot.batch, strict=True))
-    assert (hot.batch.actions[:, 0] > 0).any()
+    assert (hot.batch.actions > 0).any()
     assert EpisodeSegmenter().from_parquet(home, limit=1)[0].is_terminal
 
 

@@ -173,7 +173,9 @@ def named_payload(event: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     payload = data if isinstance(data, Mapping) else event
     if folded(name) in _EVENTS:
         known = _EVENTS[folded(name)]
-        is_press = not name and any(folded(key) in ("buttonid", "button") for key in payload)
+        is_press = not name and any(
+            folded(key) in ("buttonid", "button") and value is not None for key, value in payload.items()
+        )
         return (PRESS if is_press else known), payload
     return name, payload
 
