@@ -70,9 +70,10 @@ def auto(
 ) -> None:
     """Import whatever recordings stand under a path: every kind below, mixed.
 
-    Importing them again changes nothing. Damage is reported and never stops the import.
+    `playproof import PATH` does the same. Importing them again changes nothing. Damage is reported and never stops
+    the import.
 
-    Example: playproof import recordings/
+    Example: playproof import auto recordings/
     """
     _run(None, path, game, zone, keep_names, as_json)
 
