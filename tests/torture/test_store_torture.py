@@ -1,7 +1,8 @@
 """The store's long proofs. Progress is kept, so that a run which was cut off goes on where it was.
 
 PLAYPROOF_TORTURE_KILLS: how many random kills, 10,000 unless told. PLAYPROOF_TORTURE_STRIDE: take every n-th syscall
-of the 200-event run, 1 unless told. PLAYPROOF_TORTURE_STATE: the folder that keeps the progress.
+of the 200-event run, 1 unless told. PLAYPROOF_TORTURE_RUNS: runs of late events beside compactions, 1,000 unless told.
+PLAYPROOF_TORTURE_STATE: the folder that keeps the progress.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from compaction_proofs import fill_in_while_compacting, interleavings, two_late_appends
 from store_proofs import COLUMNS, acknowledged, kills, numbered, stored, strace
 
 from playproof.provenance import commit
@@ -24,6 +26,7 @@ from playproof.store import EventLog, verify
 pytestmark = pytest.mark.torture
 
 KILLS = int(os.environ.get("PLAYPROOF_TORTURE_KILLS", "10000"))
+RUNS = int(os.environ.get("PLAYPROOF_TORTURE_RUNS", "1000"))
 STRIDE = int(os.environ.get("PLAYPROOF_TORTURE_STRIDE", "1"))
 STATE = Path(os.environ.get("PLAYPROOF_TORTURE_STATE", Path(tempfile.gettempdir()) / "playproof-torture"))
 PER_HOME = 25
@@ -116,3 +119,22 @@ def _one_fault(home: Path, tmp_path: Path, fault: str, case: str, files: list[st
     assert stored(home) == EVENTS
     assert verify(home).damage == ()
     shutil.rmtree(home)
+
+
+def test_late_events_beside_compactions(tmp_path: Path) -> None:
+    """Short runs of threads without any order, and long ones as the defect was found with."""
+    progress = Progress("late")
+    sizes = {number: (12_000, 600) if number % 50 == 0 else (600, 60) for number in range(RUNS)}
+    for number, (total, late) in sizes.items():
+        if str(number) not in progress.done:
+            assert fill_in_while_compacting(tmp_path / "home", total, late, number) == 0, number
+            shutil.rmtree(tmp_path / "home")
+            progress.add(str(number), RUNS, "runs")
+
+
+def test_every_order_with_three_parts(tmp_path: Path) -> None:
+    steps = two_late_appends(tmp_path / "dry", set(), 3).run("C" * 50)
+    seen: set[str] = set()
+    for order in interleavings(steps):
+        two_late_appends(tmp_path / "home", seen, 3).run(order)
+        shutil.rmtree(tmp_path / "home")

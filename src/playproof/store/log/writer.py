@@ -163,6 +163,11 @@ class EventLog:
                 self._known.forget()
             except sqlite3.Error as error:
                 raise self._fail(error) from error
+            except BaseException:
+                # The work itself failed: nothing of it may be committed together with what comes next.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
 
     def _gather(self, events: Sequence[Event]) -> EventGroup:
         """Make rows of events and put them with those that wait for the next commit."""
