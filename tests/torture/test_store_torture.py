@@ -2,6 +2,7 @@
 
 PLAYPROOF_TORTURE_KILLS: how many random kills, 10,000 unless told. PLAYPROOF_TORTURE_STRIDE: take every n-th syscall
 of the 200-event run, 1 unless told. PLAYPROOF_TORTURE_RUNS: runs of late events beside compactions, 1,000 unless told.
+PLAYPROOF_TORTURE_FLIPS: flipped bits in footers, 20,000 unless told.
 PLAYPROOF_TORTURE_STATE: the folder that keeps the progress.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from compaction_proofs import fill_in_while_compacting, interleavings, two_late_appends
+from flip_proofs import flip_footers
 from store_proofs import COLUMNS, acknowledged, kills, numbered, stored, strace
 
 from playproof.provenance import commit
@@ -27,6 +29,7 @@ pytestmark = pytest.mark.torture
 
 KILLS = int(os.environ.get("PLAYPROOF_TORTURE_KILLS", "10000"))
 RUNS = int(os.environ.get("PLAYPROOF_TORTURE_RUNS", "1000"))
+FLIPS = int(os.environ.get("PLAYPROOF_TORTURE_FLIPS", "20000"))
 STRIDE = int(os.environ.get("PLAYPROOF_TORTURE_STRIDE", "1"))
 STATE = Path(os.environ.get("PLAYPROOF_TORTURE_STATE", Path(tempfile.gettempdir()) / "playproof-torture"))
 PER_HOME = 25
@@ -130,6 +133,16 @@ def test_late_events_beside_compactions(tmp_path: Path) -> None:
             assert fill_in_while_compacting(tmp_path / "home", total, late, number) == 0, number
             shutil.rmtree(tmp_path / "home")
             progress.add(str(number), RUNS, "runs")
+
+
+def test_flipped_bits_in_footers(tmp_path: Path) -> None:
+    """Blocks of a thousand flips: 0 silent, 0 signals, 0 tracebacks."""
+    progress = Progress("flips")
+    for block in range(FLIPS // 1000):
+        if str(block) not in progress.done:
+            flip_footers(tmp_path / "home", 1000, block)
+            shutil.rmtree(tmp_path / "home")
+            progress.add(str(block), FLIPS // 1000, "thousands of flips")
 
 
 def test_every_order_with_three_parts(tmp_path: Path) -> None:

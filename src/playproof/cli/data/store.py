@@ -107,14 +107,24 @@ def compact(
 
 
 @app.command()
-def verify(*, as_json: AsJson = False) -> None:
+def verify(
+    *,
+    give_up_missing: Annotated[
+        bool,
+        typer.Option(
+            "--give-up-missing",
+            help="Also set missing parts aside: their events can be sent again, and the files are not read any more.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check every part and every row against its checksum, and set aside what is damaged. Exit code 2: damage.
 
     Example: playproof store verify --json
     """
     from playproof.store import verify as verify_store
 
-    result = verify_store(home())
+    result = verify_store(home(), give_up_missing=give_up_missing)
     damaged = bool(result.damage)
     payload = {
         "parts": result.parts,
@@ -147,7 +157,7 @@ def export(
         raise ConfigError(f"expected a new file, found {path} there; remove it or name another")
     store = _store()
     events = store.events(doc_type=doc_type, window_id=window, session_id=session)
-    count = _write_jsonl(path, events) if form == "jsonl" else _write_parquet(path, events, store)
+    count = _write_jsonl(path, events) if form == "jsonl" else _write_parquet(path, events)
     _tell_problems(store)
     emit({"path": str(path), "events": count}, as_json, lambda: f"{count} events in {path}")
 
@@ -226,11 +236,12 @@ def _write_jsonl(path: Path, events: Iterable[Event]) -> int:
     return count
 
 
-def _write_parquet(path: Path, events: Iterator[Event], store: EventStore) -> int:
+def _write_parquet(path: Path, events: Iterator[Event]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    shape = store.schema(store.views())
+    other = _store()  # a look of its own: `store.problems` are those of the events that are being written
+    shape = other.schema(other.views())
     count = 0
     with path.open("xb") as file, pq.ParquetWriter(file, shape, compression="zstd") as writer:
         while chunk := list(islice(events, 50_000)):

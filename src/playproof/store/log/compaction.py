@@ -22,7 +22,18 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from playproof.errors import StoreError
-from playproof.store.log.parts import SORTED, PartEntry, PartFiles, date_of, encode, fill, part_path, schema, to_table
+from playproof.store.log.parts import (
+    SORTED,
+    PartEntry,
+    PartFiles,
+    date_of,
+    encode,
+    fill,
+    footer_size,
+    part_path,
+    schema,
+    to_table,
+)
 from playproof.store.log.rows import SEQ_BITS, Row
 from playproof.store.log.schema import connect_reader, log_names, log_path
 from playproof.store.log.writer import EventLog
@@ -222,7 +233,8 @@ def draft_part(
     sessions = [
         (numbers[item["session_id"]], item["seq_min"], item["seq_max"], item["seq_count"]) for item in spans.to_pylist()
     ]
-    part = PartEntry(log.name, path, doc_type, date, table.num_rows, content.size, sha256)
+    footer = hashlib.sha256(memoryview(content)[-footer_size(memoryview(content)) :]).hexdigest()
+    part = PartEntry(log.name, path, doc_type, date, table.num_rows, content.size, sha256, footer)
     return PartDraft(part, sessions, content, list(absorbed))
 
 
@@ -253,8 +265,9 @@ def list_parts(connection: sqlite3.Connection, drafts: Sequence[PartDraft]) -> N
     for draft in drafts:
         part = draft.part
         connection.execute(
-            "INSERT OR REPLACE INTO parts (path, doc_type, date, rows, bytes, sha256) VALUES (?, ?, ?, ?, ?, ?)",
-            (part.path, part.doc_type, part.date, part.rows, part.bytes, part.sha256),
+            "INSERT OR REPLACE INTO parts (path, doc_type, date, rows, bytes, sha256, footer)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (part.path, part.doc_type, part.date, part.rows, part.bytes, part.sha256, part.footer),
         )
         connection.executemany(
             "INSERT OR REPLACE INTO part_sessions (path, number, first, last, rows) VALUES (?, ?, ?, ?, ?)",
@@ -297,6 +310,7 @@ def _sweep(log: EventLog, files: PartFiles, before: float) -> int:
     with contextlib.closing(connect_reader(log_path(log.home, log.name))) as reader:
         listed = {path for (path,) in reader.execute("SELECT path FROM parts WHERE state = 'live'")}
         left = [path for (path,) in reader.execute("SELECT path FROM unfinished") if path not in listed]
+        unknown = [part for part in live_parts(reader, log.name) if part.footer is None]
         old = [
             path
             for (path,) in reader.execute(
@@ -308,7 +322,15 @@ def _sweep(log: EventLog, files: PartFiles, before: float) -> int:
         files.remove(path)
     if left or old:
         log.transact(lambda connection: _forget(connection, old))
+    # Parts of earlier versions: their footers are noted once, and readers need not read the whole files any more.
+    footers = [(files.footer_sha256(part.path), part.path) for part in unknown if check_part(files, part) is None]
+    if footers:
+        log.transact(lambda connection: _note_footers(connection, footers))
     return cleared + len(left) + len(old)
+
+
+def _note_footers(connection: sqlite3.Connection, footers: Sequence[tuple[str | None, str]]) -> None:
+    connection.executemany("UPDATE parts SET footer = ? WHERE path = ?", footers)
 
 
 def _forget(connection: sqlite3.Connection, replaced: Sequence[str]) -> None:
@@ -319,10 +341,33 @@ def _forget(connection: sqlite3.Connection, replaced: Sequence[str]) -> None:
 
 def live_parts(connection: sqlite3.Connection, log: str) -> list[PartEntry]:
     """Give the parts that a log's manifest lists for readers, in the order of their partitions."""
+    # A reader may meet a log that no writer of this version has opened yet.
+    footer = "footer" if any(row[1] == "footer" for row in connection.execute("PRAGMA table_info(parts)")) else "NULL"
     result = connection.execute(
-        "SELECT path, doc_type, date, rows, bytes, sha256 FROM parts WHERE state = 'live' ORDER BY doc_type, date, path"
+        f"SELECT path, doc_type, date, rows, bytes, sha256, {footer} FROM parts"  # noqa: S608
+        " WHERE state = 'live' ORDER BY doc_type, date, path"
     )
     return [PartEntry(log, *item) for item in result]
+
+
+def check_footer(files: PartFiles, part: PartEntry) -> str | None:
+    """Tell what is wrong with a part's file before a library parses it: its size and the SHA-256 of its footer.
+
+    A wrong footer can end the process inside the Parquet library, or give other rows without a word. Damage in the
+    pages is found by their own checksums, and by `check_part`.
+    """
+    if part.footer is None:
+        return check_part(files, part)
+    size = files.sizes([part.path])[part.path]
+    if size is None:
+        return "missing"
+    if size != part.bytes:
+        return f"{size} bytes where {part.bytes} were written"
+    try:
+        footer = files.footer_sha256(part.path)
+    except OSError as error:
+        return f"unreadable: {error}"
+    return None if footer == part.footer else "SHA-256 of the footer differs"
 
 
 def check_part(files: PartFiles, part: PartEntry) -> str | None:

@@ -20,6 +20,17 @@ if TYPE_CHECKING:
     from playproof.store.log.read import LogView
 
 
+QUERY_FAULTS = (
+    duckdb.ParserException,
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.ConversionException,
+    duckdb.PermissionException,
+    duckdb.NotImplementedException,
+)
+"""Errors that no damaged file can cause."""
+
+
 def check_select(sql: str) -> None:
     """Refuse everything that is not one SELECT."""
     try:
@@ -36,16 +47,21 @@ def check_select(sql: str) -> None:
 def run_select(sql: str, views: Sequence[LogView], shape: pa.Schema, files: PartFiles) -> pa.Table:
     """Run a checked SELECT over one view for each doc_type.
 
-    A file that cannot be read raises OSError; whatever is wrong with the query itself raises InputError.
+    Damage shows in many ways inside DuckDB: whatever is not clearly the query's own fault raises OSError.
     """
     with duckdb.connect(":memory:") as connection:
-        _offer(connection, views, shape, files)
         try:
+            _offer(connection, views, shape, files)
             return connection.sql(sql).to_arrow_table()
-        except (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException) as error:
-            raise OSError(str(error)) from error
+        except QUERY_FAULTS as error:
+            raise query_failure(error) from error
         except duckdb.Error as error:
-            raise InputError(f"expected a query over {', '.join(DOC_TYPES)}, found: {error}") from error
+            raise OSError(str(error)) from error
+
+
+def query_failure(error: Exception) -> InputError:
+    """Say that a query over sound files failed."""
+    return InputError(f"expected a query over {', '.join(DOC_TYPES)}, found: {error}")
 
 
 def _offer(connection: duckdb.DuckDBPyConnection, views: Sequence[LogView], shape: pa.Schema, files: PartFiles) -> None:

@@ -101,7 +101,7 @@ class EventLog:
         """Store events; they are committed and synced when this returns.
 
         An event that is already there is passed over; another body under a known (session_id, seq) is refused,
-        and with it all events of the call.
+        and with it all events of the call. So is an event that a part may hold whose file is away or damaged.
         """
         group = self._gather(events)
         with self._turn:
@@ -272,7 +272,11 @@ class EventLog:
             new: dict[int, tuple[RowShape, Row]] = {}
             for shape, row in group.rows:
                 known = new.get(row[0]) or taken.get(row[0])
-                stored = self._known.checksum(row[0]) if known is None else known[1][-1]
+                try:
+                    stored = self._known.checksum(row[0]) if known is None else known[1][-1]
+                except StoreError as error:
+                    group.refusal = error
+                    break
                 if stored is None:
                     new[row[0]] = (shape, row)
                 elif stored != row[-1]:
