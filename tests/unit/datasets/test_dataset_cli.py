@@ -186,7 +186,7 @@ def test_a_sound_data_set_passes(own: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["dataset", "check", "mine", "--cuts", "8", "--json"]) == 0
     result = told(capsys)
     assert result["passed"]
-    names = ["NaN", "balance", "duplicate rounds", "splits", "look-ahead"]
+    names = ["NaN", "balance", "duplicate rounds", "same round, other id", "splits", "look-ahead"]
     assert [item["check"] for item in result["checks"]] == names
     assert all(item["passed"] and item["counted"] for item in result["checks"])
 
