@@ -75,14 +75,21 @@ def show(
 def query(
     sql: Annotated[str, typer.Argument(help="One SELECT; there is a view for each doc_type.")],
     *,
+    max_seconds: Annotated[float, typer.Option(help="Stop a query that takes longer.", min=0.001)] = 60.0,
+    max_memory: Annotated[int, typer.Option(help="Megabytes that it may need.", min=16)] = 1024,
+    max_rows: Annotated[int, typer.Option(help="Rows that its result may have.", min=1)] = 1_000_000,
     as_json: AsJson = False,
 ) -> None:
     """Run one SELECT over the events; it reaches the store's events and nothing else.
 
+    A query that takes more time or memory, or gives more rows, than allowed is stopped with an error.
+
     Example: playproof store query "SELECT window_id, count(*) FROM game_tick GROUP BY ALL ORDER BY ALL"
     """
+    from playproof.store.log.query import QueryLimits
+
     store = _store()
-    result = store.query(sql)
+    result = store.query(sql, QueryLimits(max_seconds, max_memory, max_rows))
     _tell_problems(store)
     emit({"columns": result.column_names, "rows": _rows(result)}, as_json, lambda: _result_table(result))
 

@@ -30,6 +30,8 @@ from playproof.store.log.schema import check_version, connect_reader, log_names,
 if TYPE_CHECKING:
     import polars as pl
 
+    from playproof.store.log.query import QueryLimits
+
 T = TypeVar("T")
 PartCheck = Callable[[PartFiles, PartEntry], str | None]
 """Tells what is wrong with a part's file."""
@@ -144,13 +146,17 @@ class EventStore:
         )
         return frame.select(shape.names)
 
-    def query(self, sql: str) -> pa.Table:
-        """Run one SELECT over the views, one for each doc_type, in a DuckDB that reaches nothing else."""
-        from playproof.store.log.query import check_select, query_failure, run_select
+    def query(self, sql: str, limits: QueryLimits | None = None) -> pa.Table:
+        """Run one SELECT over the views, one for each doc_type, in a DuckDB that reaches nothing else.
+
+        It is stopped and refused where it takes more than the limits: time, memory, rows of the result.
+        """
+        from playproof.store.log.query import QueryLimits, check_select, query_failure, run_select
 
         check_select(sql)
+        bounds = limits or QueryLimits()
         return self._reading(
-            EventFilter(), lambda views: run_select(sql, views, self.schema(views), self.files), query_failure
+            EventFilter(), lambda views: run_select(sql, views, self.schema(views), self.files, bounds), query_failure
         )
 
     def schema(self, views: Sequence[LogView]) -> pa.Schema:
