@@ -1,7 +1,9 @@
 """The store's long proofs. Progress is kept, so that a run which was cut off goes on where it was.
 
 PLAYPROOF_TORTURE_KILLS: how many random kills, 10,000 unless told. PLAYPROOF_TORTURE_STRIDE: take every n-th syscall
-of the 200-event run, 1 unless told. PLAYPROOF_TORTURE_STATE: the folder that keeps the progress.
+of the 200-event run, 1 unless told. PLAYPROOF_TORTURE_RUNS: runs of late events beside compactions, 1,000 unless told.
+PLAYPROOF_TORTURE_FLIPS: flipped bits in footers, 20,000 unless told.
+PLAYPROOF_TORTURE_STATE: the folder that keeps the progress.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from compaction_proofs import fill_in_while_compacting, interleavings, two_late_appends
+from flip_proofs import flip_footers
 from store_proofs import COLUMNS, acknowledged, kills, numbered, stored, strace
 
 from playproof.provenance import commit
@@ -24,6 +28,8 @@ from playproof.store import EventLog, verify
 pytestmark = pytest.mark.torture
 
 KILLS = int(os.environ.get("PLAYPROOF_TORTURE_KILLS", "10000"))
+RUNS = int(os.environ.get("PLAYPROOF_TORTURE_RUNS", "1000"))
+FLIPS = int(os.environ.get("PLAYPROOF_TORTURE_FLIPS", "20000"))
 STRIDE = int(os.environ.get("PLAYPROOF_TORTURE_STRIDE", "1"))
 STATE = Path(os.environ.get("PLAYPROOF_TORTURE_STATE", Path(tempfile.gettempdir()) / "playproof-torture"))
 PER_HOME = 25
@@ -116,3 +122,32 @@ def _one_fault(home: Path, tmp_path: Path, fault: str, case: str, files: list[st
     assert stored(home) == EVENTS
     assert verify(home).damage == ()
     shutil.rmtree(home)
+
+
+def test_late_events_beside_compactions(tmp_path: Path) -> None:
+    """Short runs of threads without any order, and long ones as the defect was found with."""
+    progress = Progress("late")
+    sizes = {number: (12_000, 600) if number % 50 == 0 else (600, 60) for number in range(RUNS)}
+    for number, (total, late) in sizes.items():
+        if str(number) not in progress.done:
+            assert fill_in_while_compacting(tmp_path / "home", total, late, number) == 0, number
+            shutil.rmtree(tmp_path / "home")
+            progress.add(str(number), RUNS, "runs")
+
+
+def test_flipped_bits_in_footers(tmp_path: Path) -> None:
+    """Blocks of a thousand flips: 0 silent, 0 signals, 0 tracebacks."""
+    progress = Progress("flips")
+    for block in range(FLIPS // 1000):
+        if str(block) not in progress.done:
+            flip_footers(tmp_path / "home", 1000, block)
+            shutil.rmtree(tmp_path / "home")
+            progress.add(str(block), FLIPS // 1000, "thousands of flips")
+
+
+def test_every_order_with_three_parts(tmp_path: Path) -> None:
+    steps = two_late_appends(tmp_path / "dry", set(), 3).run("C" * 50)
+    seen: set[str] = set()
+    for order in interleavings(steps):
+        two_late_appends(tmp_path / "home", seen, 3).run(order)
+        shutil.rmtree(tmp_path / "home")

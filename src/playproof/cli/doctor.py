@@ -6,13 +6,14 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -76,11 +77,28 @@ def diagnose() -> Json:
         "playproof": {"version": playproof.__version__, "commit": commit(), "path": str(_package_folder())},
         "home": asdict(writable_folder(home())),
         "numba_cache": asdict(writable_folder(numba_cache())),
+        "leftovers": [str(path) for path in leftovers(home())],
         "chromium": {"path": str(chromium) if chromium else None, "get": None if chromium else _chromium_command()},
         "machine": {"cores": _cores(), "memory_gib": _memory_gib(), "torch_threads": _torch_threads()},
         "base": [asdict(package) for package in base],
         "extras": {extra: [asdict(package) for package in packages] for extra, packages in _extras().items()},
     }
+
+
+def leftovers(path: Path) -> list[Path]:
+    """Give what killed commands left in a home: drafts of data sets, and parts that no compaction finished."""
+    from playproof.datasets.drafts import leftover_drafts
+    from playproof.store.log.writer import unfinished_files
+
+    return [*leftover_drafts(path / "datasets"), *unfinished_files(path)]
+
+
+def clean(path: Path) -> list[Path]:
+    """Remove what killed commands left; give what was removed."""
+    left = leftovers(path)
+    for item in left:
+        shutil.rmtree(item) if item.is_dir() else item.unlink(missing_ok=True)
+    return left
 
 
 def _requirements() -> list[tuple[str, str, str | None]]:
@@ -202,6 +220,7 @@ def _facts(result: Json) -> RenderableType:
         ("playproof", "{version} ({commit}) at {path}".format(**result["playproof"])),
         ("python", "{version} at {executable}".format(**result["python"])),
         ("home", _where(result["home"])),
+        ("leftovers", _left(result)),
         ("numba cache", _where(result["numba_cache"])),
         ("chromium", chromium["path"] or f"[red]missing[/]; run: {chromium['get']}"),
         ("machine", f"{machine['cores']} cores, {machine['memory_gib']} GiB, torch threads: {torch or 'no torch'}"),
@@ -209,6 +228,15 @@ def _facts(result: Json) -> RenderableType:
     for name, fact in facts:
         table.add_row(f"[bold]{name}[/]", fact)
     return table
+
+
+def _left(result: Json) -> str:
+    from rich.markup import escape
+
+    removed, left = result.get("removed"), result["leftovers"]
+    if removed:
+        return f"{len(removed)} removed"
+    return escape("\n".join([*left, "remove them with: playproof doctor --clean"])) if left else "none"
 
 
 def _where(result: Json) -> str:
@@ -231,12 +259,22 @@ def _packages(section: str, rows: list[Json]) -> RenderableType:
 
 
 @app.command()
-def doctor(*, as_json: AsJson = False) -> None:
-    """Tell what is installed, what is missing and how to get it. Exit code 1: the base install is broken.
+def doctor(
+    *,
+    remove: Annotated[
+        bool,
+        typer.Option("--clean", help="Remove what killed commands left in the home; running ones are not touched."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what is installed, what is missing and how to get it, and what killed commands left in the home.
+
+    Exit code 1: the base install is broken.
 
     Example: playproof doctor --json
     """
-    result = diagnose()
+    removed = [str(path) for path in clean(home())] if remove else []
+    result = diagnose() | {"removed": removed}
     emit(result, as_json, lambda: _report(result))
     if not result["ok"]:
         raise typer.Exit(1)

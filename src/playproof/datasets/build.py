@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,6 +31,7 @@ from playproof.datasets.dataset import (
     sync,
     write_json,
 )
+from playproof.datasets.drafts import draft_folder
 from playproof.datasets.segment import Segmentation, segment_session
 from playproof.datasets.source import Reader, SourcePiece, plan
 from playproof.datasets.tables import (
@@ -280,8 +280,8 @@ def build(
     reward, ask = find(game, config.reward), config.ask(game)
     events = None if isinstance(source, EventStore) else list(source)
     root = folder("datasets", home)
-    with kept_memory(), tempfile.TemporaryDirectory(prefix=".draft-", dir=root) as draft:
-        index = Path(draft) / "data"
+    with kept_memory(), draft_folder(root, config.name) as draft:
+        index = draft / "data"
         (index / "sessions").mkdir(parents=True)
         tell = progress or _silent
         if isinstance(source, EventStore):

@@ -1,4 +1,4 @@
-"""Check a finished data set: nothing looks ahead, no number is missing, money adds up, no round stands in it twice.
+"""Check a finished data set: nothing looks ahead, no number is missing, money adds up, no round is in it twice.
 
 The look-ahead check goes back to the recording: it cuts a session's events at a random place, reads what is left event
 by event, and wants every step up to the cut to be, byte for byte, what the data set says. Since a data set is built
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from playproof.datasets.build import GAP
 from playproof.datasets.dataset import Dataset, SessionTables
@@ -24,6 +25,12 @@ from playproof.store import EventStore
 
 CUTS = 40
 """Cuts that the look-ahead check makes by default."""
+SHINGLE = 16
+"""Price steps in a row that are compared at once; a window with fewer is too short to be told from another one."""
+DISTINCT = 8
+"""Different steps that a shingle must have: steady growth looks alike in every window."""
+SHARED = 4
+"""Shingles that two windows must share to be called the same round."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,7 @@ def check_dataset(
         check_numbers(dataset),
         check_balance(dataset),
         check_duplicates(dataset),
+        check_repeats(dataset),
         check_splits(dataset),
         check_lookahead(dataset, store, rng, cuts),
     ]
@@ -96,6 +104,71 @@ def check_duplicates(dataset: Dataset) -> DatasetFinding:
                 wrong.append(f"{episode['window_id']} in {seen[key]} and in {session}")
             seen[key] = session
     return _finding("duplicate rounds", wrong, len(seen), "episodes, each round once a player", "stands twice")
+
+
+def check_repeats(dataset: Dataset) -> DatasetFinding:
+    """Want no round to stand under two ids: no two windows whose prices moved alike.
+
+    Times and ids are not looked at, nor the absolute prices: a copy may be cut, shifted in time, scaled or rounded.
+    Windows without enough price steps, such as instant rugs, are left out.
+    """
+    name = "same round, other id"
+    card = load_game(dataset.manifest["game"]["name"]).display().card
+    if card is None or card.price not in dataset.manifest["stored_features"]:
+        return DatasetFinding(name, None, 0, "not made: the game names no price among the stored features")
+    steps = price_steps(dataset, card.price)
+    if not steps:
+        return DatasetFinding(name, True, 0, f"no window has {SHINGLE} price steps")
+    split: Mapping[str, str] = dataset.manifest["split"]
+    wrong = [
+        f"{one} ({split[one]}) and {other} ({split[other]}), {shared} runs of {SHINGLE} price steps alike"
+        for (one, other), shared in repeated_paths(steps).items()
+        if GAP not in (split[one], split[other])
+    ]
+    return _finding(name, wrong, len(steps), "windows, no two with the same price steps", "the same round twice")
+
+
+def price_steps(dataset: Dataset, price: str) -> dict[str, NDArray[np.float64]]:
+    """Give the changes of the price's logarithm in each window that has enough of them, by the longest recording."""
+    result: dict[str, NDArray[np.float64]] = {}
+    for tables in dataset.sessions.values():
+        for frame in tables["observations"].select("window_id", price).partition_by("window_id", maintain_order=True):
+            prices = frame[price].to_numpy().astype(np.float64)
+            prices = prices[np.isfinite(prices) & (prices > 0)]
+            steps = np.diff(np.log(prices)) if len(prices) else prices
+            # Decision points between two ticks repeat the price; how many there are depends on the player.
+            steps = steps[steps != 0]
+            window = str(frame["window_id"][0])
+            if len(steps) >= SHINGLE and len(steps) > len(result.get(window, ())):
+                result[window] = steps
+    return result
+
+
+def repeated_paths(steps: Mapping[str, NDArray[np.float64]]) -> dict[tuple[str, str], int]:
+    """Give the pairs of windows that share runs of price steps, and how many runs.
+
+    Steps are rounded to an eighth of the usual step and hashed in runs of `SHINGLE`; equal hashes are put side by side
+    by sorting, so that the time follows the number of steps and not the number of pairs.
+    """
+    names = list(steps)
+    quantum = float(np.median(np.abs(np.concatenate(list(steps.values()))))) / 8
+    weights = np.random.default_rng(0).integers(1, 2**63, SHINGLE, dtype=np.uint64) | np.uint64(1)
+    hashes, owners = [], []
+    for number, path in enumerate(steps.values()):
+        runs = np.lib.stride_tricks.sliding_window_view(np.rint(path / quantum).astype(np.int64), SHINGLE)
+        ordered = np.sort(runs, axis=1)
+        rich = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1) >= DISTINCT
+        distinct = np.unique((runs[rich].astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64))
+        hashes.append(distinct)
+        owners.append(np.full(len(distinct), number, np.int64))
+    joined, of = np.concatenate(hashes), np.concatenate(owners)
+    order = np.argsort(joined, kind="stable")
+    joined, of = joined[order], of[order]
+    shared: dict[tuple[str, str], int] = {}
+    for index in np.flatnonzero(joined[1:] == joined[:-1]).tolist():
+        pair = (names[of[index]], names[of[index + 1]])
+        shared[pair] = shared.get(pair, 0) + 1
+    return {pair: count for pair, count in sorted(shared.items()) if count >= SHARED}
 
 
 def check_splits(dataset: Dataset) -> DatasetFinding:

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from playproof.errors import StoreError
 from playproof.events import Event
-from playproof.store.log.parts import PartFiles, to_events, to_table
+from playproof.store.log.compaction import check_footer, live_parts
+from playproof.store.log.parts import PartEntry, PartFiles, to_events, to_table
 from playproof.store.log.rows import SEQ_BITS, row_id
 from playproof.store.log.schema import check_version, connect_reader, log_names, log_path, read_layout
 
@@ -97,11 +98,14 @@ class Reader:
             check_version(reader)
             layout = read_layout(reader)
             marks = ", ".join("?" * len(numbers))
-            self.parts: list[tuple[str, str]] = reader.execute(
-                f"SELECT DISTINCT path, doc_type FROM part_sessions JOIN parts USING (path)"  # noqa: S608
-                f" WHERE state = 'live' AND number IN ({marks}) ORDER BY path",
+            chosen = reader.execute(
+                f"SELECT DISTINCT path FROM part_sessions WHERE number IN ({marks})",  # noqa: S608
                 numbers,
             ).fetchall()
+            paths = {path for (path,) in chosen}
+            self.parts = sorted(
+                (part for part in live_parts(reader, piece.log) if part.path in paths), key=lambda part: part.path
+            )
             hot = [
                 row
                 for number in numbers
@@ -118,21 +122,21 @@ class Reader:
         wanted = [*KEYS, *(name for name in columns if name not in KEYS)]
         names = [name for _, name in self.piece.sessions]
         parts: dict[str, list[SourcePart | LoadedTable]] = {kind: [] for kind in doc_types}
-        for path, kind in self.parts:
-            if kind in parts:
-                parts[kind].append(SourcePart(self.files, path, wanted, names))
+        for part in self.parts:
+            if part.doc_type in parts:
+                parts[part.doc_type].append(SourcePart(self.files, self._sound(part), wanted, names))
         for kind in doc_types if self.hot.num_rows else ():
             parts[kind].append(LoadedTable(_narrow(self.hot.filter(pc.equal(self.hot["doc_type"], kind)), wanted)))
         for session in names:
-            result = {kind: [rows for part in of for rows in part.rows(session)] for kind, of in parts.items()}
+            result = {kind: [rows for held in of for rows in held.rows(session)] for kind, of in parts.items()}
             if tables := {kind: _joined(rows) for kind, rows in result.items() if rows}:
                 yield session, tables
 
     def events(self) -> Iterator[tuple[str, list[Event]]]:
         """Give each session's events, all of them and whole, in their order."""
         by: dict[str, list[Event]] = {session: [] for _, session in self.piece.sessions}
-        for path, _ in self.parts:
-            for batch in self.files.batches(path):
+        for part in self.parts:
+            for batch in self._batches(part):
                 chosen = batch.filter(pc.is_in(batch.column("session_id"), pa.array(list(by))))
                 for event in to_events(chosen):
                     by[event.session_id].append(event)
@@ -141,6 +145,28 @@ class Reader:
         for session, events in by.items():
             if events:
                 yield session, sorted(events, key=lambda event: event.seq)
+
+    def _sound(self, part: PartEntry) -> str:
+        """Give a part's path after its check: without its events, a data set would be another one."""
+        problem = check_footer(self.files, part)
+        if problem is not None:
+            raise unreadable_part(part.path, problem)
+        return part.path
+
+    def _batches(self, part: PartEntry) -> Iterator[pa.RecordBatch]:
+        path = self._sound(part)
+        try:
+            yield from self.files.batches(path)
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable_part(path, error) from error
+
+
+def unreadable_part(path: str, problem: object) -> StoreError:
+    """Say that a part is damaged, and what to do."""
+    return StoreError(
+        f"expected part {path} as it was written, found: {problem}; nothing was built: restore the file, or set it"
+        " aside with: playproof store verify"
+    )
 
 
 class LoadedTable:
@@ -175,9 +201,7 @@ class SourcePart:
                     source, metadata=metadata, page_checksum_verification=True, read_dictionary=list(_TEXTS)
                 )
         except (OSError, pa.ArrowException) as error:
-            raise StoreError(
-                f"expected to read part {self.path}, found: {error}; run: playproof store verify"
-            ) from error
+            raise unreadable_part(self.path, error) from error
 
     def rows(self, session: str) -> Iterator[pa.Table]:
         """Give a session's rows, group by group; sessions are asked for in the order of their ids."""

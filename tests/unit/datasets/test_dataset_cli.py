@@ -23,7 +23,7 @@ from playproof.datasets.registry import find_dataset
 from playproof.errors import ConfigError
 from playproof.game import load_game
 from playproof.reports.dataset import survival_rows, write_card
-from playproof.store import EventStore
+from playproof.store import EventStore, compact
 
 GAME = load_game("crash")
 
@@ -186,7 +186,7 @@ def test_a_sound_data_set_passes(own: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["dataset", "check", "mine", "--cuts", "8", "--json"]) == 0
     result = told(capsys)
     assert result["passed"]
-    names = ["NaN", "balance", "duplicate rounds", "splits", "look-ahead"]
+    names = ["NaN", "balance", "duplicate rounds", "same round, other id", "splits", "look-ahead"]
     assert [item["check"] for item in result["checks"]] == names
     assert all(item["passed"] and item["counted"] for item in result["checks"])
 
@@ -240,6 +240,28 @@ def test_a_split_that_is_not_in_time_is_found(dataset: Dataset) -> None:
     split = {name: ("train", "test")[index % 2] for index, name in enumerate(dataset.manifest["split"])}
     shuffled = SimpleNamespace(sessions=dataset.sessions, manifest={"split": split})
     assert check_splits(shuffled).passed is False  # type: ignore[arg-type]
+
+
+def test_a_build_stops_at_a_damaged_part(
+    filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the part's events the data set would be another one; nothing is left of the build."""
+    home = tmp_path / "damaged"
+    shutil.copytree(filled, home)
+    monkeypatch.setenv("PLAYPROOF_HOME", str(home))
+    compact(home, final=True)
+    window = next(event.window_id for event in EventStore(home).events(doc_type="game_tick") if event.window_id)
+    for victim in sorted((home / "events").glob("doc_type=game_tick/date=*/*.parquet")):
+        content = bytearray(victim.read_bytes())
+        content[-40] ^= 1
+        victim.write_bytes(content)
+    before = sorted((home / "datasets").iterdir())
+    for words in ([], ["--window", window]):
+        assert main(["dataset", "build", "other", *words]) == 1
+        message = " ".join(capsys.readouterr().err.split())
+        assert "SHA-256 of the footer differs; nothing was built" in message
+        assert "playproof store verify" in message
+    assert sorted((home / "datasets").iterdir()) == before
 
 
 def test_a_failed_check_exits_with_2(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:

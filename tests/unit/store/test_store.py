@@ -519,6 +519,7 @@ def test_migrations_run_once_and_a_newer_log_is_refused(home: Path, monkeypatch:
             EventLog.open(home, COLUMNS).close()
         assert connection_of(home).execute("SELECT name FROM migrations").fetchall() == [
             ("create_tables",),
+            ("add_footers",),
             ("add_note",),
         ]
         assert stored(home) == 10

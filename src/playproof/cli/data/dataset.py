@@ -15,12 +15,12 @@ import typer
 
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.cli.targets import choose_game, find_data
-from playproof.errors import ConfigError
+from playproof.errors import ConfigError, StoreError
 from playproof.home import home
 from playproof.json_types import Json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rich.table import Table
 
@@ -273,14 +273,17 @@ def read_shares(text: str) -> dict[str, float]:
     return shares
 
 
-def _windows(store: EventStore, sessions: Sequence[str] | None, windows: Sequence[str]) -> Iterable[Event]:
-    """Give the events of some windows, of all sessions or some."""
-    return (
-        event
-        for window in windows
-        for event in store.events(window_id=window)
-        if not sessions or event.session_id in sessions
-    )
+def _windows(store: EventStore, sessions: Sequence[str] | None, windows: Sequence[str]) -> Iterator[Event]:
+    """Give the events of some windows, of all sessions or some; stop where the store had to pass something over."""
+    for window in windows:
+        for event in store.events(window_id=window):
+            if not sessions or event.session_id in sessions:
+                yield event
+        if store.problems:
+            raise StoreError(
+                f"expected every stored event of window {window}, found {store.problems[0]}; nothing was built:"
+                " restore what is damaged, or set it aside with: playproof store verify"
+            )
 
 
 def _open(name: str) -> Dataset:

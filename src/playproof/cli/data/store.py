@@ -76,14 +76,21 @@ def show(
 def query(
     sql: Annotated[str, typer.Argument(help="One SELECT; there is a view for each doc_type.")],
     *,
+    max_seconds: Annotated[float, typer.Option(help="Stop a query that takes longer.", min=0.001)] = 60.0,
+    max_memory: Annotated[int, typer.Option(help="Megabytes that it may need.", min=16)] = 1024,
+    max_rows: Annotated[int, typer.Option(help="Rows that its result may have.", min=1)] = 1_000_000,
     as_json: AsJson = False,
 ) -> None:
     """Run one SELECT over the events; it reaches the store's events and nothing else.
 
+    A query that takes more time or memory, or gives more rows, than allowed is stopped with an error.
+
     Example: playproof store query "SELECT window_id, count(*) FROM game_tick GROUP BY ALL ORDER BY ALL"
     """
+    from playproof.store.log.query import QueryLimits
+
     store = _store()
-    result = store.query(sql)
+    result = store.query(sql, QueryLimits(max_seconds, max_memory, max_rows))
     _tell_problems(store)
     emit({"columns": result.column_names, "rows": _rows(result)}, as_json, lambda: _result_table(result))
 
@@ -108,14 +115,24 @@ def compact(
 
 
 @app.command()
-def verify(*, as_json: AsJson = False) -> None:
+def verify(
+    *,
+    give_up_missing: Annotated[
+        bool,
+        typer.Option(
+            "--give-up-missing",
+            help="Also set missing parts aside: their events can be sent again, and the files are not read any more.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check every part and every row against its checksum, and set aside what is damaged. Exit code 2: damage.
 
     Example: playproof store verify --json
     """
     from playproof.store import verify as verify_store
 
-    result = verify_store(home())
+    result = verify_store(home(), give_up_missing=give_up_missing)
     damaged = bool(result.damage)
     payload = {
         "parts": result.parts,
@@ -148,7 +165,7 @@ def export(
         raise ConfigError(f"expected a new file, found {path} there; remove it or name another")
     store = _store()
     events = store.events(doc_type=doc_type, window_id=window, session_id=session)
-    count = _write_jsonl(path, events) if form == "jsonl" else _write_parquet(path, events, store)
+    count = _write_jsonl(path, events) if form == "jsonl" else _write_parquet(path, events)
     _tell_problems(store)
     emit({"path": str(path), "events": count}, as_json, lambda: f"{count} events in {path}")
 
@@ -227,11 +244,12 @@ def _write_jsonl(path: Path, events: Iterable[Event]) -> int:
     return count
 
 
-def _write_parquet(path: Path, events: Iterator[Event], store: EventStore) -> int:
+def _write_parquet(path: Path, events: Iterator[Event]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    shape = store.schema(store.views())
+    other = _store()  # a look of its own: `store.problems` are those of the events that are being written
+    shape = other.schema(other.views())
     count = 0
     with path.open("xb") as file, pq.ParquetWriter(file, shape, compression="zstd") as writer:
         while chunk := list(islice(events, 50_000)):

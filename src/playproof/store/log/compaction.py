@@ -12,16 +12,28 @@ import contextlib
 import hashlib
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from playproof.errors import StoreError
-from playproof.store.log.parts import SORTED, PartEntry, PartFiles, date_of, encode, fill, part_path, schema, to_table
+from playproof.store.log.parts import (
+    SORTED,
+    PartEntry,
+    PartFiles,
+    date_of,
+    encode,
+    fill,
+    footer_size,
+    part_path,
+    schema,
+    to_table,
+)
 from playproof.store.log.rows import SEQ_BITS, Row
 from playproof.store.log.schema import connect_reader, log_names, log_path
 from playproof.store.log.writer import EventLog
@@ -85,22 +97,54 @@ def compact_log(
     clock: Callable[[], float] = time.time,
 ) -> dict[str, int]:
     """Compact one log through its writer, which may go on writing."""
-    parts = files or PartFiles.at(log.home)
+    counts = Counter(rows=0, parts=0, damaged=0, removed=0)
     with log.compacting:
         try:
-            swept = _sweep(log, parts, clock() - grace)
-            moved = [_move(log, parts, batch, clock) for batch in _batches(_plan(log, final))]
+            for _ in compaction_steps(log, files or PartFiles.at(log.home), counts, final, clock() - grace, clock):
+                pass
         except (OSError, sqlite3.Error, pa.ArrowException) as error:
             raise StoreError(
                 f"expected to write parts of log {log.name!r}, found: {error}; all events are kept: see to the"
                 " disk, then compact again"
             ) from error
-    return {
-        "rows": sum(rows for rows, _, _ in moved),
-        "parts": sum(made for _, made, _ in moved),
-        "damaged": sum(damaged for _, _, damaged in moved),
-        "removed": swept,
-    }
+    return dict(counts)
+
+
+def compaction_steps(
+    log: EventLog,
+    files: PartFiles,
+    counts: Counter[str],
+    final: bool,
+    before: float,
+    clock: Callable[[], float],
+) -> Iterator[str]:
+    """Compact step by step, naming each step when it is done; others may append and read between any two.
+
+    The rows of a batch are read once. Those rows, by their ids, go into parts and are deleted: an event that arrives
+    in the middle of a planned range after that stays hot.
+    """
+    counts["removed"] = _sweep(log, files, before)
+    yield "swept"
+    plan = _plan(log, final)
+    yield "planned"
+    for batch in _batches(plan):
+        with contextlib.closing(connect_reader(log_path(log.home, log.name))) as reader:
+            rows = [
+                row
+                for item in batch
+                for row in reader.execute(f"{log.layout.select} WHERE id BETWEEN ? AND ? ORDER BY id", item[:2])
+            ]
+            live = live_parts(reader, log.name)
+        yield "read"
+        good = [row for row in rows if log.layout.intact(row)]
+        damaged = [row for row in rows if not log.layout.intact(row)]
+        drafts = [
+            _draft(log, files, doc_type, date, part, live) for (doc_type, date), part in _partitions(good).items()
+        ]
+        yield from publishing_steps(log, files, drafts)
+        log.transact(lambda connection: _commit(connection, drafts, rows, damaged, clock()))  # noqa: B023
+        counts.update(rows=len(good), parts=len(drafts), damaged=len(damaged))
+        yield "committed"
 
 
 def _plan(log: EventLog, final: bool) -> list[Range]:
@@ -150,23 +194,6 @@ def _batches(ranges: Iterable[Range]) -> Iterator[list[Range]]:
         yield batch
 
 
-def _move(log: EventLog, files: PartFiles, batch: Sequence[Range], clock: Callable[[], float]) -> tuple[int, int, int]:
-    """Move one batch; give the rows moved, the parts made and the damaged rows set aside."""
-    with contextlib.closing(connect_reader(log_path(log.home, log.name))) as reader:
-        rows = [
-            row
-            for item in batch
-            for row in reader.execute(f"{log.layout.select} WHERE id BETWEEN ? AND ? ORDER BY id", item[:2])
-        ]
-        live = live_parts(reader, log.name)
-    good = [row for row in rows if log.layout.intact(row)]
-    damaged = [row for row in rows if not log.layout.intact(row)]
-    drafts = [_draft(log, files, doc_type, date, part, live) for (doc_type, date), part in _partitions(good).items()]
-    publish(log, files, drafts)
-    log.transact(lambda connection: _commit(connection, drafts, batch, rows, damaged, clock()))
-    return len(good), len(drafts), len(damaged)
-
-
 def _partitions(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     """Sort rows by doc_type and UTC date."""
     result: dict[tuple[str, str], list[Row]] = {}
@@ -206,17 +233,27 @@ def draft_part(
     sessions = [
         (numbers[item["session_id"]], item["seq_min"], item["seq_max"], item["seq_count"]) for item in spans.to_pylist()
     ]
-    part = PartEntry(log.name, path, doc_type, date, table.num_rows, content.size, sha256)
+    footer = hashlib.sha256(memoryview(content)[-footer_size(memoryview(content)) :]).hexdigest()
+    part = PartEntry(log.name, path, doc_type, date, table.num_rows, content.size, sha256, footer)
     return PartDraft(part, sessions, content, list(absorbed))
 
 
 def publish(log: EventLog, files: PartFiles, drafts: Sequence[PartDraft]) -> None:
     """Write drafts to their places, after noting there that they may be left over."""
+    for _ in publishing_steps(log, files, drafts):
+        pass
+
+
+def publishing_steps(log: EventLog, files: PartFiles, drafts: Sequence[PartDraft]) -> Iterator[str]:
+    """Publish drafts step by step, naming each step when it is done."""
     staged = [files.stage(log.name, Path(draft.part.path).name, draft.content) for draft in drafts]
+    yield "staged"
     paths = [(draft.part.path,) for draft in drafts]
     log.transact(lambda connection: _note(connection, paths))
+    yield "noted"
     for draft, index in zip(drafts, staged, strict=True):
         files.publish(index, draft.part.path)
+        yield "published"
 
 
 def _note(connection: sqlite3.Connection, paths: Sequence[tuple[str]]) -> None:
@@ -228,8 +265,9 @@ def list_parts(connection: sqlite3.Connection, drafts: Sequence[PartDraft]) -> N
     for draft in drafts:
         part = draft.part
         connection.execute(
-            "INSERT OR REPLACE INTO parts (path, doc_type, date, rows, bytes, sha256) VALUES (?, ?, ?, ?, ?, ?)",
-            (part.path, part.doc_type, part.date, part.rows, part.bytes, part.sha256),
+            "INSERT OR REPLACE INTO parts (path, doc_type, date, rows, bytes, sha256, footer)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (part.path, part.doc_type, part.date, part.rows, part.bytes, part.sha256, part.footer),
         )
         connection.executemany(
             "INSERT OR REPLACE INTO part_sessions (path, number, first, last, rows) VALUES (?, ?, ?, ?, ?)",
@@ -241,28 +279,23 @@ def list_parts(connection: sqlite3.Connection, drafts: Sequence[PartDraft]) -> N
 def _commit(
     connection: sqlite3.Connection,
     drafts: Sequence[PartDraft],
-    batch: Sequence[Range],
     rows: Sequence[Row],
     damaged: Sequence[Row],
     now: float,
 ) -> None:
-    """List the parts and delete what they hold, in the writer's transaction."""
+    """List the parts and delete the rows they hold, and no others, in the writer's transaction."""
     list_parts(connection, drafts)
     replaced = [(now, part.path) for draft in drafts for part in draft.absorbed]
     connection.executemany("UPDATE parts SET state = 'replaced', replaced_at = ? WHERE path = ?", replaced)
     set_rows_aside(connection, damaged)
-    ids = [(row[0],) for row in rows]
-    index = 0
-    for item in batch:
-        (there,) = connection.execute(
-            "SELECT count(*) FROM events WHERE id BETWEEN ? AND ?", (item.first, item.last)
-        ).fetchone()
-        ours = sum(1 for row in damaged if item.first <= row[0] <= item.last)
-        if there + ours == item.rows:
-            connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", (item.first, item.last))
-        else:  # rows arrived in between since
-            connection.executemany("DELETE FROM events WHERE id = ?", ids[index : index + item.rows])
-        index += item.rows
+    runs = consecutive_runs([row[0] for row in rows])
+    connection.executemany("DELETE FROM events WHERE id BETWEEN ? AND ?", runs)
+
+
+def consecutive_runs(ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Give ascending ids as runs without a gap: nothing else can lie between two ids that follow each other."""
+    starts = [index for index, identity in enumerate(ids) if not index or ids[index - 1] + 1 != identity]
+    return [(ids[start], ids[end - 1]) for start, end in pairwise([*starts, len(ids)])]
 
 
 def set_rows_aside(connection: sqlite3.Connection, damaged: Sequence[Row]) -> None:
@@ -277,6 +310,7 @@ def _sweep(log: EventLog, files: PartFiles, before: float) -> int:
     with contextlib.closing(connect_reader(log_path(log.home, log.name))) as reader:
         listed = {path for (path,) in reader.execute("SELECT path FROM parts WHERE state = 'live'")}
         left = [path for (path,) in reader.execute("SELECT path FROM unfinished") if path not in listed]
+        unknown = [part for part in live_parts(reader, log.name) if part.footer is None]
         old = [
             path
             for (path,) in reader.execute(
@@ -288,7 +322,15 @@ def _sweep(log: EventLog, files: PartFiles, before: float) -> int:
         files.remove(path)
     if left or old:
         log.transact(lambda connection: _forget(connection, old))
+    # Parts of earlier versions: their footers are noted once, and readers need not read the whole files any more.
+    footers = [(files.footer_sha256(part.path), part.path) for part in unknown if check_part(files, part) is None]
+    if footers:
+        log.transact(lambda connection: _note_footers(connection, footers))
     return cleared + len(left) + len(old)
+
+
+def _note_footers(connection: sqlite3.Connection, footers: Sequence[tuple[str | None, str]]) -> None:
+    connection.executemany("UPDATE parts SET footer = ? WHERE path = ?", footers)
 
 
 def _forget(connection: sqlite3.Connection, replaced: Sequence[str]) -> None:
@@ -299,10 +341,33 @@ def _forget(connection: sqlite3.Connection, replaced: Sequence[str]) -> None:
 
 def live_parts(connection: sqlite3.Connection, log: str) -> list[PartEntry]:
     """Give the parts that a log's manifest lists for readers, in the order of their partitions."""
+    # A reader may meet a log that no writer of this version has opened yet.
+    footer = "footer" if any(row[1] == "footer" for row in connection.execute("PRAGMA table_info(parts)")) else "NULL"
     result = connection.execute(
-        "SELECT path, doc_type, date, rows, bytes, sha256 FROM parts WHERE state = 'live' ORDER BY doc_type, date, path"
+        f"SELECT path, doc_type, date, rows, bytes, sha256, {footer} FROM parts"  # noqa: S608
+        " WHERE state = 'live' ORDER BY doc_type, date, path"
     )
     return [PartEntry(log, *item) for item in result]
+
+
+def check_footer(files: PartFiles, part: PartEntry) -> str | None:
+    """Tell what is wrong with a part's file before a library parses it: its size and the SHA-256 of its footer.
+
+    A wrong footer can end the process inside the Parquet library, or give other rows without a word. Damage in the
+    pages is found by their own checksums, and by `check_part`.
+    """
+    if part.footer is None:
+        return check_part(files, part)
+    size = files.sizes([part.path])[part.path]
+    if size is None:
+        return "missing"
+    if size != part.bytes:
+        return f"{size} bytes where {part.bytes} were written"
+    try:
+        footer = files.footer_sha256(part.path)
+    except OSError as error:
+        return f"unreadable: {error}"
+    return None if footer == part.footer else "SHA-256 of the footer differs"
 
 
 def check_part(files: PartFiles, part: PartEntry) -> str | None:

@@ -9,8 +9,9 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from playproof.errors import StoreError
 from playproof.store.log.rows import SEQ_BITS, SEQ_END, Row, split_id
 
 if TYPE_CHECKING:
@@ -46,7 +47,10 @@ class EventIndex:
         return any(row[0] & _SEQ <= last.get(row[0] >> SEQ_BITS, -1) for _, row in rows)
 
     def checksum(self, identity: int) -> int | None:
-        """Give the checksum of the event stored under a key; None if there is none."""
+        """Give the checksum of the event stored under a key; None if there is none.
+
+        Where a part that may hold it cannot be read, raise StoreError.
+        """
         row = self._connection.execute("SELECT checksum FROM events WHERE id = ?", (identity,)).fetchone()
         if row is not None:
             return int(row[0])
@@ -58,8 +62,18 @@ class EventIndex:
             " WHERE state = 'live' AND number = ? AND ? BETWEEN first AND last",
             (number, seq),
         )
-        answers = (self._in_part(path, identity) for (path,) in paths.fetchall())
-        return next((answer for answer in answers if answer is not None), None)
+        away: StoreError | None = None
+        for (path,) in paths.fetchall():
+            try:
+                answer = self._in_part(path, identity)
+            except StoreError as error:
+                away = error
+            else:
+                if answer is not None:
+                    return answer
+        if away is not None:
+            raise away
+        return None
 
     def _in_part(self, path: str, identity: int) -> int | None:
         if path not in self._parts:
@@ -71,17 +85,31 @@ class EventIndex:
         index = int(keys.searchsorted(identity))
         return int(checksums[index]) if index < len(keys) and keys[index] == identity else None
 
-    def _read(self, path: str) -> Any:
-        """Read keys and checksums of a part; one that cannot be read holds nothing."""
+    def _read(self, path: str) -> Checksums:
+        """Read keys and checksums of a part.
+
+        A part that cannot be read may still hold the event, and may come back: taking the event would double it.
+        """
         import numpy as np
         import pyarrow as pa
 
+        from playproof.store.log.compaction import check_footer, live_parts
         from playproof.store.log.parts import PartFiles
 
-        try:
-            table = PartFiles.at(self._home).table(path, ["session_id", "seq", "checksum"])
-        except (OSError, pa.ArrowException):
-            return np.empty(0, np.int64), np.empty(0, np.uint32)
+        files = PartFiles.at(self._home)
+        part = next(part for part in live_parts(self._connection, "") if part.path == path)
+        problem = check_footer(files, part)
+        if problem is None:
+            try:
+                table = files.table(path, ["session_id", "seq", "checksum"])
+            except (OSError, pa.ArrowException) as error:
+                problem = f"unreadable: {error}"
+        if problem is not None:
+            raise StoreError(
+                f"expected to look into part {path}, which may hold an event that was sent again, found: {problem};"
+                " nothing of this call was stored: bring the file back and append again, or give it up with: playproof"
+                " store verify --give-up-missing"
+            )
         sessions = table["session_id"].combine_chunks().dictionary_encode()
         numbers = np.array([self._sessions[name] for name in sessions.dictionary.to_pylist()], np.int64)
         keys = (numbers[sessions.indices.to_numpy()] << SEQ_BITS) | table["seq"].to_numpy()

@@ -28,6 +28,8 @@ from playproof.store.log.rows import Layout, Row, split_id, to_moment
 from playproof.store.log.writer import sync_folder
 
 ROW_GROUP = 1 << 18
+FOOTER_END = 8
+"""Bytes behind the metadata of a Parquet file: the length of the metadata and the magic number."""
 STAGING = "_staging"
 QUARANTINE = "_quarantine"
 TIME = pa.timestamp("us", tz="UTC")
@@ -66,6 +68,8 @@ class PartEntry:
     rows: int
     bytes: int
     sha256: str
+    footer: str | None = None
+    """SHA-256 of the file's end, as `footer_sha256` gives it; None in manifests of earlier versions."""
 
 
 def schema(columns: Sequence[Column]) -> pa.Schema:
@@ -230,6 +234,19 @@ class PartFiles:
         with self.filesystem.open_input_file(path) as file:
             return pq.ParquetFile(file, page_checksum_verification=True).read(columns)
 
+    def footer_sha256(self, path: str) -> str | None:
+        """Give the SHA-256 of a file's footer and the eight bytes behind it; None if there is no footer."""
+        with self.filesystem.open_input_file(path) as file:
+            end = file.size()
+            if end < FOOTER_END:
+                return None
+            file.seek(end - FOOTER_END)
+            size = footer_size(file.read(FOOTER_END))
+            if size > end:
+                return None
+            file.seek(end - size)
+            return hashlib.sha256(file.read(size)).hexdigest()
+
     def sizes(self, paths: Sequence[str]) -> dict[str, int | None]:
         """Give the size of each file, None where there is none."""
         file_info = self.filesystem.get_file_info(list(paths))
@@ -262,6 +279,12 @@ class PartFiles:
     def _files(self, below: str) -> list[str]:
         chosen = fs.FileSelector(below, recursive=True, allow_not_found=True)
         return [info.path for info in self.filesystem.get_file_info(chosen) if info.is_file]
+
+
+def footer_size(content: bytes | memoryview) -> int:
+    """Give how many bytes at the end of a Parquet file describe it: the metadata, its length and the magic number."""
+    length = int.from_bytes(content[-FOOTER_END:-4], "little")
+    return length + FOOTER_END
 
 
 def part_path(log: str, doc_type: str, date: str, content: pa.Buffer) -> tuple[str, str]:

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from playproof.errors import StoreError, UnknownName
+from playproof.errors import PlayproofError, StoreError, UnknownName
 from playproof.events import DOC_TYPES, Event
 from playproof.game import Column
-from playproof.store.log.compaction import check_part, live_parts
+from playproof.store.log.compaction import check_footer, check_part, live_parts
 from playproof.store.log.parts import CHECKSUM, PartEntry, PartFiles, fill, schema, to_events, to_table
 from playproof.store.log.rows import Layout, Row, row_id, split_id
 from playproof.store.log.schema import check_version, connect_reader, log_names, log_path, read_layout
@@ -30,9 +30,12 @@ from playproof.store.log.schema import check_version, connect_reader, log_names,
 if TYPE_CHECKING:
     import polars as pl
 
+    from playproof.store.log.query import QueryLimits
+
 T = TypeVar("T")
+PartCheck = Callable[[PartFiles, PartEntry], str | None]
+"""Tells what is wrong with a part's file."""
 Key = tuple[str, int]
-ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class EventStore:
 
     def arrow(self, doc_type: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Give the events of a doc_type as a table, in the order of the parts; hot rows come last."""
-        return self._reading(EventFilter(doc_type), lambda views: self._table(views, columns))
+        return self._reading(EventFilter(doc_type), lambda views: self._table(views, columns), _unreadable)
 
     def scan(self, doc_type: str) -> pl.LazyFrame:
         """Give the events of a doc_type as a Polars frame that reads what is asked of it."""
@@ -143,12 +146,18 @@ class EventStore:
         )
         return frame.select(shape.names)
 
-    def query(self, sql: str) -> pa.Table:
-        """Run one SELECT over the views, one for each doc_type, in a DuckDB that reaches nothing else."""
-        from playproof.store.log.query import check_select, run_select
+    def query(self, sql: str, limits: QueryLimits | None = None) -> pa.Table:
+        """Run one SELECT over the views, one for each doc_type, in a DuckDB that reaches nothing else.
+
+        It is stopped and refused where it takes more than the limits: time, memory, rows of the result.
+        """
+        from playproof.store.log.query import QueryLimits, check_select, query_failure, run_select
 
         check_select(sql)
-        return self._reading(EventFilter(), lambda views: run_select(sql, views, self.schema(views), self.files))
+        bounds = limits or QueryLimits()
+        return self._reading(
+            EventFilter(), lambda views: run_select(sql, views, self.schema(views), self.files, bounds), query_failure
+        )
 
     def schema(self, views: Sequence[LogView]) -> pa.Schema:
         """Give the columns of all logs and those declared here, checksums apart."""
@@ -161,21 +170,25 @@ class EventStore:
         return pa.schema([*fields, result.field("raw")])
 
     def views(self, doc_type: str | None = None) -> tuple[LogView, ...]:
-        """Give the present state of every log, damaged parts and rows left out."""
-        return self._views(EventFilter(doc_type))
+        """Give the present state of every log; parts of another size than written and damaged rows are left out."""
+        return self._views(EventFilter(doc_type), _check_size)
 
-    def _reading(self, wanted: EventFilter, read: Callable[[Sequence[LogView]], T]) -> T:
-        """Read; if a file cannot be read, look for damage, leave it out and read again."""
-        suspicious = False
-        for _ in range(ATTEMPTS - 1):
-            views = self._views(wanted, every_byte=suspicious)
-            try:
-                return read(views)
-            except (OSError, pa.ArrowException):
-                suspicious = True
-        return read(self._views(wanted, every_byte=True))
+    def _reading(
+        self,
+        wanted: EventFilter,
+        read: Callable[[Sequence[LogView]], T],
+        failure: Callable[[Exception], PlayproofError],
+    ) -> T:
+        """Read; if a file cannot be read, check every byte, leave out what is damaged and read again."""
+        with contextlib.suppress(OSError, pa.ArrowException):
+            return read(self._views(wanted))
+        views = self._views(wanted, check_part)
+        try:
+            return read(views)
+        except (OSError, pa.ArrowException) as error:
+            raise failure(error) from error
 
-    def _views(self, wanted: EventFilter, every_byte: bool = False) -> tuple[LogView, ...]:
+    def _views(self, wanted: EventFilter, check: PartCheck = check_footer) -> tuple[LogView, ...]:
         problems: list[str] = []
         views = []
         for name in log_names(self.home):
@@ -184,16 +197,15 @@ class EventStore:
             except sqlite3.DatabaseError as error:
                 problems.append(f"log {name}: unreadable: {error}")
                 continue
-            views.append(self._sound(view, problems, every_byte))
+            views.append(self._sound(view, problems, check))
         self.problems = tuple(problems)
         return tuple(views)
 
-    def _sound(self, view: LogView, problems: list[str], every_byte: bool) -> LogView:
-        """Leave out parts whose files are not what the manifest says: by size, or by every byte."""
-        sizes = self.files.sizes([part.path for part in view.parts])
+    def _sound(self, view: LogView, problems: list[str], check: PartCheck) -> LogView:
+        """Leave out parts whose files are not what the manifest says."""
         good = []
         for part in view.parts:
-            problem = check_part(self.files, part) if every_byte or sizes[part.path] != part.bytes else None
+            problem = check(self.files, part)
             if problem is None:
                 good.append(part)
             else:
@@ -298,6 +310,15 @@ def _hot_rows(
         conditions.append("id BETWEEN ? AND ?")
         values += [row_id(number, 0), row_id(number + 1, 0) - 1]
     return reader.execute(f"{layout.select} WHERE {' AND '.join(conditions)} ORDER BY id", values).fetchall()
+
+
+def _check_size(files: PartFiles, part: PartEntry) -> str | None:
+    """Tell whether a part's file is there in its size; enough to list what the store holds."""
+    return None if files.sizes([part.path])[part.path] == part.bytes else check_part(files, part)
+
+
+def _unreadable(error: Exception) -> StoreError:
+    return StoreError(f"expected parts that can be read, found: {error}; run: playproof store verify")
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:

@@ -45,7 +45,12 @@ def create_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (create_tables,)
+def add_footers(connection: sqlite3.Connection) -> None:
+    """Keep the SHA-256 of each part's footer: readers check it before a library parses it."""
+    connection.execute("ALTER TABLE parts ADD COLUMN footer TEXT")
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (create_tables, add_footers)
 """In their order, each run once; a log's schema version is how many it has seen."""
 
 

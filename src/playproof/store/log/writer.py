@@ -101,7 +101,7 @@ class EventLog:
         """Store events; they are committed and synced when this returns.
 
         An event that is already there is passed over; another body under a known (session_id, seq) is refused,
-        and with it all events of the call.
+        and with it all events of the call. So is an event that a part may hold whose file is away or damaged.
         """
         group = self._gather(events)
         with self._turn:
@@ -163,6 +163,11 @@ class EventLog:
                 self._known.forget()
             except sqlite3.Error as error:
                 raise self._fail(error) from error
+            except BaseException:
+                # The work itself failed: nothing of it may be committed together with what comes next.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
 
     def _gather(self, events: Sequence[Event]) -> EventGroup:
         """Make rows of events and put them with those that wait for the next commit."""
@@ -267,7 +272,11 @@ class EventLog:
             new: dict[int, tuple[RowShape, Row]] = {}
             for shape, row in group.rows:
                 known = new.get(row[0]) or taken.get(row[0])
-                stored = self._known.checksum(row[0]) if known is None else known[1][-1]
+                try:
+                    stored = self._known.checksum(row[0]) if known is None else known[1][-1]
+                except StoreError as error:
+                    group.refusal = error
+                    break
                 if stored is None:
                     new[row[0]] = (shape, row)
                 elif stored != row[-1]:
@@ -324,6 +333,19 @@ def take_lock(path: Path, log: str) -> IO[str]:
         lock.write(f"{os.getpid()}\n")
         lock.flush()
     return lock
+
+
+def unfinished_files(home: Path) -> list[Path]:
+    """Give the files that killed compactions left unfinished, in logs that nobody is writing."""
+    left = []
+    for folder in sorted((home / "events" / "_staging").glob("*")):
+        try:
+            with (home / "log" / f"{folder.name}.lock").open("r+", encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left += [path for path in sorted(folder.iterdir()) if path.is_file()]
+        except OSError:
+            continue
+    return left
 
 
 def _settle(connection: sqlite3.Connection) -> None:
