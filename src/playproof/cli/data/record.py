@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 import typer
 
@@ -64,6 +64,13 @@ class Feed(Protocol):
 
     async def run(self, stop: asyncio.Event) -> None:
         """Record."""
+
+
+@runtime_checkable
+class OpeningFeed(Feed, Protocol):
+    """A feed that may turn out not to be there; it calls `on_open` when it is, before anything is recorded."""
+
+    on_open: Callable[[], None] | None
 
 
 MakeFeed = Callable[["Recorder", "Clock", "SelectorMap"], Feed]
@@ -149,13 +156,25 @@ def record(plan: RecordPlan, make_feed: MakeFeed) -> dict[str, Any]:
             game, store, session_id, plan.source, redaction=redaction, clock=clock, reading=page_map.reading
         )
         payload = {"url": clean_url(plan.url), "game": game.name, "game_version": game.version, "source": plan.source}
-        recorder.start(payload)
-        started, ended = time.monotonic(), "failed"
+        started, ended, has_begun = time.monotonic(), "failed", False
+
+        def begin() -> None:
+            nonlocal has_begun
+            has_begun = True
+            recorder.start(payload)
+
         try:
             feed = make_feed(recorder, clock, page_map)
+            if isinstance(feed, OpeningFeed):
+                feed.on_open = begin
+            else:
+                begin()
             ended = asyncio.run(_run(feed, recorder, plan, page_map, clock))
         finally:
-            recorder.close({"ended": ended})
+            if has_begun:
+                recorder.close({"ended": ended})
+            else:
+                recorder.abandon()  # a page that was never there leaves no session
     return {
         **payload,
         "ended": ended,
