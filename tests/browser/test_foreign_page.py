@@ -18,7 +18,7 @@ import pytest
 from aiohttp import ClientSession, WSMsgType, web
 
 from playproof.cli.app import main
-from playproof.cli.data.record import RecordPlan, record_page
+from playproof.cli.data.record import PickPlan, RecordPlan, pick_selectors, record_page
 from playproof.events import Event
 from playproof.game import load_game
 from playproof.games.crash.rules.windows import Phase
@@ -266,3 +266,62 @@ def test_a_dead_address_and_a_missing_display_are_said_so_and_leave_no_session(
     assert main(words) == 1
     assert "--headless" in capsys.readouterr().err
     assert not stored(home)
+
+
+NAMES = ("BUY", "SELL", "SIDEBET", "CLEAR", "INC_01", "HALF", "DOUBLE", "SELL_25", "SELL_50")
+
+
+def test_a_map_made_by_pressing_the_buttons_records_them(
+    site: Site, server: RunningServer, log: list[Entry], home: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "made.toml"
+
+    async def name_them(page: Any) -> None:
+        person = Person(page)
+        await person.ready()
+        await asyncio.to_thread(server.advance_to, Phase.ACTIVE, 3)
+        await asyncio.sleep(0.3)
+        for name in (*NAMES, "stake"):
+            await person.press(name)
+        await asyncio.sleep(30)  # the command ends by itself, as everything is named
+
+    summary = pick_selectors(PickPlan(site.url, path, NAMES, headless=True), name_them)
+    assert not [entry for entry in log if isinstance(entry, OrderEntry)], "naming a button does not press it"
+    assert summary["missing"] == []
+    assert summary["selectors"] == {
+        "BUY": 'trade-desk >>> button[aria-label="Open position"]',
+        "SELL": 'trade-desk >>> button[aria-label="Close position"]',
+        "SIDEBET": 'iframe[title="Side bets"] >>> bet-box >>> button:text("Double or nothing")',
+        "CLEAR": 'trade-desk >>> amount-pad >>> button:text("X")',
+        "INC_01": 'trade-desk >>> amount-pad >>> button:text("+0.01")',
+        "HALF": 'trade-desk >>> amount-pad >>> button:text("1/2")',
+        "DOUBLE": 'trade-desk >>> amount-pad >>> button:text("2x")',
+        "SELL_25": 'side-rail >>> iframe[title="Shares"] >>> button[value="25"]',
+        "SELL_50": 'side-rail >>> iframe[title="Shares"] >>> button[value="50"]',
+        "bet_amount": "trade-desk >>> output.stake",
+    }
+
+    async def press_them(page: Any) -> None:
+        person = Person(page)
+        await person.ready()
+        for name in NAMES:
+            await person.press(name)
+        await asyncio.sleep(0.4)
+
+    record_page(RecordPlan(site.url, "cdp", str(path), session_id="ada", home=home), headless=True, drive=press_them)
+    assert [name for name, *_ in presses_of(home)] == list(NAMES)
+
+
+def test_naming_refuses_what_cannot_be_written(site: Site, tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "made.toml"
+    words = ["record", "selectors", site.url, "--headless", "--output", str(path), "--seconds", "2"]
+    assert main(words) == 1
+    assert "at least one button" in capsys.readouterr().err
+    assert main([*words, "--names", "BUY,FLY"]) == 1
+    assert "NAME:category" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.toml"))
+    path.write_text("")
+    assert main(words) == 1
+    assert "--force" in capsys.readouterr().err
+    dead = ["record", "selectors", "http://127.0.0.1:9/", "--headless", "--output", str(tmp_path / "dead.toml")]
+    assert main(dead) == 1

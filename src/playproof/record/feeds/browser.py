@@ -292,7 +292,7 @@ class BrowserFeed:
         if not message.get("hello"):
             self._pressed(message, frame_id)
             return
-        self._broken |= {name: reason for name, reason in message["broken"]}
+        self._broken |= dict(message["broken"])
         if message.get("top"):
             self._later(self._compare(message["origin"], message["now"]))
 

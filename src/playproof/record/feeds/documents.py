@@ -205,7 +205,7 @@ class PageDocuments:
         self._sessions.append(session)
         for name, listener in self._listeners.items():
             session.on(name, listener)
-        session.on("Page.frameAttached", lambda payload: self._attached(payload))
+        session.on("Page.frameAttached", self._attached)
         session.on("Runtime.executionContextCreated", lambda payload: self._created(session, number, payload))
         session.on("Runtime.bindingCalled", lambda payload: self._called(number, payload))
         for name in ("Network.enable", "Page.enable", "DOM.enable", "Runtime.enable"):

@@ -1,8 +1,8 @@
 """Selector maps: where a page has its buttons and fields, and how its game tells what they led to.
 
 A map is a TOML file: `game`, perhaps `socket` and `event`, a table `buttons` (button_id = { selector, key,
-category, event }), a table `fields` (name = { selector }), a table `reading` (presses.Reading), a table `view`. `extends`
-takes everything that a map does not say itself from another one of this folder.
+category, event }), a table `fields` (name = { selector }), a table `reading` (presses.PressRules), a table `view`.
+`extends` takes everything that a map does not say itself from another one of this folder.
 Leaves out: looking at a page (browser).
 """
 
@@ -23,7 +23,7 @@ from playproof.record.presses import PressRules
 DEFAULT = "playproof"
 EVENTS = ("click", "pointerdown", "pointerup", "mousedown", "mouseup")
 _BUTTON = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_TOKEN = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|>>>|.""", re.DOTALL)
+_PIECE = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|>>>|.""", re.DOTALL)
 _TEXT = re.compile(r""":text\((?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)')\)\Z""")
 
 
@@ -36,13 +36,13 @@ class SelectorStep(TypedDict):
 
 
 def split_selector(selector: str) -> list[SelectorStep]:
-    """Split a selector at `>>>`, which leads into a shadow root or a frame; read `:text("...")` at the end of a part."""
+    """Split a selector at `>>>`, which leads into a shadow root or a frame; read `:text("...")` after a part."""
     parts = [""]
-    for token in _TOKEN.findall(selector):
-        if token == ">>>":
+    for piece in _PIECE.findall(selector):
+        if piece == ">>>":
             parts.append("")
         else:
-            parts[-1] += token
+            parts[-1] += piece
     steps: list[SelectorStep] = []
     for part in (part.strip() for part in parts):
         match = _TEXT.search(part)
