@@ -159,6 +159,25 @@ def dataset(folder: Path) -> Path:
     return folder / "dataset.html"
 
 
+def review(folder: Path) -> Path:
+    """Review a player's own event store."""
+    from own_store import write_own_store
+
+    store = folder / "event-store"
+    if not store.exists():
+        write_own_store(store, 24)
+    pages = folder / "review"
+    if not pages.exists():
+        command("review", str(store), "--output", str(pages))
+    return pages / "review.html"
+
+
+def reviewed_rounds(folder: Path) -> Path:
+    """Replay the rounds of the reviewed player."""
+    review(folder)
+    return folder / "review" / "replay.html"
+
+
 def leaderboard(folder: Path) -> Path:
     """Rank scripted players of the arena."""
     command("arena", "bench", "balanced", "contrarian", "--windows", "4", "--out", str(folder / "leaderboard"))
@@ -182,6 +201,7 @@ PAGES: dict[str, Callable[[Path], Path]] = {
     function.__name__: function
     for function in (
         *(demo, validation, compare, bc, replay, ppo, grpo, lessons, audit, dataset, leaderboard, trajectory),
+        *(review, reviewed_rounds),
     )
 }
 """File reports by name; `game` is the served page."""

@@ -21,11 +21,14 @@ from pathlib import Path
 
 import pytest
 from old_recordings import write_recordings
+from own_store import write_own_store
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OWN_RECORDINGS = "my-recordings"
 """A reader's own folder, which the documents speak of; here it holds simulated rounds."""
+OWN_STORE = "my-event-store"
+"""A reader's own event store; here it holds a scripted player's rounds."""
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 MARK = re.compile(r"<!-- *(not run|run|exit)(?:: *([^>]*?))? *-->\s*\Z")
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
@@ -145,6 +148,8 @@ def test_the_blocks_of_a_document_run(document: Path, tmp_path: Path) -> None:
     result = blocks(document, document.read_text(encoding="utf-8"))
     if OWN_RECORDINGS in document.read_text(encoding="utf-8"):
         write_recordings(tmp_path / OWN_RECORDINGS, 12)
+    if OWN_STORE in document.read_text(encoding="utf-8"):
+        write_own_store(tmp_path / OWN_STORE, 12)
     python = [block for block in result if block.runs and block.language == "python"]
     if python:
         script = tmp_path / document.name

@@ -262,6 +262,13 @@ class Recorder:
                 for listener in self._listeners:
                     listener.end(timeout=1.0)
 
+    def abandon(self) -> None:
+        """End a recording that never began, as its feed was not there: note nothing, let the listeners finish."""
+        with self._lock:
+            self._closed = True
+        for listener in self._listeners:
+            listener.end(timeout=1.0)
+
     def _redacted(self, frame: Frame) -> Frame:
         """Give a frame that may be stored."""
         text = text_of(frame.payload)

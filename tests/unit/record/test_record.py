@@ -23,7 +23,7 @@ from playproof.events import Event
 from playproof.game import Fact, Frame, load_game
 from playproof.games.crash.recording import columns as c
 from playproof.record.feeds.browser import InOrder, PageClock, read_amount, watching_script
-from playproof.record.feeds.selectors import known_maps, load_map
+from playproof.record.feeds.selectors import known_maps, load_map, split_selector
 from playproof.record.feeds.socket import Backoff, read_auth
 from playproof.record.presses import INCOMPLETE, ActionSequence, action_sequences, button_events
 from playproof.record.recorder import (
@@ -441,6 +441,21 @@ def test_the_maps_that_come_along_are_whole() -> None:
 
 
 @pytest.mark.parametrize(
+    ("selector", "steps"),
+    [
+        ("#a .b > c", [("#a .b > c", None)]),
+        ("a >>> b>>>c", [("a", None), ("b", None), ("c", None)]),
+        ('[title=">>>"] >>> b', [('[title=">>>"]', None), ("b", None)]),
+        ('b:text("Buy \\"now\\"") >>> i', [("b", 'Buy "now"'), ("i", None)]),
+        (":text('1/2')", [("*", "1/2")]),
+        ("""b:text("it's >>>")""", [("b", "it's >>>")]),
+    ],
+)
+def test_a_selector_is_split_at_borders(selector: str, steps: list[tuple[str, str | None]]) -> None:
+    assert [(step["css"], step["text"]) for step in split_selector(selector)] == steps
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("buttons", "TOML"),
@@ -448,6 +463,9 @@ def test_the_maps_that_come_along_are_whole() -> None:
         ('game = "x"\n[buttons]\nBUY = { category = "action" }', "BUY"),
         ('game = "x"\n[buttons]\n"../x" = { category = "action", key = "b" }', "button"),
         ('game = "x"\n[buttons]\n[fields]\nbet = 3', "bet"),
+        ('game = "x"\n[buttons]\nBUY = { selector = "a >>> ", category = "action" }', "both sides"),
+        ('game = "x"\n[buttons]\nBUY = { selector = 3, category = "action" }', "as text"),
+        ('game = "x"\nevent = "wink"\n[buttons]\nBUY = { selector = "a", category = "action" }', "wink"),
         ('extends = "playproof"\n[reading]\nnonsense = "x"', "reading"),
     ],
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 import typer
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from playproof.events import Source
-    from playproof.record.feeds.browser import Drive
+    from playproof.record.feeds.documents import Drive
     from playproof.record.feeds.selectors import SelectorMap
     from playproof.record.recorder import Clock, Recorder
 
@@ -65,6 +65,13 @@ class Feed(Protocol):
 
     async def run(self, stop: asyncio.Event) -> None:
         """Record."""
+
+
+@runtime_checkable
+class OpeningFeed(Feed, Protocol):
+    """A feed that may turn out not to be there; it calls `on_open` when it is, before anything is recorded."""
+
+    on_open: Callable[[], None] | None
 
 
 MakeFeed = Callable[["Recorder", "Clock", "SelectorMap"], Feed]
@@ -119,6 +126,111 @@ def browser(
     emit(summary, as_json, lambda: summary_table(summary))
 
 
+@app.command()
+def selectors(
+    url: Annotated[str, typer.Argument(help="Address of the page whose buttons to name.")],
+    output: Annotated[Path, typer.Option(help="Selector map to write.")] = Path("selectors.toml"),
+    names: Annotated[
+        str, typer.Option(help="Buttons in the order of the presses: NAME or NAME:category; all of --base if left out.")
+    ] = "",
+    fields: Annotated[str, typer.Option(help="Fields to press after the buttons; empty for none.")] = "bet_amount",
+    base: Annotated[str, typer.Option(help="Selector map that gives game, reading and categories.")] = "playproof",
+    event: Annotated[
+        str, typer.Option(help="Event at which the page acts: click, pointerdown, mousedown...")
+    ] = "click",
+    headless: Annotated[bool, typer.Option("--headless", help="Show no window.")] = False,
+    attach: Annotated[str, typer.Option(help="Address of a Chromium that runs with --remote-debugging-port.")] = "",
+    seconds: Seconds = 0.0,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a selector map: press each button as its name is asked for; the page does not get these presses.
+
+    Esc skips a name that the page does not have. Hold Alt to use the page itself, for instance to log in.
+
+    Example: playproof record selectors https://example.invalid/play --output my-site.toml --names BUY,SELL,SIDEBET
+    """
+    plan = PickPlan(url, output, _words(names), _words(fields), base, event, headless, attach or None, seconds, force)
+    summary = pick_selectors(plan)
+    emit(summary, as_json, lambda: selector_table(summary))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+@dataclass(frozen=True)
+class PickPlan:
+    """Which elements of a page to ask for, and where to write their selectors."""
+
+    url: str
+    output: Path
+    names: tuple[str, ...] = ()
+    """Empty: all buttons of the base map."""
+    fields: tuple[str, ...] = ("bet_amount",)
+    base: str = "playproof"
+    event: str = "click"
+    headless: bool = False
+    attach: str | None = None
+    seconds: float = 0.0
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        from playproof.record.feeds.selectors import EVENTS
+
+        if self.event not in EVENTS:
+            raise ConfigError(f"expected --event to be one of {', '.join(EVENTS)}, found {self.event!r}")
+        if self.output.suffix != ".toml":
+            raise ConfigError(f"expected --output to end in .toml, found {self.output}")
+        if self.output.exists() and not self.force:
+            raise ConfigError(f"expected no file at {self.output}, found one; use another --output, or --force")
+
+
+def pick_selectors(plan: PickPlan, drive: Drive | None = None) -> dict[str, Any]:
+    """Ask a person, or `drive`, to press the elements of a page; write the selector map and give a summary."""
+    from playproof.record.feeds.picking import SelectorPicker, map_text, wanted_elements, write_map
+
+    wanted = wanted_elements(plan.names, plan.fields, plan.base)
+
+    async def pick() -> SelectorPicker:
+        picker = SelectorPicker(plan.url, wanted, plan.headless, plan.attach, drive)
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        if plan.seconds:
+            loop.call_later(plan.seconds, stop.set)
+        with contextlib.ExitStack() as undo:
+            with contextlib.suppress(ValueError, RuntimeError):  # not in the main thread
+                loop.add_signal_handler(signal.SIGINT, stop.set)
+                undo.callback(loop.remove_signal_handler, signal.SIGINT)
+            note(f"press {', '.join(one.name for one in wanted)} on the page, in this order (Esc skips, Ctrl-C ends)")
+            await picker.run(stop)
+        return picker
+
+    picker = asyncio.run(pick())
+    if not any(not one.wanted.is_field for one in picker.picked):
+        raise ConfigError(f"expected at least one button to be pressed on {plan.url}, found none; nothing was written")
+    write_map(plan.output, map_text(picker.picked, plan.base, plan.url, plan.event))
+    named = {one.wanted.name: one.selector for one in picker.picked}
+    return {
+        "output": str(plan.output),
+        "selectors": named,
+        "missing": [one.name for one in wanted if one.name not in named],
+        "next": f"playproof record browser {plan.url} --selectors {plan.output}",
+    }
+
+
+def selector_table(summary: dict[str, Any]) -> Table:
+    """Lay the selectors out."""
+    from rich.table import Table
+
+    table = Table("name", "selector", title=f"wrote {summary['output']}", title_justify="left")
+    for name, selector in summary["selectors"].items():
+        table.add_row(name, selector)
+    if summary["missing"]:
+        table.add_row("not named", ", ".join(summary["missing"]))
+    table.add_row("next", summary["next"])
+    return table
+
+
 def record_page(
     plan: RecordPlan, *, headless: bool = False, attach: str | None = None, drive: Drive | None = None
 ) -> Json:
@@ -150,13 +262,25 @@ def record(plan: RecordPlan, make_feed: MakeFeed) -> Json:
             game, store, session_id, plan.source, redaction=redaction, clock=clock, reading=page_map.reading
         )
         payload = {"url": clean_url(plan.url), "game": game.name, "game_version": game.version, "source": plan.source}
-        recorder.start(payload)
-        started, ended = time.monotonic(), "failed"
+        started, ended, has_begun = time.monotonic(), "failed", False
+
+        def begin() -> None:
+            nonlocal has_begun
+            has_begun = True
+            recorder.start(payload)
+
         try:
             feed = make_feed(recorder, clock, page_map)
+            if isinstance(feed, OpeningFeed):
+                feed.on_open = begin
+            else:
+                begin()
             ended = asyncio.run(_run(feed, recorder, plan, page_map, clock))
         finally:
-            recorder.close({"ended": ended})
+            if has_begun:
+                recorder.close({"ended": ended})
+            else:
+                recorder.abandon()  # a page that was never there leaves no session
     return {
         **payload,
         "ended": ended,

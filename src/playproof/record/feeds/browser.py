@@ -3,8 +3,7 @@
 Drives Chromium, or attaches to one that runs, over the DevTools protocol. Works on a page that it
 does not control: frames come from the browser, presses from a script (watch.js) that lives in a
 world of its own in every document, reads, and changes nothing; both outlive reloads.
-Leaves out: sockets of workers and of frames in processes of their own; what presses mean (the
-game's decoder, presses).
+Leaves out: sockets of workers; installing the script (documents); what presses mean (the game's decoder, presses).
 
 Order follows the page's own clock: the browser stamps frames by its monotonic clock, the page
 stamps input by the same one, and both are held for a moment and put into that order before they
@@ -19,41 +18,37 @@ import binascii
 import contextlib
 import heapq
 import itertools
-import os
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib.resources import files
 from typing import Any
 
-import orjson
-
-from playproof.errors import ConfigError, MissingExtra
+from playproof.errors import ConfigError
 from playproof.events import Direction
 from playproof.game import Frame
 from playproof.json_types import Json
-from playproof.record.feeds.chromium import find_chromium
-from playproof.record.feeds.selectors import SelectorMap
+from playproof.record.feeds.documents import (
+    BINDING,
+    Drive,
+    Listeners,
+    PageDocuments,
+    find_page,
+    go_to,
+    import_playwright,
+    open_browser,
+)
+from playproof.record.feeds.selectors import SelectorMap, split_selector
 from playproof.record.recorder import Clock, Recorder, write_json
 
-WORLD = BINDING = "playproof"
 HOLD = 0.3
 """Seconds for which frames and presses are held to be put into order."""
 BEAT = 0.05
-FLAGS = (
-    "--disable-background-networking",
-    "--disable-background-timer-throttling",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 _AMOUNT = re.compile(r"\d[\d,'\u202f\u00a0]*(?:\.\d+)?")
 _BINARY = 2
-
-Drive = Callable[[Any], Awaitable[None]]
-"""Plays on the page, given as Playwright's Page."""
+_MATCH_OWNER = "function (steps) { return globalThis.playproofRest(this, steps); }"
 
 
 def read_amount(text: str) -> str | None:
@@ -67,10 +62,16 @@ def watching_script(page_map: SelectorMap) -> str:
     config = {
         "binding": BINDING,
         "buttons": [
-            {"id": one.button_id, "selector": one.selector, "key": one.key, "category": one.category}
+            {
+                "id": one.button_id,
+                "steps": split_selector(one.selector) if one.selector else None,
+                "key": one.key,
+                "category": one.category,
+                "event": one.event,
+            }
             for one in page_map.buttons
         ],
-        "fields": list(page_map.fields.items()),
+        "fields": [(name, split_selector(selector)) for name, selector in page_map.fields.items()],
     }
     source = (files("playproof.record.feeds") / "watch.js").read_text(encoding="utf-8")
     return source.replace("(CONFIG);", f"({write_json(config)});")
@@ -156,15 +157,22 @@ class BrowserFeed:
     attach: str | None = None
     """Address of a Chromium that runs with --remote-debugging-port."""
     drive: Drive | None = None
+    on_open: Callable[[], None] | None = None
+    """Called once, when the page is there and before anything is recorded."""
     connected: bool = field(default=False, init=False)
     _page_clock: PageClock = field(default_factory=PageClock, init=False)
     _held: InOrder = field(default_factory=InOrder, init=False)
     _addresses: dict[str, str] = field(default_factory=dict, init=False)
     _ticking: set[str] = field(default_factory=set, init=False)
     """Sockets from which ticks came."""
-    _early: list[Json] = field(default_factory=list, init=False)
+    _early: list[tuple[Json, str]] = field(default_factory=list, init=False)
     """Presses that came before the clocks were compared."""
-    _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
+    _broken: dict[str, str] = field(default_factory=dict, init=False)
+    """Reasons why selectors are not understood, by the name of their button or field."""
+    _documents: PageDocuments | None = field(default=None, init=False)
+    _session: Any = field(default=None, init=False)
+    """The page's own DevTools session, whose clock counts."""
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Record until `stop` is set."""
@@ -172,96 +180,67 @@ class BrowserFeed:
         from playwright.async_api import Error
 
         async with playwright() as driver:
-            browser = await self._browser(driver)
+            browser = await open_browser(driver, headless=self.headless, attach=self.attach)
             try:
-                page = await self._page(browser)
-                await self._record(page, await self._watch(page), stop)
+                page = await find_page(browser, self.url, headless=self.headless, attach=self.attach)
+                await self._record(page, stop)
             finally:
                 with contextlib.suppress(Error):
                     await browser.close()
 
-    async def _browser(self, driver: Any) -> Any:
-        """Start a Chromium, or find the one that runs."""
+    async def _record(self, page: Any, stop: asyncio.Event) -> None:
+        """Listen before the page is opened, so that its first frame is heard; record until the end."""
         from playwright.async_api import Error
 
+        script = watching_script(self.page_map)
+        documents = self._documents = PageDocuments(page, script, self._said, self._listeners())
+        self._session = session = await documents.start(before=self._set_clock)
+        await session.send("Inspector.enable")
+        tasks: list[asyncio.Future[Any]] = [asyncio.create_task(stop.wait())]
+        page.on("close", lambda _: stop.set())
+        session.on("Inspector.targetCrashed", lambda _: stop.set())
+        page.context.browser.on("disconnected", lambda _: stop.set())
         try:
-            if self.attach:
-                return await driver.chromium.connect_over_cdp(self.attach)
-            program = find_chromium()
-            if program is None:
-                raise ConfigError("expected a Chromium, found none; run: playproof doctor")
-            flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-            return await driver.chromium.launch(
-                executable_path=str(program),
-                headless=self.headless,
-                args=flags,
-                handle_sigint=False,
-                handle_sigterm=False,
-                handle_sighup=False,
-            )
+            await go_to(page, self.url)
+            self._refuse_broken()
+            if self.on_open is not None:
+                self.on_open()
+            self.connected = True
+            tasks.append(asyncio.create_task(self._pump()))
+            if self.drive is not None:
+                tasks.append(asyncio.ensure_future(self.drive(page)))
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            await asyncio.sleep(0 if stop.is_set() else HOLD)
+            if self._tasks:  # presses whose frames are being asked for
+                await asyncio.wait(self._tasks, timeout=HOLD)
+            self._refuse_broken()
         except Error as error:
-            where = f"a Chromium at {self.attach}" if self.attach else "to start Chromium"
-            raise ConfigError(f"expected {where}, found: {str(error).splitlines()[0]}") from None
+            raise ConfigError(f"expected to record {self.url}, found: {str(error).splitlines()[0]}") from None
+        finally:
+            await documents.close()
+            for task in (*tasks, *self._tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._tasks, return_exceptions=True)
+            if self.connected:
+                self._give(self._held.rest())
 
-    async def _page(self, browser: Any) -> Any:
-        """Give the page to record: one that is open at the address, else a new one."""
-        if self.attach and browser.contexts:
-            for page in browser.contexts[0].pages:
-                if page.url.startswith(self.url):
-                    return page
-            return await browser.contexts[0].new_page()
-        context = await browser.new_context(**({} if self.headless else {"no_viewport": True}))
-        return await context.new_page()
-
-    async def _watch(self, page: Any) -> Any:
-        """Listen to the page before it is opened, so that its first frame is heard; give the session that does."""
-        session = await page.context.new_cdp_session(page)
-        listeners: Mapping[str, Callable[[Json], None]] = {
+    def _listeners(self) -> Listeners:
+        return {
             "Network.webSocketCreated": self._created,
             "Network.webSocketFrameReceived": lambda payload: self._heard(payload, "received"),
             "Network.webSocketFrameSent": lambda payload: self._heard(payload, "sent"),
             "Network.webSocketClosed": self._closed,
-            "Runtime.bindingCalled": lambda payload: self._called(session, payload),
         }
-        for name, listener in listeners.items():
-            session.on(name, listener)
-        await session.send("Performance.enable")
-        await self._set_clock(session)
-        await session.send("Network.enable")
-        await session.send("Page.enable")
-        await session.send("Runtime.enable")
-        await session.send("Runtime.addBinding", {"name": BINDING, "executionContextName": WORLD})
-        script = {"source": watching_script(self.page_map), "worldName": WORLD, "runImmediately": True}
-        await session.send("Page.addScriptToEvaluateOnNewDocument", script)
-        await session.send("Inspector.enable")
-        return session
 
-    async def _record(self, page: Any, session: Any, stop: asyncio.Event) -> None:
-        """Open the page, and record what is heard until the end."""
-        from playwright.async_api import Error
-
-        ends: list[asyncio.Future[Any]] = [asyncio.create_task(stop.wait())]
-        page.on("close", lambda _: stop.set())
-        session.on("Inspector.targetCrashed", lambda _: stop.set())
-        page.context.browser.on("disconnected", lambda _: stop.set())
-        pump = asyncio.create_task(self._pump())
-        try:
-            if not page.url.startswith(self.url):
-                await page.goto(self.url, wait_until="domcontentloaded")
-            self.connected = True
-            if self.drive is not None:
-                ends.append(asyncio.ensure_future(self.drive(page)))
-            done, _ = await asyncio.wait([*ends, pump], return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-            await asyncio.sleep(0 if stop.is_set() else HOLD)
-        except Error as error:
-            raise ConfigError(f"expected to open {self.url}, found: {str(error).splitlines()[0]}") from None
-        finally:
-            for task in (*ends, pump, *self._tasks):
-                task.cancel()
-            await asyncio.gather(*ends, pump, *self._tasks, return_exceptions=True)
-            self._give(self._held.rest())
+    def _refuse_broken(self) -> None:
+        """Refuse selectors that the browser does not understand: their buttons would be missing in silence."""
+        if self._broken:
+            name, reason = next(iter(self._broken.items()))
+            raise ConfigError(
+                f"expected a CSS selector for {name} in the selector map, found: {reason}; correct the map"
+            )
 
     async def _pump(self) -> None:
         """Record what has been held long enough, for ever."""
@@ -308,55 +287,72 @@ class BrowserFeed:
         self._addresses.pop(payload["requestId"], None)
         self._put(payload["timestamp"], _SocketClosed(payload["requestId"], "the page's socket was closed"))
 
-    def _called(self, session: object, payload: Json) -> None:
-        """Take a message of the watching script; a page cannot call it, but what it says is checked all the same."""
-        if payload["name"] != BINDING:
+    def _said(self, message: Json, frame_id: str) -> None:
+        """Take a message of the watching script."""
+        if not message.get("hello"):
+            self._pressed(message, frame_id)
             return
-        try:
-            message = orjson.loads(payload["payload"])
-        except orjson.JSONDecodeError:
-            return
-        if not isinstance(message, dict):
-            return
-        if message.get("hello"):
-            if message.get("top"):
-                task = asyncio.ensure_future(self._compare(session, message["origin"], message["now"]))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-        else:
-            self._pressed(message)
+        self._broken |= dict(message["broken"])
+        if message.get("top"):
+            self._later(self._compare(message["origin"], message["now"]))
 
-    def _pressed(self, message: Json) -> None:
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _pressed(self, message: Json, frame_id: str) -> None:
+        """Take a press: at once, or when the elements that hold its frame have been compared with the selector."""
+        first = message["buttons"][0]
+        if not first["outer"]:
+            self._put_press(message, first["id"])
+        else:
+            self._later(self._compare_frames(message, frame_id))
+
+    async def _compare_frames(self, message: Json, frame_id: str) -> None:
+        assert self._documents is not None
+        for button in message["buttons"]:
+            steps, inner = button["outer"], frame_id
+            while steps:
+                answer = await self._documents.call_on_owner(inner, _MATCH_OWNER, steps)
+                steps, inner = answer if answer is not None else (None, inner)
+            if steps is not None:
+                self._put_press(message, button["id"])
+                return
+
+    def _put_press(self, message: Json, button_id: str) -> None:
         moment = self._page_clock.of_page(message["origin"], message["time"])
         if moment is None:
-            self._early.append(message)
+            self._early.append((message, button_id))
             return
         amounts = {name: read_amount(text) for name, text in message["fields"].items()}
         press = {
-            "button_id": message["button_id"],
+            "button_id": button_id,
             "client_timestamp": round(message["origin"] + message["time"], 3),
             "input": message["input"],
             **{name: amount for name, amount in amounts.items() if amount is not None},
         }
         self._put(moment, press)
 
-    async def _set_clock(self, session: object) -> None:
+    async def _set_clock(self, session: Any) -> None:
         """Anchor the browser's monotonic clock in UTC."""
+        self._session = session
+        await session.send("Performance.enable")
         before = self.clock()
         metrics = await _metrics(session)
         self._page_clock.zero = metrics["Timestamp"]
         self._page_clock.start = before + (self.clock() - before) / 2
 
-    async def _compare(self, session: object, origin: float, now: float) -> None:
+    async def _compare(self, origin: float, now: float) -> None:
         """Compare the clock by which a new document counts with the browser's; what was heard before is over."""
-        metrics = await _metrics(session)
+        metrics = await _metrics(self._session)
         if not metrics.get("NavigationStart"):
             return
         self._page_clock.offset_ms = origin - metrics["NavigationStart"] * 1000
         self._put((origin + now - self._page_clock.offset_ms) / 1000, _SocketClosed(None, "the page was loaded again"))
         early, self._early = self._early, []
-        for message in early:
-            self._pressed(message)
+        for message, button_id in early:
+            self._put_press(message, button_id)
 
 
 async def _metrics(session: Any) -> dict[str, float]:
@@ -369,12 +365,3 @@ def _bytes(payload: str) -> bytes:
         return base64.b64decode(payload, validate=True)
     except binascii.Error:
         return payload.encode("utf-8", "backslashreplace")
-
-
-def import_playwright() -> Callable[[], Any]:
-    """Give Playwright's entry, or say which extra brings it."""
-    try:
-        from playwright.async_api import async_playwright
-    except ModuleNotFoundError:
-        raise MissingExtra("Playwright", "browser") from None
-    return async_playwright
