@@ -423,8 +423,9 @@ def _join(choice: Json, piece: Json) -> None:
     for name in ("content", "reasoning_content", "reasoning"):
         if isinstance(delta.get(name), str):
             message[name] = message.get(name, "") + delta[name]
-    if delta.get("tool_calls"):
-        message["tool_calls"] = message.get("tool_calls", []) + delta["tool_calls"]
+    for call in delta.get("tool_calls") or []:
+        if isinstance(call, dict):
+            _join_tool_call(message.setdefault("tool_calls", []), call)
     if isinstance(piece.get("text"), str):
         choice["text"] = choice.get("text", "") + piece["text"]
     if isinstance(piece.get("token_ids"), list):
@@ -433,6 +434,23 @@ def _join(choice: Json, piece: Json) -> None:
     if isinstance(content, list):
         known = choice.setdefault("logprobs", {"content": []})
         known["content"] += content
+
+
+def _join_tool_call(calls: list[Json], piece: Json) -> None:
+    """Add one piece of a tool call to the call that it belongs to: a secret in pieces is seen by no rule."""
+    index = piece.get("index", len(calls))
+    known = next((call for call in calls if call.get("index") == index), None)
+    if known is None:
+        calls.append({"index": index} | {name: value for name, value in piece.items() if value is not None})
+        return
+    for name, value in piece.items():
+        if name != "function":
+            known[name] = known.get(name) if value is None else value
+        elif isinstance(value, dict):
+            function = known.setdefault("function", {})
+            for part, text in value.items():
+                joined = isinstance(text, str) and isinstance(function.get(part), str)
+                function[part] = function[part] + text if joined else text
 
 
 def _running(connection: Connection, agent_id: str, window_id: str) -> str | None:
