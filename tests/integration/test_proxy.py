@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import http.client
 import json
 import statistics
 import time
@@ -279,6 +280,75 @@ def test_roles_and_routes_of_the_proxy(setting: Setting) -> None:
         writer = {"Authorization": "Bearer " + "t" * 32}
         assert httpx.get(f"{closed.url}/other", headers=writer).status_code == 403
         assert httpx.get(f"{closed.url}/healthz").json()["forwarded"] == 0
+
+
+class Noting:
+    """An upstream that notes every path and key that reaches it, and redirects where it is asked to."""
+
+    def __init__(self) -> None:
+        self.paths: list[tuple[str, str, str]] = []
+        self.rerouting: set[str] = set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        self.paths.append((scope["method"], scope["raw_path"].decode(), headers.get("authorization", "")))
+        self.rerouting |= {"x-original-url", "x-http-method-override", "cookie"} & set(headers)
+        moved = b"move=1" in scope["query_string"]
+        answer = Response(status_code=307, headers={"location": "/admin"}) if moved else JSONResponse({"data": []})
+        await answer(scope, receive, send)
+
+
+ATTACKS = [
+    f"{head}{middle}{tail}"
+    for head in ("/agents/a/v1/", "/v1/", "/v1/models/", "/agents/a/v1/chat/completions/")
+    for middle in (
+        *("../../admin", "%2e%2e/%2e%2e/admin", "..%2f..%2fadmin", "%2e%2e%2f%2e%2e%2fadmin", ".%2e/.%2E/admin"),
+        *("%252e%252e/%252e%252e/admin", "..%252f..%252fadmin", "%25252e%25252e/admin", "..\\\\admin", "..%5cadmin"),
+        *("./admin", "%2e/admin", "..;/admin", "x/../../../admin", "//admin", "/admin", "%2fadmin", "admin"),
+        *(
+            "http://evil.example/admin",
+            "http:%2f%2fevil.example",
+            "@evil.example/",
+            "..%00/admin",
+            "%c0%ae%c0%ae/admin",
+        ),
+        *("models%3f/../admin", "a%23b", "..%ef%bc%8fadmin", "\u2025/admin".encode().decode("latin-1"), "files/1/2"),
+    )
+    for tail in ("", "/", "?x=1")
+]
+
+
+def test_no_path_beside_the_routes_reaches_the_upstream(setting: Setting) -> None:
+    noting = Noting()
+    with Running(noting) as upstream:
+        proxy = Proxy(setting.recorder, Upstream(f"{upstream.url}/v1", key="the-real-key"))
+        with Running(proxy.app(), stopped=proxy.close) as running:
+            address = running.url.removeprefix("http://")
+            headers = {"X-Original-URL": "/admin", "X-HTTP-Method-Override": "DELETE", "Cookie": "a=b"}
+            for method in ("GET", "POST", "DELETE"):
+                for path in ATTACKS:
+                    asking = http.client.HTTPConnection(address, timeout=10)
+                    asking._encode_request = lambda text: text.encode("latin-1")  # type: ignore[attr-defined]
+                    asking._validate_path = lambda _: None  # type: ignore[attr-defined]
+                    asking.request(method, path, headers=headers)
+                    assert asking.getresponse().status in (307, 400, 403, 404, 200), path
+                    asking.close()
+            # GET /v1/models/admin names a model, whatever it is called.
+            assert {path for _, path, _ in noting.paths} <= {"/v1/models/admin"}, noting.paths
+            noting.paths.clear()
+            with httpx.Client(base_url=running.url, headers=headers) as client:
+                assert client.get("/v1/models/Qwen%2FQwen3-0.6B").status_code == 200
+                assert client.get("/agents/a/v1/models").status_code == 200
+                assert client.post("/agents/a/v1/embeddings", json={}).status_code == 200
+                moved = client.get("/v1/models?move=1")
+                assert (moved.status_code, moved.headers.get("location")) == (502, None)
+    assert not noting.rerouting
+    assert noting.paths == [
+        ("GET", "/v1/models/Qwen/Qwen3-0.6B", "Bearer the-real-key"),
+        ("GET", "/v1/models", "Bearer the-real-key"),
+        ("POST", "/v1/embeddings", "Bearer the-real-key"),
+        ("GET", "/v1/models", "Bearer the-real-key"),
+    ]
 
 
 def test_the_proxy_adds_little(setting: Setting) -> None:

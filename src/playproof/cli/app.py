@@ -22,6 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from playproof import __version__
+from playproof.cli.output import print_anywhere, printable
 from playproof.errors import ConfigError, ContractError, PlayproofError
 
 GROUP = "playproof.commands"
@@ -125,6 +126,7 @@ def run_app(app: typer.Typer, name: str, args: Sequence[str] | None = None) -> i
 
 def run_command(command: Any, name: str, args: Sequence[str] | None) -> int:
     """Run a command and turn every expected way out of it into an exit code."""
+    print_anywhere()
     try:
         with command.make_context(name, list(sys.argv[1:] if args is None else args)) as context:
             context.command.invoke(context)
@@ -162,4 +164,4 @@ def _fail(error: PlayproofError) -> int:
 
 
 def _red(message: str) -> None:
-    typer.secho(f"error: {' '.join(message.split())}", err=True, fg="red")
+    typer.secho(f"error: {printable(' '.join(message.split()))}", err=True, fg="red")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 import typer
 
-from playproof.cli.output import AsJson, emit, note
+from playproof.cli.output import AsJson, console, emit, note
 from playproof.errors import ConfigError
 from playproof.json_types import Json
 
@@ -361,8 +361,6 @@ def _show(
     undo: contextlib.ExitStack,
 ) -> asyncio.Task[None]:
     """Show the recording in the terminal and take the keys."""
-    from rich.console import Console
-
     from playproof.record.live_view import LiveView, pressed_keys
 
     money = frozenset(column.name for column in recorder.game.columns if column.kind == "money")
@@ -373,7 +371,7 @@ def _show(
             end("quit")
 
     undo.enter_context(pressed_keys(take))
-    return asyncio.create_task(view.draw(Console(stderr=True)))
+    return asyncio.create_task(view.draw(console(stderr=True)))
 
 
 def summary_table(summary: Json) -> Table:

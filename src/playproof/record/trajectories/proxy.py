@@ -5,8 +5,10 @@
 Requests go on to the upstream as they came and answers come back as they came, streams piece by piece, errors too. What
 was said is stored beside that, after the answer has gone out, so that the agent waits for nothing: each call is a step
 of the agent's trajectory in the running window, with prompt, answer, token ids and log-probabilities where the upstream
-gives them. With the header `X-Playproof-Trajectory` a call joins a trajectory that the agent records itself; it is then
-stored before its answer ends, so that the agent's next record, such as the end of the step, comes after it.
+gives them. Only the routes of `ROUTES` go on, rebuilt from their parsed segments, so that nobody reaches another path
+or host of the upstream with the proxy's key; redirects are not followed. With the header `X-Playproof-Trajectory` a
+call joins a trajectory that the agent records itself; it is then stored before its answer ends, so that the agent's
+next record, such as the end of the step, comes after it.
 Leaves out: being an acknowledgement. A call whose proxy is killed between answer and commit is not stored.
 """
 
@@ -22,6 +24,7 @@ from typing import Any
 
 import aiohttp
 import orjson
+import yarl
 from sqlalchemy import Connection, insert, select, update
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -45,6 +48,20 @@ _HOP = frozenset(
     {"host", "content-length", "connection", "keep-alive", "te", "trailer", "upgrade", "accept-encoding", "origin"}
     | {"proxy-authorization", "proxy-authenticate", "transfer-encoding", TRAJECTORY, AGENT, PURPOSE}
 )
+_REROUTING = frozenset(
+    {"cookie", "forwarded", "x-original-url", "x-rewrite-url", "x-http-method", "x-http-method-override"}
+    | {"x-method-override", "x-forwarded-host", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-prefix"}
+)
+"""Headers by which some servers choose another path or method than the request line's."""
+SEGMENT = r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}"
+"""One segment of a path: it holds no percent sign and begins with no dot, so it leads nowhere else in any encoding."""
+ROUTES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("POST", re.compile(r"chat/completions|completions|responses|embeddings|moderations")),
+    ("GET", re.compile(rf"models|models/{SEGMENT}(?:/{SEGMENT})?|responses/{SEGMENT}")),
+    ("POST", re.compile(rf"responses/{SEGMENT}/cancel")),
+    ("DELETE", re.compile(rf"responses/{SEGMENT}")),
+)
+"""What goes on to the upstream: a method and the path below /v1/, decoded once."""
 _ANSWER_HOP = _HOP | {"content-encoding"}
 _TOKEN_ID = re.compile(r"token_id:(\d+)")
 
@@ -106,18 +123,23 @@ class Proxy:
 
     async def _forward(self, request: Request) -> Response:
         """Send a request on, and its answer back."""
+        segments = allowed_segments(request.method, request.path_params["path"])
+        if segments is None:
+            return problem(404, "expected a route of the OpenAI API such as /v1/chat/completions, found another path")
         body = await request.body()
         asked = _object(body)
         sent = self._sent(body, asked)
         began, at = self.clock(), self.recorder.clock()
-        said = _PendingExchange(
-            request.path_params["path"], asked, dict(request.headers), request.path_params.get("agent"), at
-        )
+        said = _PendingExchange("/".join(segments), asked, dict(request.headers), request.path_params.get("agent"), at)
         try:
-            answer = await self._open(request, sent)
+            answer = await self._open(request, segments, sent)
         except (aiohttp.ClientError, TimeoutError) as error:
             self._later(said, 502, b"", self.clock() - began, f"{type(error).__name__}: {error}")
             return problem(502, f"expected the upstream to answer, found {type(error).__name__}")
+        if 300 <= answer.status < 400 and "location" in answer.headers:
+            answer.release()
+            self._later(said, 502, b"", self.clock() - began, "the upstream redirected")
+            return problem(502, "expected the upstream to answer, found a redirect, which is not followed")
         self.counts.forwarded += 1
         headers = {name: value for name, value in answer.headers.items() if name.lower() not in _ANSWER_HOP}
         if answer.headers.get("content-type", "").startswith("text/event-stream"):
@@ -139,16 +161,21 @@ class Proxy:
             return body
         return orjson.dumps(asked | {"logprobs": True})
 
-    async def _open(self, request: Request, body: bytes) -> aiohttp.ClientResponse:
+    async def _open(self, request: Request, segments: tuple[str, ...], body: bytes) -> aiohttp.ClientResponse:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=self.upstream.timeout)
             self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=True)
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP | _REROUTING}
         if self.upstream.key:
             headers["authorization"] = f"Bearer {self.upstream.key}"
-        url = f"{self.upstream.url.rstrip('/')}/{request.path_params['path']}"
+        # The segments hold nothing that needs an encoding, so that the URL is taken as it is written.
+        url = yarl.URL(f"{self.upstream.url.rstrip('/')}/{'/'.join(segments)}", encoded=True)
         return await self._session.request(
-            request.method, url, params=request.query_params.multi_items(), data=body or None, headers=headers
+            request.method,
+            url.with_query(request.query_params.multi_items()),
+            data=body or None,
+            headers=headers,
+            allow_redirects=False,
         )
 
     async def _streamed(
@@ -292,6 +319,13 @@ class _PendingExchange:
         return TRAJECTORY in self.headers
 
 
+def allowed_segments(method: str, path: str) -> tuple[str, ...] | None:
+    """Parse the path below /v1/ into segments; None if no route of `ROUTES` has it."""
+    path = path.removesuffix("/")
+    known = any(method == allowed and pattern.fullmatch(path) for allowed, pattern in ROUTES)
+    return tuple(path.split("/")) if known else None
+
+
 def proxy_role(method: str, path: str) -> Role | None:
     """Give the role that a request to the proxy needs."""
     known = path.startswith(("/agents/", "/v1/")) and method in ("GET", "POST", "DELETE")
@@ -389,8 +423,9 @@ def _join(choice: Json, piece: Json) -> None:
     for name in ("content", "reasoning_content", "reasoning"):
         if isinstance(delta.get(name), str):
             message[name] = message.get(name, "") + delta[name]
-    if delta.get("tool_calls"):
-        message["tool_calls"] = message.get("tool_calls", []) + delta["tool_calls"]
+    for call in delta.get("tool_calls") or []:
+        if isinstance(call, dict):
+            _join_tool_call(message.setdefault("tool_calls", []), call)
     if isinstance(piece.get("text"), str):
         choice["text"] = choice.get("text", "") + piece["text"]
     if isinstance(piece.get("token_ids"), list):
@@ -399,6 +434,23 @@ def _join(choice: Json, piece: Json) -> None:
     if isinstance(content, list):
         known = choice.setdefault("logprobs", {"content": []})
         known["content"] += content
+
+
+def _join_tool_call(calls: list[Json], piece: Json) -> None:
+    """Add one piece of a tool call to the call that it belongs to: a secret in pieces is seen by no rule."""
+    index = piece.get("index", len(calls))
+    known = next((call for call in calls if call.get("index") == index), None)
+    if known is None:
+        calls.append({"index": index} | {name: value for name, value in piece.items() if value is not None})
+        return
+    for name, value in piece.items():
+        if name != "function":
+            known[name] = known.get(name) if value is None else value
+        elif isinstance(value, dict):
+            function = known.setdefault("function", {})
+            for part, text in value.items():
+                joined = isinstance(text, str) and isinstance(function.get(part), str)
+                function[part] = function[part] + text if joined else text
 
 
 def _running(connection: Connection, agent_id: str, window_id: str) -> str | None:

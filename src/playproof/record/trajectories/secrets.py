@@ -15,18 +15,25 @@ from typing import Any
 
 import polars as pl
 
-from playproof.record.redaction import BASE_58, REDACTED, SECRET_KEYS, SECRET_SIGNS, Redaction
+from playproof.record.redaction import Redaction
+from playproof.record.secret_rules import (
+    BASE_58,
+    RARE_SIGNS,
+    REDACTED,
+    RUN,
+    SECRET_SIGNS,
+    SECRET_WORD,
+    WORD_ROW,
+    names_a_secret,
+)
 from playproof.store.db.columns import JsonText, plain, write_json
 
 SHORTEST = 8
 """Characters below which a value of the environment is too common to be searched for."""
-ENDINGS: tuple[str, ...] = ("token", "jwt", "auth", "ization", "cookie", "cookies", "csrf", "phrase", "passwd")
-ENDINGS += ("password", "secret", "key", "mnemonic", "sid", "sessionid", "session_id")
-"""How every secret key ends, in lower case."""
 _NAMED_SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|MNEMONIC|CREDENTIALS)$")
 _SIGNS = (*SECRET_SIGNS, "\\u00")
-_SECRET_KEY = rf'(?i)(?:{"|".join(ENDINGS)})\\?"\s*:'
-_QUOTED_BASE_58 = rf'"{BASE_58}\\?"'
+_OTHER_SIGNS = rf"{RARE_SIGNS}|{RUN}|{WORD_ROW}|{BASE_58}"
+_SUSPECT = re.compile(_OTHER_SIGNS)
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -55,15 +62,14 @@ class SecretScrubber:
         """Tell which texts, or written JSON values, may hold a secret; the others hold none."""
         signs = "|".join(map(re.escape, self._signs))
         result = pl.DataFrame({"text": pl.Series(texts, dtype=pl.String)}).lazy()
-        holds = [pl.col("text").str.contains(item) for item in (signs, _SECRET_KEY, _QUOTED_BASE_58)]
+        holds = [pl.col("text").str.contains(item) for item in (signs, SECRET_WORD, _OTHER_SIGNS)]
         return result.select(pl.any_horizontal(holds)).collect().to_series().to_list()
 
     def suspect(self, text: str) -> bool:
         """Tell whether one text may hold a secret."""
         if any(sign in text for sign in self._signs):
             return True
-        quoted = text.split('"')
-        return any(_may_end_a_secret(piece) for piece in quoted)
+        return names_a_secret(text) or _SUSPECT.search(text) is not None
 
     def text(self, text: str) -> str:
         """Give a text without secrets."""
@@ -78,7 +84,9 @@ class SecretScrubber:
 
     def rewrite(self, value: Any) -> JsonText:
         """Write a JSON value after reading every key and text of it closely."""
-        return JsonText(write_json(self._without(plain(value))))
+        copied = plain(value)
+        self._redaction.clean_value(copied)
+        return JsonText(write_json(self._without(copied)))
 
     def read_closely(self, text: str) -> str:
         """Give a text without secrets, whether or not it is suspect."""
@@ -90,13 +98,5 @@ class SecretScrubber:
         if isinstance(value, str):
             return self.read_closely(value)
         if isinstance(value, dict):
-            return {
-                self.read_closely(key): REDACTED if key.lower() in SECRET_KEYS else self._without(item)
-                for key, item in value.items()
-            }
+            return {self.read_closely(key): self._without(item) for key, item in value.items()}
         return [self._without(item) for item in value] if isinstance(value, list) else value
-
-
-def _may_end_a_secret(piece: str) -> bool:
-    """Tell whether what stands before a quote can be a secret key, or a private key in base 58."""
-    return piece[-14:].rstrip("\\").lower().endswith(ENDINGS) or len(piece.rstrip("\\")) in (87, 88)
