@@ -355,7 +355,7 @@ class TestCommand:
         assert "found nothing" in capsys.readouterr().err
         (tmp_path / "odd.jsonl").write_text("{}\n")
         assert main(["audit", str(tmp_path / "odd.jsonl")]) == 1
-        assert "known kind" in capsys.readouterr().err
+        assert "found none that can be read" in capsys.readouterr().err
         assert main(["audit", str(tmp_path), "--game", "arena"]) == 1
 
     def test_the_shared_recordings(self, shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
