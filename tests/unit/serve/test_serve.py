@@ -216,6 +216,8 @@ def test_a_stop_text_ends_an_answer_and_is_never_shown(client: openai.OpenAI) ->
         ({"messages": []}, 400, "messages"),
         ({"messages": [{"role": "alien", "content": "x"}]}, 400, "role"),
         ({"temperature": 3}, 400, "temperature"),
+        ({"temperature": 1e-310}, 400, "temperature of 0 or of 0.01"),
+        ({"top_p": 0}, 400, "top_p"),
         ({"max_tokens": 301}, 400, "at most 300 tokens"),
         ({"max_tokens": 0}, 400, "max_tokens"),
         ({"n": 9}, 400, "n:"),
@@ -347,6 +349,48 @@ def test_a_model_that_fails_is_told_and_goes_on(local: LocalModel, monkeypatch: 
         assert httpx.post(f"{url}/v1/chat/completions", json=asked).status_code == 200
 
 
+def test_one_chats_failure_is_not_its_neighbours(local: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = batched(local)
+    good = model.open(CHAT, Sampling(4, 1.0, seed=1))
+    bad = model.open(CHAT, Sampling(4, 1e-310, seed=1))
+    cold = model.open(CHAT, Sampling(4, 0.0))
+    plain = model._read
+
+    def poisoned() -> Any:
+        rows = plain().clone()
+        rows[model.chats.index(cold), 3] = float("nan")
+        return rows
+
+    for chat in (good, bad, cold):
+        model.join(chat)
+    monkeypatch.setattr(model, "_read", poisoned)
+    model.step()
+    monkeypatch.setattr(model, "_read", plain)
+    while not good.over:
+        model.step()
+    assert (len(good.pieces), good.failure) == (4, None)
+    assert "no token could be drawn" in (bad.failure or "")
+    assert "not finite" in (cold.failure or "")
+    assert good.token_ids == batched(local).answer(CHAT, Sampling(4, 1.0, seed=1)).token_ids
+
+
+def test_a_template_that_fails_fails_one_request(local: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = local.tokenizer.chat_template
+    worker = Worker(batched(local))
+    with serving(ServedApp("tiny", "chat", create_app(worker), worker.close)) as url:
+        for broken in (
+            "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+            "{% for x in range(10**9) %}{% endfor %}",
+            "{{ 1/0 }}",
+        ):
+            monkeypatch.setattr(local.tokenizer, "chat_template", broken)
+            answer = httpx.post(f"{url}/v1/chat/completions", json={"messages": CHAT, "max_tokens": 4})
+            assert answer.status_code == 400
+            assert "template" in answer.json()["error"]["message"]
+        monkeypatch.setattr(local.tokenizer, "chat_template", template)
+        assert httpx.post(f"{url}/v1/chat/completions", json={"messages": CHAT, "max_tokens": 4}).status_code == 200
+
+
 def test_a_key_is_asked_for_and_needed_beyond_this_machine(local: LocalModel) -> None:
     worker = Worker(batched(local))
     with serving(ServedApp("tiny", "chat", create_app(worker), worker.close), key="a-key-of-its-own") as url:
@@ -450,8 +494,13 @@ def test_a_policy_of_numbers_acts_over_http(policy: Path) -> None:
             refused = client.post("/act", json=wrong)
             assert refused.status_code == 400
             assert words in refused.json()["error"]["message"]
-        huge = b'{"rows": [[' + b",".join([b"1e999"] * len(card["features"])) + b"]]}"
-        assert client.post("/act", content=huge, headers={"content-type": "application/json"}).status_code == 400
+        for value in (b"1e38", b"-1e39", b"1e999", b"NaN", b"-Infinity"):
+            strange = [b"0"] * (len(card["features"]) - 1) + [value]
+            body = b'{"rows": [[' + b",".join(strange) + b"]," + json.dumps(rows[0].tolist()).encode() + b"]}"
+            answer = client.post("/act", content=body, headers={"content-type": "application/json"}).json()
+            assert answer["names"][0][0] == "WAIT"
+            assert "null or within 1e+15" in answer["reasons"][0]
+            assert (answer["actions"][1], answer["reasons"][1]) == (payload["actions"][0], None)
         assert client.get("/healthz").json()["policy"] == card["policy"]
 
 
