@@ -1,8 +1,8 @@
 """Policies of numbers behind HTTP: `POST /act` gives an action for every row.
 
-Rows hold the features that `GET /card` names, in that order, numbers or null where unknown. A row with a number that is
-out of range or not finite is answered with WAIT and a reason, and is not shown to the policy. A policy that remembers is
-asked with a `session` of the client's own choosing, one row at a time, `begin` with the first row of a window.
+Rows hold the features that `GET /card` names, in that order, numbers or null where unknown. A row with a number out of
+range or not finite is answered with WAIT and a reason, and is not shown to the policy. A policy that remembers is asked
+with a `session` of the client's own choosing, one row at a time, `begin` with the first row of a window.
 Leaves out: chats (chat), money and limits on it.
 """
 

@@ -154,7 +154,7 @@ class Archive:
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
             members = 0
             while (member := archive.next()) is not None:
-                archive.members.clear()  # a tar reader remembers every member otherwise
+                archive.members.clear()  # type: ignore[attr-defined]  # a tar reader remembers every member
                 members += 1
                 if members > self.limits.files:
                     raise _Full(f"expected at most {self.limits.files} members of an archive, found more")
@@ -244,8 +244,8 @@ class _Member(tarfile.TarInfo):
         return member
 
 
-_HEADER_TYPES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME) + (
-    tarfile.GNUTYPE_LONGLINK,
+_HEADER_TYPES = frozenset(
+    (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 )
 
 
