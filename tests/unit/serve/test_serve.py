@@ -437,6 +437,25 @@ def test_a_folder_of_a_model_is_served_by_name(local: LocalModel, tmp_path: Path
     assert main(["serve", str(tmp_path / "nothing"), "--port", "0"]) == 1
 
 
+def test_doctored_models_and_pickles_are_refused(local: LocalModel, tmp_path: Path) -> None:
+    from playproof.policies.language.local import load_model
+
+    local.model.save_pretrained(tmp_path / "tiny")
+    local.tokenizer.save_pretrained(tmp_path / "tiny")
+    weights = tmp_path / "tiny" / "model.safetensors"
+    whole = weights.read_bytes()
+    for damaged in (whole[:100], b"\xff" * 8 + whole[8:], b"", whole[: len(whole) // 2]):
+        weights.write_bytes(damaged)
+        for load in (prepare, load_model):
+            with pytest.raises(ConfigError, match="expected a model that can be read"):
+                load(str(tmp_path / "tiny"))
+    weights.write_bytes(whole)
+    (tmp_path / "tiny" / "adapter_model.bin").write_bytes(b"x")
+    for load in (prepare, load_model):
+        with pytest.raises(ConfigError, match="a pickle"):
+            load(str(tmp_path / "tiny"))
+
+
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Save a small random network of the crash game."""
