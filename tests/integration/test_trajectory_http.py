@@ -378,3 +378,37 @@ def test_steps_are_never_doubled(engine: Engine) -> None:
     with engine.connect() as connection:
         result = connection.execute(select(StepRow.trajectory_id, StepRow.number)).all()
     assert len(result) == len(set(result))
+
+
+def deep(levels: int) -> str:
+    return '{"a":' * levels + "1" + "}" * levels
+
+
+POISON = [deep(300), deep(5_000), str(2**64), str(-(2**70)), r'"\ud800"', r'{"\udfff": 1}', "NaN", "Infinity", "1e999"]
+
+
+@pytest.mark.parametrize("poison", POISON, ids=lambda text: text[:12])
+def test_what_cannot_be_stored_is_refused_in_words_and_alone(http: httpx.Client, poison: str) -> None:
+    identity = begin(http)
+    headers = {"content-type": "application/json"}
+    for path, body in (
+        (
+            "/v1/trajectories",
+            f'{{"agent_id": "remote", "window_id": "2025-01-15T10:00", "metadata": {{"x": {poison}}}}}',
+        ),
+        (f"/v1/trajectories/{identity}/steps", f'{{"state": {{"x": [{poison}]}}}}'),
+        (f"/v1/trajectories/{identity}/end", f'{{"metrics": {{"x": {poison}}}}}'),
+    ):
+        answer = http.post(path, content=body, headers=headers)
+        assert answer.status_code in (400, 422), (path, answer.text)
+        assert "expected" in answer.text or "parsing" in answer.text
+    if poison == deep(5_000):
+        return  # no JSON reader takes it, so that the batch around it cannot be read either
+    start = '"kind": "start", "body": {"agent_id": "remote", "window_id": "2025-01-15T10:00", "metadata": {"x": %s}}'
+    records = [
+        f'{{"key": "{identity}-{number}", {start % text}}}'
+        for number, text in enumerate(("1", poison, "2", poison, "3"))
+    ]
+    batch = http.post("/v1/records", content=f'{{"records": [{", ".join(records)}]}}', headers=headers)
+    assert batch.status_code == 200
+    assert [answer["status"] for answer in batch.json()["answers"]] == [200, 422, 200, 422, 200]

@@ -298,6 +298,7 @@ def _bounded(receive: Receive, most: int) -> Receive:
 
 def problem(status: int, message: str, reason: str | None = None, field: str | None = None) -> Response:
     """Answer with an error, in words and in one word, and with the field that is wrong where there is one."""
+    message = message.encode("utf-8", "replace").decode()  # what is refused may be a lone surrogate, and is quoted
     error = {"message": message, "reason": reason or str(status), "type": "refused", "code": status}
     body = {"error": error if field is None else error | {"field": field}}
     headers = {"Retry-After": "1"} if status in (429, 503) else {}

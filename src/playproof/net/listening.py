@@ -10,6 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from playproof.errors import ConfigError
+from playproof.net.bounded_http import bounded_protocol, log_rarely
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -35,11 +36,14 @@ def listen(
     seconds: float | None = None,
 ) -> None:
     """Serve until Ctrl-C, SIGTERM or some seconds; nothing of requests is logged, since they hold keys."""
-    config = uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", timeout_keep_alive=120)
+    config = uvicorn.Config(
+        app, http=bounded_protocol(), log_level="error", access_log=False, lifespan="off", timeout_keep_alive=120
+    )
     server = uvicorn.Server(config)
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
+        log_rarely(loop)
         if seconds is not None:
             loop.call_later(seconds, _stop, server)
         await server.serve(sockets=[taken])

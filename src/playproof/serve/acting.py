@@ -1,7 +1,8 @@
 """Policies of numbers behind HTTP: `POST /act` gives an action for every row.
 
-Rows hold the features that `GET /card` names, in that order, numbers or null where unknown. A policy that remembers is
-asked with a `session` of the client's own choosing, one row at a time, `begin` with the first row of a window.
+Rows hold the features that `GET /card` names, in that order, numbers or null where unknown. A row with a number out of
+range or not finite is answered with WAIT and a reason, and is not shown to the policy. A policy that remembers is asked
+with a `session` of the client's own choosing, one row at a time, `begin` with the first row of a window.
 Leaves out: chats (chat), money and limits on it.
 """
 
@@ -28,6 +29,8 @@ from playproof.serve.chat import problem
 MOST_ROWS = 4_096
 SESSIONS = 1_024
 """Memories that are kept; the one that was asked longest ago goes first."""
+LARGEST = 1e15
+"""Of a feature; times in milliseconds are below it, and its square is a number that networks compute with."""
 Value = float | None
 
 
@@ -48,7 +51,7 @@ class Actor:
         self.checkpoint: Checkpoint = load_checkpoint(path)
         self.policy: Any = load_policy(path)
         game = find_game(self.checkpoint.card.game)
-        self._heads = game.actions[self.checkpoint.card.actions].heads if game is not None else None
+        self._actions = game.actions[self.checkpoint.card.actions] if game is not None else None
         fills = game.fills(self.checkpoint.card.features) if game is not None else ()
         self._fills = np.asarray(fills, np.float32) if fills else None
         self._seats: OrderedDict[str, NetworkSingleEnv] = OrderedDict()
@@ -58,6 +61,24 @@ class Actor:
     def remembers(self) -> bool:
         """Tell whether the policy needs a session."""
         return getattr(self.policy, "frames", 1) > 1 or getattr(self.policy, "_memory", None) is not None
+
+    def answer(self, asked: ActRequest) -> tuple[list[tuple[int, ...]], list[str | None]]:
+        """Choose an action for every row, WAIT with a reason for those that no policy should see."""
+        reasons = [self._out_of_range(row) for row in asked.rows]
+        good = [row for row, why in zip(asked.rows, reasons, strict=True) if why is None]
+        if len(good) == len(reasons):
+            return self.act(asked), reasons
+        if self._actions is None:
+            raise InputError("expected finite numbers in range or null, found another for a game that is not installed")
+        wait = tuple(int(item) for item in self._actions.wait)
+        chosen = iter(self.act(asked.model_copy(update={"rows": good})) if good else ())
+        return [next(chosen) if why is None else wait for why in reasons], reasons
+
+    def _out_of_range(self, row: list[Value]) -> str | None:
+        for name, value in zip(self.checkpoint.card.features, row, strict=False):
+            if value is not None and not abs(value) <= LARGEST:
+                return f"expected {name} to be null or within {LARGEST:g} of zero, found {value:g}"
+        return None
 
     def act(self, asked: ActRequest) -> list[tuple[int, ...]]:
         """Choose an action for every row."""
@@ -105,9 +126,9 @@ class Actor:
 
     def names(self, action: tuple[int, ...]) -> list[str] | None:
         """Give an action in the game's words."""
-        if self._heads is None:
+        if self._actions is None:
             return None
-        return [head[index] for head, index in zip(self._heads, action, strict=True)]
+        return [head[index] for head, index in zip(self._actions.heads, action, strict=True)]
 
 
 def create_app(path: Path) -> FastAPI:
@@ -145,11 +166,12 @@ def create_app(path: Path) -> FastAPI:
 
     @app.post("/act")
     def act(asked: ActRequest) -> Json:
-        actions = actor.act(asked)
+        actions, reasons = actor.answer(asked)
         return {
             "policy": actor.checkpoint.hash,
             "actions": [list(action) for action in actions],
             "names": [actor.names(action) for action in actions],
+            "reasons": reasons,
         }
 
     return app

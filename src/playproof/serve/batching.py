@@ -126,7 +126,7 @@ class Worker:
         while self._next():
             try:
                 self.model.step()
-            except RuntimeError as error:
+            except Exception as error:  # noqa: BLE001  (the thread must go on, whatever a model raises)
                 self._fail(f"the model failed: {str(error)[:200]}")
                 continue
             self.steps += 1
@@ -164,6 +164,8 @@ class Worker:
             for piece in ticket.chat.pieces[ticket.delivered :]:
                 ticket.deliver(piece)
             ticket.delivered = len(ticket.chat.pieces)
+            if ticket.chat.failure is not None:
+                ticket.deliver(ticket.chat.failure)
         ended = [item for item in self._running if item.chat.over]
         self.served += len(ended)
         for ticket in ended:

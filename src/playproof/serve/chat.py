@@ -32,6 +32,8 @@ ANY_NAME = ("", "default")
 POLL_SECONDS = 0.25
 """How often it is looked whether a client that waits for a whole answer has gone."""
 MOST_ANSWERS = 8
+LOWEST_TEMPERATURE = 0.01
+"""Below it log-probabilities overflow; 0 takes the likeliest token instead."""
 
 
 class TextPart(BaseModel):
@@ -88,6 +90,10 @@ class ChatRequest(BaseModel):
 
     def sampling(self, most: int, number: int) -> Sampling:
         """Give how answer `number` is drawn, of at most so many tokens."""
+        if 0 < self.temperature < LOWEST_TEMPERATURE:
+            raise ConfigError(
+                f"expected a temperature of 0 or of {LOWEST_TEMPERATURE} to 2, found {self.temperature:g}"
+            )
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
         wanted = self.max_completion_tokens or self.max_tokens
         if wanted is not None and wanted > most:

@@ -16,7 +16,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from playproof.errors import ConfigError
+from playproof.errors import ConfigError, PlayproofError
 from playproof.net.access import AccessGuard, AccessPolicy, ClientLimits, RoleTokens, check_address, is_loopback
 from playproof.net.listening import bind
 from playproof.policies.checkpoint import CARD
@@ -56,9 +56,17 @@ def _kind(card: Path) -> str:
 
 
 def _chats(checkpoint: str, limits: ServeLimits, name: str) -> ServedApp:
+    from playproof.policies.language.local import check_model_files
     from playproof.train.language.model import load_language_model
 
-    model = load_language_model(checkpoint)
+    check_model_files(Path(checkpoint))
+    try:
+        model = load_language_model(checkpoint)
+    except PlayproofError:
+        raise
+    except Exception as error:  # damaged files raise whatever their readers raise
+        what = f"{type(error).__name__}: {str(error)[:300]}"
+        raise ConfigError(f"expected a model that can be read in {checkpoint}, found {what}") from error
     named = name or (model.version if model.card is not None else Path(model.name).name)
     version = model.version if model.card is not None else None
     return chat_app(named, model.model, model.tokenizer, limits, version=version)

@@ -216,6 +216,8 @@ def test_a_stop_text_ends_an_answer_and_is_never_shown(client: openai.OpenAI) ->
         ({"messages": []}, 400, "messages"),
         ({"messages": [{"role": "alien", "content": "x"}]}, 400, "role"),
         ({"temperature": 3}, 400, "temperature"),
+        ({"temperature": 1e-310}, 400, "temperature of 0 or of 0.01"),
+        ({"top_p": 0}, 400, "top_p"),
         ({"max_tokens": 301}, 400, "at most 300 tokens"),
         ({"max_tokens": 0}, 400, "max_tokens"),
         ({"n": 9}, 400, "n:"),
@@ -347,6 +349,48 @@ def test_a_model_that_fails_is_told_and_goes_on(local: LocalModel, monkeypatch: 
         assert httpx.post(f"{url}/v1/chat/completions", json=asked).status_code == 200
 
 
+def test_one_chats_failure_is_not_its_neighbours(local: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = batched(local)
+    good = model.open(CHAT, Sampling(4, 1.0, seed=1))
+    bad = model.open(CHAT, Sampling(4, 1e-310, seed=1))
+    cold = model.open(CHAT, Sampling(4, 0.0))
+    plain = model._read
+
+    def poisoned() -> Any:
+        rows = plain().clone()
+        rows[model.chats.index(cold), 3] = float("nan")
+        return rows
+
+    for chat in (good, bad, cold):
+        model.join(chat)
+    monkeypatch.setattr(model, "_read", poisoned)
+    model.step()
+    monkeypatch.setattr(model, "_read", plain)
+    while not good.over:
+        model.step()
+    assert (len(good.pieces), good.failure) == (4, None)
+    assert "no token could be drawn" in (bad.failure or "")
+    assert "not finite" in (cold.failure or "")
+    assert good.token_ids == batched(local).answer(CHAT, Sampling(4, 1.0, seed=1)).token_ids
+
+
+def test_a_template_that_fails_fails_one_request(local: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = local.tokenizer.chat_template
+    worker = Worker(batched(local))
+    with serving(ServedApp("tiny", "chat", create_app(worker), worker.close)) as url:
+        for broken in (
+            "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+            "{% for x in range(10**9) %}{% endfor %}",
+            "{{ 1/0 }}",
+        ):
+            monkeypatch.setattr(local.tokenizer, "chat_template", broken)
+            answer = httpx.post(f"{url}/v1/chat/completions", json={"messages": CHAT, "max_tokens": 4})
+            assert answer.status_code == 400
+            assert "template" in answer.json()["error"]["message"]
+        monkeypatch.setattr(local.tokenizer, "chat_template", template)
+        assert httpx.post(f"{url}/v1/chat/completions", json={"messages": CHAT, "max_tokens": 4}).status_code == 200
+
+
 def test_a_key_is_asked_for_and_needed_beyond_this_machine(local: LocalModel) -> None:
     worker = Worker(batched(local))
     with serving(ServedApp("tiny", "chat", create_app(worker), worker.close), key="a-key-of-its-own") as url:
@@ -391,6 +435,25 @@ def test_a_folder_of_a_model_is_served_by_name(local: LocalModel, tmp_path: Path
     assert payload.choices[0].message.content == local.answer(CHAT, Sampling(5, 0.0)).text
     assert main(["serve", str(index), "--port", "0", "--seconds", "0.2"]) == 0
     assert main(["serve", str(tmp_path / "nothing"), "--port", "0"]) == 1
+
+
+def test_doctored_models_and_pickles_are_refused(local: LocalModel, tmp_path: Path) -> None:
+    from playproof.policies.language.local import load_model
+
+    local.model.save_pretrained(tmp_path / "tiny")
+    local.tokenizer.save_pretrained(tmp_path / "tiny")
+    weights = tmp_path / "tiny" / "model.safetensors"
+    whole = weights.read_bytes()
+    for damaged in (whole[:100], b"\xff" * 8 + whole[8:], b"", whole[: len(whole) // 2]):
+        weights.write_bytes(damaged)
+        for load in (prepare, load_model):
+            with pytest.raises(ConfigError, match="expected a model that can be read"):
+                load(str(tmp_path / "tiny"))
+    weights.write_bytes(whole)
+    (tmp_path / "tiny" / "adapter_model.bin").write_bytes(b"x")
+    for load in (prepare, load_model):
+        with pytest.raises(ConfigError, match="a pickle"):
+            load(str(tmp_path / "tiny"))
 
 
 @pytest.fixture(scope="module")
@@ -450,8 +513,13 @@ def test_a_policy_of_numbers_acts_over_http(policy: Path) -> None:
             refused = client.post("/act", json=wrong)
             assert refused.status_code == 400
             assert words in refused.json()["error"]["message"]
-        huge = b'{"rows": [[' + b",".join([b"1e999"] * len(card["features"])) + b"]]}"
-        assert client.post("/act", content=huge, headers={"content-type": "application/json"}).status_code == 400
+        for value in (b"1e38", b"-1e39", b"1e999", b"NaN", b"-Infinity"):
+            strange = [b"0"] * (len(card["features"]) - 1) + [value]
+            body = b'{"rows": [[' + b",".join(strange) + b"]," + json.dumps(rows[0].tolist()).encode() + b"]}"
+            answer = client.post("/act", content=body, headers={"content-type": "application/json"}).json()
+            assert answer["names"][0][0] == "WAIT"
+            assert "null or within 1e+15" in answer["reasons"][0]
+            assert (answer["actions"][1], answer["reasons"][1]) == (payload["actions"][0], None)
         assert client.get("/healthz").json()["policy"] == card["policy"]
 
 

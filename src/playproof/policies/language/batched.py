@@ -46,6 +46,8 @@ class Chat:
     generator: torch.Generator = field(default_factory=torch.Generator)
     pieces: list[TokenPiece] = field(default_factory=list)
     columns: list[int] = field(default_factory=list)
+    failure: str | None = None
+    """Why no further token could be drawn."""
 
     @property
     def token_ids(self) -> tuple[int, ...]:
@@ -54,8 +56,8 @@ class Chat:
 
     @property
     def over(self) -> bool:
-        """Tell whether the answer has ended."""
-        return bool(self.pieces) and self.pieces[-1].finish is not None
+        """Tell whether the answer has ended, or failed."""
+        return self.failure is not None or (bool(self.pieces) and self.pieces[-1].finish is not None)
 
     def fresh(self) -> Sequence[int]:
         """Give the tokens that the model has not read yet."""
@@ -86,9 +88,13 @@ class BatchedModel:
 
     def open(self, messages: Sequence[Mapping[str, str]], sampling: Sampling, tops: int = 0) -> Chat:
         """Make a chat that can join; refuse one that is too long."""
-        payload = self.tokenizer.apply_chat_template(
-            [dict(message) for message in messages], add_generation_prompt=True, tokenize=True, return_dict=False
-        )
+        try:
+            payload = self.tokenizer.apply_chat_template(
+                [dict(message) for message in messages], add_generation_prompt=True, tokenize=True, return_dict=False
+            )
+        except Exception as error:  # a template comes with the model and may raise anything
+            what = f"{type(error).__name__}: {str(error)[:200]}"
+            raise ConfigError(f"expected a chat that the model's template can write, found {what}") from error
         if len(payload) + sampling.max_tokens > self.context:
             raise ConfigError(
                 f"expected a chat of at most {self.context} tokens, found {len(payload)} and an answer of up to "
@@ -120,7 +126,10 @@ class BatchedModel:
         self._compact()
         own = self._read()
         for chat, row in zip(self.chats, own, strict=True):
-            chat.pieces.append(self._draw(chat, row))
+            try:
+                chat.pieces.append(self._draw(chat, row))
+            except (RuntimeError, ValueError) as error:  # the failure of one chat is not its neighbours'
+                chat.failure = f"no token could be drawn: {str(error)[:200]}"
         ended = [chat for chat in self.chats if chat.over]
         for chat in ended:
             self.leave(chat)
@@ -161,6 +170,8 @@ class BatchedModel:
         return visible
 
     def _draw(self, chat: Chat, own: torch.Tensor) -> TokenPiece:
+        if own.isnan().any():
+            raise ValueError("expected log-probabilities, found numbers that are not finite")
         token = draw_token(own, chat.sampling, chat.generator)
         best = own.topk(chat.tops) if chat.tops else None
         tops = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True)) if best is not None else ()
@@ -209,6 +220,8 @@ class BatchedModel:
         self.join(chat)
         while not chat.over:
             self.step()
+        if chat.failure is not None:
+            raise ConfigError(f"expected an answer, found that {chat.failure}")
         pieces = chat.pieces
         return Answer(
             self.text(chat),

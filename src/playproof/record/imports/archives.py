@@ -50,7 +50,9 @@ class ArchiveLimits:
     """Unpacked bytes that the ratio does not count."""
     line_bytes: int = 16 * 2**20
     problems: int = 1000
-    """Problems listed of one file; further ones are summed up."""
+    """Problems listed of one file, and of one archive; further ones are counted."""
+    header_bytes: int = 64 * 2**10
+    """Of a member's long name or extended header, which tar readers hold in memory."""
 
 
 LIMITS = ArchiveLimits()
@@ -91,7 +93,7 @@ class Archive:
                 raise InputError(f"expected a file, a folder or a tar archive, found nothing at {root}")
         self.limits = limits
         self._problems: list[ImportProblem] = []
-        self._files = self._bytes = 0
+        self._files = self._bytes = self._unlisted = 0
         self._table: VisitTable | None = None
 
     def visit(self, take: Visit, table: VisitTable | None = None) -> list[ImportProblem]:
@@ -99,7 +101,7 @@ class Archive:
 
         Gives what could not be read; without a function for them, Parquet files are among it.
         """
-        self._problems, self._files, self._bytes, self._table = [], 0, 0, table
+        self._problems, self._files, self._bytes, self._unlisted, self._table = [], 0, 0, 0, table
         for name, path in self._paths():
             try:
                 self._open(name, path, take)
@@ -108,6 +110,8 @@ class Archive:
                 break
             except (*BROKEN, InputError) as error:
                 self._report(name, reason(error))
+        if self._unlisted:
+            self._problems.append(ImportProblem("", 0, f"{self._unlisted} further problems are counted, not listed"))
         return self._problems
 
     def _paths(self) -> Iterator[tuple[str, Path]]:
@@ -148,7 +152,12 @@ class Archive:
     def _members(self, prefix: str, stream: BinaryIO, take: Visit) -> None:
         """Visit the regular files of a tar archive; everything else is reported."""
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
-            for member in archive:
+            members = 0
+            while (member := archive.next()) is not None:
+                archive.members.clear()  # type: ignore[attr-defined]  # a tar reader remembers every member
+                members += 1
+                if members > self.limits.files:
+                    raise _Full(f"expected at most {self.limits.files} members of an archive, found more")
                 if member.isdir():
                     continue
                 name = prefix + _printable(member.name)
@@ -180,7 +189,10 @@ class Archive:
             take(name, limited)
 
     def _report(self, name: str, problem: str) -> None:
-        self._problems.append(ImportProblem(name, 0, problem))
+        if len(self._problems) < self.limits.problems:
+            self._problems.append(ImportProblem(name, 0, problem))
+        else:
+            self._unlisted += 1
 
 
 UNFINISHED = "an unfinished file of a writer was skipped"
@@ -213,10 +225,28 @@ class _Member(tarfile.TarInfo):
         """Read the next header."""
         try:
             return super().fromtarfile(archive)
+        except RecursionError as error:
+            raise tarfile.ReadError(
+                f"too many headers of one member at byte {archive.offset} of the archive"
+            ) from error
         except tarfile.HeaderError as error:
             if str(error) == _END_OF_ARCHIVE:
                 raise
             raise tarfile.ReadError(f"{error} at byte {archive.offset} of the archive") from error
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Self:
+        """Read what follows a header; refuse a long name or an extended header that would fill the memory."""
+        if self.type in _HEADER_TYPES and self.size > LIMITS.header_bytes:
+            raise tarfile.ReadError(
+                f"expected a header of at most {LIMITS.header_bytes} bytes, found {self.size} at byte {archive.offset}"
+            )
+        member: Self = super()._proc_member(archive)  # type: ignore[misc]
+        return member
+
+
+_HEADER_TYPES = frozenset(
+    (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+)
 
 
 def _refusal(member: tarfile.TarInfo, limits: ArchiveLimits) -> str | None:

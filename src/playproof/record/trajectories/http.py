@@ -12,9 +12,11 @@ Leaves out: who may come in (access), and the client (trajectory_client).
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -43,6 +45,9 @@ KEPT = timedelta(days=14)
 """How long a key and its answer are remembered."""
 MOST_RECORDS = 1_000
 """Records of one batch."""
+MOST_DEPTH = 64
+"""Levels of lists and objects within each other."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 MOST_HOURS = 24 * 366 * 10
 """How far back windows can be asked for."""
 _NUMBER = {"type": ["number", "string"]}
@@ -138,11 +143,39 @@ def write_once(recorder: TrajectoryRecorder, sent: SentRecord, scope: str) -> Ca
     """Give the write of a record under its key."""
     if not 0 < len(sent.key) <= LONGEST_KEY:
         raise InputError(f"expected an idempotency key of 1 to {LONGEST_KEY} characters, found {len(sent.key)}")
+    check_value(sent.body)
     fact = _read(sent.kind, sent.body)
     write = _write(recorder, sent, fact)
     payload = {"kind": sent.kind, "trajectory_id": sent.trajectory_id, "body": sent.body}
     now = recorder.clock()
     return lambda connection: once(connection, f"{scope}:{sent.key}", payload, now, write)
+
+
+def check_value(value: object) -> None:
+    """Refuse what no database holds as it was sent: deep nesting, numbers beyond 64 bits or not finite, half letters.
+
+    It goes through the value without recursion, which deep nesting would end.
+    """
+    left: list[tuple[object, int]] = [(value, 0)]
+    while left:
+        item, depth = left.pop()
+        if depth > MOST_DEPTH:
+            raise InputError(f"expected JSON nested at most {MOST_DEPTH} deep, found more")
+        if isinstance(item, str):
+            if not item.isascii() and _SURROGATE.search(item):
+                raise InputError("expected text of whole characters, found half of a surrogate pair")
+        elif isinstance(item, float):
+            if not math.isfinite(item):
+                raise InputError(f"expected finite numbers, found {item}; send null for what is unknown")
+        elif isinstance(item, int):
+            if not -(2**63) <= item < 2**63:
+                raise InputError(f"expected whole numbers of 64 bits, found one of {item.bit_length()} bits")
+        elif isinstance(item, dict):
+            left += ((part, depth + 1) for pair in item.items() for part in pair)
+        elif isinstance(item, list | tuple):
+            left += ((part, depth + 1) for part in item)
+        elif is_dataclass(item):
+            left += ((getattr(item, part.name), depth) for part in fields(item))
 
 
 def _read(kind: Kind, body: Json) -> Any:
@@ -188,6 +221,7 @@ Scope = Annotated[str, Depends(_scope)]
 
 def _add_records(app: FastAPI, recorder: TrajectoryRecorder) -> None:
     async def take(kind: Kind, identity: str | None, fact: Any, key: str | None, scope: str) -> Response:
+        check_value(fact)
         body = _fact_to_dict(fact)
         sent = SentRecord(key or recorder.new_key(), kind, body, identity)
         answer, again = await asyncio.wrap_future(submit(recorder, sent, scope))

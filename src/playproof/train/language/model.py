@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from playproof.errors import ConfigError, DecodeError, MissingExtra
 from playproof.home import write_durably
 from playproof.policies.checkpoint import CARD, CheckpointRefused
-from playproof.policies.language.local import PACKAGED, load_model
+from playproof.policies.language.local import PACKAGED, check_model_files, load_model
 from playproof.train.run import restore
 
 ADAPTER = "adapter_config.json"
@@ -116,6 +116,7 @@ def load_language_model(path_or_name: str | Path, home: Path | None = None) -> L
     if name in (SMOLLM2, PACKAGED):
         result = load_model(PACKAGED, home, torch.get_num_threads())
         return LanguageModel(SMOLLM2, result.model, result.tokenizer)
+    check_model_files(Path(name))
     card = read_card(Path(name)) if (Path(name) / CARD).exists() else None
     if (Path(name) / ADAPTER).exists():
         return _load_adapter(Path(name), card, home)
