@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "unit" / "train"), str(ROOT)]
 WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
 MOST_BYTES = 1_000_000
 

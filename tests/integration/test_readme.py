@@ -143,6 +143,7 @@ def program(result: list[Block]) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_the_blocks_of_a_document_run(document: Path, tmp_path: Path) -> None:
     result = blocks(document, document.read_text(encoding="utf-8"))
