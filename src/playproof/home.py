@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Literal, get_args
 
@@ -100,3 +106,46 @@ def write_durably(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
+
+
+DRAFT_PREFIX = ".draft-"
+DRAFT_LOCK = "lock"
+"""Held by a build in its draft folder as long as its process lives. The file takes its name only after it is locked,
+so a draft with a lock file that nobody holds belongs to a build that was killed."""
+UNLOCKED_SECONDS = 3600.0
+"""Age after which a draft without a lock file is left over: one of an earlier version, or killed at once."""
+
+
+@contextlib.contextmanager
+def draft_folder(root: Path, name: str) -> Iterator[Path]:
+    """Give a new folder to build in, removed at the end; drafts of builds that were killed are removed first."""
+    for left in leftover_drafts(root):
+        shutil.rmtree(left, ignore_errors=True)
+    path = Path(tempfile.mkdtemp(prefix=f"{DRAFT_PREFIX}{name}-", dir=root))
+    try:
+        with (path / ".lock").open("w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (path / ".lock").rename(path / DRAFT_LOCK)
+            yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def leftover_drafts(root: Path) -> list[Path]:
+    """Give the drafts whose builds are gone."""
+    if not root.is_dir():
+        return []
+    return sorted(path for path in root.iterdir() if path.name.startswith(DRAFT_PREFIX) and _is_left_over(path))
+
+
+def _is_left_over(path: Path) -> bool:
+    try:
+        with (path / DRAFT_LOCK).open("r+", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            return time.time() - path.stat().st_mtime > UNLOCKED_SECONDS
+        return False  # it ended while we looked
+    except OSError:
+        return False

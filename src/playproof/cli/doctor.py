@@ -87,7 +87,7 @@ def diagnose() -> Json:
 
 def leftovers(path: Path) -> list[Path]:
     """Give what killed commands left in a home: drafts of data sets, and parts that no compaction finished."""
-    from playproof.datasets.drafts import leftover_drafts
+    from playproof.home import leftover_drafts
     from playproof.store.log.writer import unfinished_files
 
     return [*leftover_drafts(path / "datasets"), *unfinished_files(path)]

@@ -31,7 +31,6 @@ from playproof.datasets.dataset import (
     sync,
     write_json,
 )
-from playproof.datasets.drafts import draft_folder
 from playproof.datasets.segment import Segmentation, segment_session
 from playproof.datasets.source import Reader, SourcePiece, plan
 from playproof.datasets.tables import (
@@ -52,7 +51,7 @@ from playproof.events import Event, check_id
 from playproof.game import Game, NumericObservation, Outcome, Reward, load_game, lookup
 from playproof.game.episode_columns import BuildRequest, EpisodeColumns, EpisodeEntry, SkippedWindow, lay
 from playproof.game.rewards import find_reward
-from playproof.home import folder, safe_join
+from playproof.home import draft_folder, folder, safe_join
 from playproof.json_types import Json
 from playproof.parallel import Engine
 from playproof.provenance import commit

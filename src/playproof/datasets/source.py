@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from playproof.errors import StoreError
 from playproof.events import Event
-from playproof.store.log.compaction import check_footer, live_parts
-from playproof.store.log.parts import PartEntry, PartFiles, to_events, to_table
+from playproof.store.log.parts import PartEntry, PartFiles, check_footer, live_parts, to_events, to_table
 from playproof.store.log.rows import SEQ_BITS, row_id
 from playproof.store.log.schema import check_version, connect_reader, log_names, log_path, read_layout
 

@@ -17,13 +17,13 @@ from recordings import store as fill
 
 from playproof.cli.app import main
 from playproof.datasets import DatasetConfig, build
-from playproof.datasets.drafts import draft_folder, leftover_drafts
+from playproof.home import draft_folder, leftover_drafts
 from playproof.store import EventLog, EventStore
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from playproof.datasets.drafts import draft_folder
+from playproof.home import draft_folder
 with draft_folder(Path(sys.argv[1]), "mine") as path:
     (path / "data").mkdir()
     (path / "data" / "half").write_text("half")

@@ -1,19 +1,23 @@
 """Connections to the relational tables: SQLite in the home by default, PostgreSQL by URL.
 
-What is committed is synced: SQLite in WAL mode with synchronous FULL, PostgreSQL with synchronous_commit on.
+What is committed is synced: SQLite in WAL mode with synchronous FULL, PostgreSQL with synchronous_commit on. After a
+failed write or sync an engine on SQLite takes no more writes; PostgreSQL's server sees to that itself.
 Leaves out: the tables (records) and their versions (versions).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
 from playproof.errors import ConfigError, MissingExtra, StoreError
@@ -26,6 +30,8 @@ VARIABLE, ALIAS = "PLAYPROOF_DB", "DATABASE_URL"
 KINDS = ("sqlite", "postgresql")
 _POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 _WRITES = "playproof_writes"
+_FAILURES: WeakKeyDictionary[Engine, str] = WeakKeyDictionary()
+"""Why an engine takes no more writes."""
 
 
 def database_url(home: Path | None = None, url: str | None = None) -> URL:
@@ -79,7 +85,17 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def writing_connection(engine: Engine) -> Connection:
-    """Give a connection that may write; its owner begins, commits and closes."""
+    """Give a connection that may write; its owner begins, commits and closes.
+
+    After a failed write or sync of SQLite's file the engine takes nothing more, as the event log does: nobody knows
+    then what the disk holds, and a later commit must not be acknowledged on top of it.
+    """
+    failure = _FAILURES.get(engine)
+    if failure is not None:
+        raise StoreError(
+            f"expected {shown_url(engine)} to take writes, found that an earlier one failed: {failure}; what was"
+            " acknowledged is kept: see to the disk, then open the tables again"
+        )
     return engine.connect().execution_options(**{_WRITES: True})
 
 
@@ -89,10 +105,37 @@ def _sqlite(target: URL) -> Engine:
         Path(target.database).absolute().parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"expected a folder for {target.database}, found: {error.strerror}") from error
+    _settle(target.database)
     engine = create_engine(target, connect_args={"timeout": BUSY_SECONDS}, **_json())
+    event.listen(engine, "handle_error", _note_failure)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _settle(path: str) -> None:
+    """Sync what an earlier process left in the write-ahead log: after its failed sync it may be in memory only."""
+    wal = Path(f"{path}-wal")
+    if not wal.exists() or not wal.stat().st_size:
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+            for pragma in (*PRAGMAS, "PRAGMA wal_checkpoint(PASSIVE)"):
+                connection.execute(pragma)
+    except sqlite3.OperationalError as error:
+        raise StoreError(f"expected to settle {path}, found: {error}; see to the disk, then open it again") from error
+    except sqlite3.DatabaseError:
+        return  # no database: whoever reads it says so
+
+
+def _note_failure(context: ExceptionContext) -> None:
+    """Remember that a write of SQLite's file failed."""
+    code = getattr(context.original_exception, "sqlite_errorcode", 0)
+    connection, engine = context.connection, context.engine
+    if engine is None or connection is None or code & 0xFF != sqlite3.SQLITE_IOERR:
+        return
+    if connection.get_execution_options().get(_WRITES, False):
+        _FAILURES[engine] = str(context.original_exception)
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -118,6 +118,10 @@ class GroupWriter:
         except (SQLAlchemyError, OSError) as error:
             self._fail(batch, error)
             return
+        except StoreError as refusal:  # the engine takes no more writes since an earlier one failed
+            for job in batch:
+                _answer(job, [refusal] * len(job.writes))
+            return
         for job, answer in zip(batch, answers, strict=True):
             _answer(job, answer)
 

@@ -26,10 +26,12 @@ from playproof.store.log.parts import (
     SORTED,
     PartEntry,
     PartFiles,
+    check_part,
     date_of,
     encode,
     fill,
     footer_size,
+    live_parts,
     part_path,
     schema,
     to_table,
@@ -337,50 +339,3 @@ def _forget(connection: sqlite3.Connection, replaced: Sequence[str]) -> None:
     connection.execute("DELETE FROM unfinished")
     for table in ("parts", "part_sessions"):
         connection.executemany(f"DELETE FROM {table} WHERE path = ?", [(path,) for path in replaced])  # noqa: S608
-
-
-def live_parts(connection: sqlite3.Connection, log: str) -> list[PartEntry]:
-    """Give the parts that a log's manifest lists for readers, in the order of their partitions."""
-    # A reader may meet a log that no writer of this version has opened yet.
-    footer = "footer" if any(row[1] == "footer" for row in connection.execute("PRAGMA table_info(parts)")) else "NULL"
-    result = connection.execute(
-        f"SELECT path, doc_type, date, rows, bytes, sha256, {footer} FROM parts"  # noqa: S608
-        " WHERE state = 'live' ORDER BY doc_type, date, path"
-    )
-    return [PartEntry(log, *item) for item in result]
-
-
-def check_footer(files: PartFiles, part: PartEntry) -> str | None:
-    """Tell what is wrong with a part's file before a library parses it: its size and the SHA-256 of its footer.
-
-    A wrong footer can end the process inside the Parquet library, or give other rows without a word. Damage in the
-    pages is found by their own checksums, and by `check_part`.
-    """
-    if part.footer is None:
-        return check_part(files, part)
-    size = files.sizes([part.path])[part.path]
-    if size is None:
-        return "missing"
-    if size != part.bytes:
-        return f"{size} bytes where {part.bytes} were written"
-    try:
-        footer = files.footer_sha256(part.path)
-    except OSError as error:
-        return f"unreadable: {error}"
-    return None if footer == part.footer else "SHA-256 of the footer differs"
-
-
-def check_part(files: PartFiles, part: PartEntry) -> str | None:
-    """Tell what is wrong with a part's file; None if it is as it was written."""
-    size = files.sizes([part.path])[part.path]
-    if size is None:
-        return "missing"
-    if size != part.bytes:
-        return f"{size} bytes where {part.bytes} were written"
-    try:
-        content = files.read(part.path)
-    except OSError as error:
-        return f"unreadable: {error}"
-    if hashlib.sha256(content).hexdigest() != part.sha256:
-        return "SHA-256 differs"
-    return None

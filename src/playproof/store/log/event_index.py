@@ -93,8 +93,7 @@ class EventIndex:
         import numpy as np
         import pyarrow as pa
 
-        from playproof.store.log.compaction import check_footer, live_parts
-        from playproof.store.log.parts import PartFiles
+        from playproof.store.log.parts import PartFiles, check_footer, live_parts
 
         files = PartFiles.at(self._home)
         part = next(part for part in live_parts(self._connection, "") if part.path == path)

@@ -22,8 +22,18 @@ import pyarrow.dataset as ds
 from playproof.errors import PlayproofError, StoreError, UnknownName
 from playproof.events import DOC_TYPES, Event
 from playproof.game import Column
-from playproof.store.log.compaction import check_footer, check_part, live_parts
-from playproof.store.log.parts import CHECKSUM, PartEntry, PartFiles, fill, schema, to_events, to_table
+from playproof.store.log.parts import (
+    CHECKSUM,
+    PartEntry,
+    PartFiles,
+    check_footer,
+    check_part,
+    fill,
+    live_parts,
+    schema,
+    to_events,
+    to_table,
+)
 from playproof.store.log.rows import Layout, Row, row_id, split_id
 from playproof.store.log.schema import check_version, connect_reader, log_names, log_path, read_layout
 

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from playproof.errors import StoreError
-from playproof.store.log.compaction import check_part, live_parts, set_rows_aside
-from playproof.store.log.parts import PartEntry, PartFiles
+from playproof.store.log.compaction import set_rows_aside
+from playproof.store.log.parts import PartEntry, PartFiles, check_part, live_parts
 from playproof.store.log.rows import SEQ_BITS, Row, split_id
 from playproof.store.log.schema import connect_reader, log_names, log_path, read_layout
 from playproof.store.log.writer import EventLog
