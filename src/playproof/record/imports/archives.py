@@ -157,7 +157,7 @@ class Archive:
                 archive.members.clear()  # type: ignore[attr-defined]  # a tar reader remembers every member
                 members += 1
                 if members > self.limits.files:
-                    raise _Full(f"expected at most {self.limits.files} members of an archive, found more")
+                    raise _Full(f"expected at most {self.limits.files} files and folders in an archive, found more")
                 if member.isdir():
                     continue
                 name = prefix + _printable(member.name)
