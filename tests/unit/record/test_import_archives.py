@@ -57,4 +57,4 @@ def test_members_and_listed_problems_are_bounded(tmp_path: Path) -> None:
     assert problems[-1].problem == "2000 further problems are counted, not listed"
     few = Archive(path, replace(LIMITS, files=500)).visit(lambda _name, _stream: None)
     assert len(few) == 501
-    assert "at most 500 members" in few[-1].problem
+    assert "at most 500 files" in few[-1].problem
