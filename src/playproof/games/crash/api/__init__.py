@@ -10,6 +10,7 @@ from playproof.games.crash.api.sequences import Action, BetAdjustment, extract_b
 from playproof.games.crash.api.training import AlignedSample, Batch, Sample, TrainingData, TrainingDataGenerator
 from playproof.games.crash.rules.actions import CATEGORIES as BUTTON_CATEGORIES
 from playproof.games.crash.rules.actions import LABELS as BUTTONS
+from playproof.games.crash.sim.env import RugsMultiGameEnv
 from playproof.record.presses import ActionSequence, ButtonEvent
 
 __all__ = [
@@ -34,12 +35,3 @@ __all__ = [
     "extract_bet_adjustment",
     "sequence_to_training_pair",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Import the environment when it is asked for: it compiles the game."""
-    if name == "RugsMultiGameEnv":
-        from playproof.games.crash.sim.env import RugsMultiGameEnv
-
-        return RugsMultiGameEnv
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
