@@ -26,7 +26,7 @@ def computed(group: JudgedGroup) -> Scores:
 def hold_return(outcomes: Outcomes) -> Fraction:
     """Give what buying and holding as much of every asset returned, exactly where both prices are known."""
     changes = [
-        Fraction(row["end_price"] - row["start_price"], row["start_price"])
+        Fraction(row["end_price"]) / Fraction(row["start_price"]) - 1
         if row.get("start_price") and row.get("end_price") is not None
         else Fraction(row["change"])
         for row in outcomes.rows

@@ -160,7 +160,7 @@ def by_letters(group: JudgedGroup) -> Scores:
 
 
 @pytest.mark.parametrize(
-    ("game", "world", "prompt", "most"), [("coin", "fair", "full", 30), ("arena", "news", "brief", 48)]
+    ("game", "world", "prompt", "most"), [("coin", "fair", "full", 30), ("arena", "news", "brief", 49)]
 )
 def test_train_grpo_visits_few_modules(
     game: str, world: str, prompt: str, most: int, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
