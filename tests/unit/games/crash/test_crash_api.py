@@ -246,7 +246,6 @@ KEYS = [
     "cash",
     "rugpool",
     "threshold",
-    "button_id",
     "phase",
 ]
 VALUES = st.none() | st.booleans() | st.integers(-10, 10**6) | st.floats() | st.text(max_size=5)
