@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from playproof.cli.output import note
-from playproof.cli.targets import find_model
+from playproof.cli.targets import find_model, find_registered, open_registry
+
+if TYPE_CHECKING:
+    from playproof.serve.serving import ServedApp
 
 app = typer.Typer(help=__doc__.partition("\n")[0])
 
@@ -19,7 +25,7 @@ def serve(
         str,
         typer.Argument(
             metavar="CHECKPOINT",
-            help="Folder of a checkpoint or of a model, a run's folder or name, or a model by name.",
+            help="A checkpoint's folder, a run, a model (NAME, NAME:VERSION), or NAME@ALIAS, which is followed.",
         ),
     ],
     *,
@@ -34,11 +40,16 @@ def serve(
     batch: Annotated[int, typer.Option(help="Chats that grow side by side.")] = 32,
     waiting: Annotated[int, typer.Option(help="Chats that may wait; more are refused with 429.")] = 256,
     max_tokens: Annotated[int, typer.Option(help="Longest answer that a client may ask for.")] = 1_024,
+    look: Annotated[
+        float, typer.Option(min=0.01, help="Seconds between two looks at an alias that is followed.")
+    ] = 0.5,
     seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds; default: never.")] = None,
 ) -> None:
-    """Serve a model until Ctrl-C.
+    """Serve a model until Ctrl-C; what an alias stands for is followed without a pause.
 
     Example: playproof serve runs/my-grpo/checkpoint --port 8000
+
+    Example: playproof serve trader@practice --port 8000
 
     Example: playproof serve smollm2 --port 0 --seconds 60
     """
@@ -46,12 +57,37 @@ def serve(
     from playproof.serve.batching import ServeLimits
     from playproof.serve.serving import behind_door, prepare
 
-    served = prepare(find_model(checkpoint), ServeLimits(batch=batch, waiting=waiting, max_tokens=max_tokens), name)
-    try:
+    limits = ServeLimits(batch=batch, waiting=waiting, max_tokens=max_tokens)
+    with _prepared(checkpoint, name, look, lambda path, called: prepare(path, limits, called)) as served:
         door = behind_door(served.app, host, os.environ.get(key_variable) or None)
         taken = bind(host, port)
         text = "/v1" if served.kind == "chat" else "/act"
         note(f"serving {served.name} at http://{host}:{taken.getsockname()[1]}{text}")
         listen(door, taken, seconds=seconds)
-    finally:
-        served.close()
+
+
+@contextmanager
+def _prepared(what: str, name: str, look: float, load: Callable[[str, str], ServedApp]) -> Iterator[ServedApp]:
+    """Give what is served: a checkpoint as it is, or an alias and whatever it will stand for."""
+    target = find_registered(what) if "@" in what else None
+    if target is None:
+        served = load(find_model(what), name)
+        try:
+            yield served
+        finally:
+            served.close()
+        return
+    from playproof.serve.following import follow_alias
+
+    model, _, alias = what.partition("@")
+
+    def load_version(path: Path) -> ServedApp:
+        return load(str(path), name or what)
+
+    with open_registry() as registry:
+        served, follower = follow_alias(registry, model, alias, load_version, note)
+        follower.start(look)
+        try:
+            yield served
+        finally:
+            served.close()
