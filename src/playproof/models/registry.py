@@ -377,13 +377,14 @@ class Registry:
             return self._history(connection, name, alias)
 
     def _history(self, connection: Connection, name: str | None, alias: str | None) -> tuple[PointerChange, ...]:
-        columns = PointerChangeRow.__table__.columns
-        query = select(*columns).order_by(PointerChangeRow.changed_at, PointerChangeRow.name, PointerChangeRow.alias)
+        query = select(*PointerChangeRow.__table__.columns)
         if name is not None:
             query = query.where(PointerChangeRow.name == name)
         if alias is not None:
             query = query.where(PointerChangeRow.alias == alias)
-        query = query.order_by(PointerChangeRow.generation)
+        if name is None or alias is None:
+            query = query.order_by(PointerChangeRow.changed_at, PointerChangeRow.name, PointerChangeRow.alias)
+        query = query.order_by(PointerChangeRow.generation)  # of one pointer: clocks of machines may differ
         return tuple(PointerChange(**row._mapping) for row in connection.execute(query))
 
     def archive(self, version: ModelVersion) -> ModelVersion:

@@ -26,6 +26,7 @@ from playproof.games.arena.agents.decisions import read_decision
 from playproof.games.arena.learning.forks import ArenaForks
 from playproof.games.arena.market.scenarios import STAKE, BenchScenario
 from playproof.money import UNIT
+from playproof.policies.checkpoint import CARD
 
 BASELINES = ("random", "hold", "momentum", "informed")
 DUMMY = "wait"
@@ -116,6 +117,8 @@ class LocalContestant:
     version: str
     max_tokens: int = 120
     temperature: float = 0.0
+    policy_hash: str = ""
+    """Of the checkpoint's card, by which the model registry knows it; empty for a model that is no checkpoint."""
 
     def answers(self, tables: Sequence[ArenaForks], indices: Sequence[int]) -> list[str | None]:
         """Answer at all tables at once."""
@@ -139,7 +142,16 @@ def contestant(text: str, max_tokens: int, temperature: float) -> Contestant:
     name = result.version if result.card is not None else Path(result.name).name
     weights = ",".join(sorted((result.card.files if result.card is not None else {}).values()))
     digest = hashlib.sha256(f"{name} {weights} {max_tokens} {temperature}".encode()).hexdigest()[:16]
-    return LocalContestant(name, result, digest, max_tokens, temperature)
+    card = Path(text) / CARD
+    policy_hash = hashlib.sha256(card.read_bytes()).hexdigest() if card.exists() else ""
+    return LocalContestant(name, result, digest, max_tokens, temperature, policy_hash)
+
+
+def policy_hashes(everybody: Mapping[str, Contestant]) -> dict[str, str]:
+    """Give the card hashes of those contestants that are checkpoints."""
+    return {
+        name: who.policy_hash for name, who in everybody.items() if isinstance(who, LocalContestant) and who.policy_hash
+    }
 
 
 def _endpoint(text: str, max_tokens: int, temperature: float) -> EndpointContestant:

@@ -25,7 +25,7 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="MODEL",
-            help="Checkpoints, models by name, addresses as http://host/v1#model, or scripted players.",
+            help="Checkpoints, runs, models (NAME@ALIAS), addresses as http://host/v1#model, or scripted players.",
         ),
     ] = None,
     *,
@@ -56,7 +56,7 @@ def bench(
     """
     from playproof.games.arena.market.scenarios import SEED, STAKE, chosen
     from playproof.money import UNIT
-    from playproof.workflows.arena.benchmark import BenchPlan, criteria, figures
+    from playproof.workflows.arena.benchmark import BenchPlan, criteria, figures, policy_hashes
     from playproof.workflows.arena.leaderboard import page
 
     plan = BenchPlan(tuple(chosen(scenario or [])), windows, decisions, prompt, {"persona": persona})
@@ -85,6 +85,7 @@ def bench(
     }
     data = facts | {
         "models": own,
+        "policies": policy_hashes({item.name: item for item in everybody}),
         "figures": [asdict(item) for item in payload],
         "criteria": {name: [asdict(item) for item in items] for name, items in measured.items()},
         "page": str(index / "leaderboard.html"),
@@ -101,11 +102,18 @@ def _contestants(models: Sequence[str], max_tokens: int, temperature: float) -> 
     from playproof.workflows.arena.benchmark import BASELINES, DUMMY, ScriptedContestant, contestant
 
     known = (*BASELINES, DUMMY)
-    own = [contestant(model, max_tokens, temperature) for model in models if model not in known]
+    own = [contestant(_model(item), max_tokens, temperature) for item in models if item not in known]
     names = [item.name for item in own]
     if len(set(names)) < len(names):
         raise ConfigError(f"expected models of different names, found {', '.join(names)}")
     return [*own, *(ScriptedContestant(item) for item in known)], names
+
+
+def _model(text: str) -> str:
+    """Give the checkpoint behind a run or a registered model; addresses and scripted players stay as they are."""
+    from playproof.cli.targets import find_model
+
+    return text if text.startswith(("http://", "https://")) else find_model(text)
 
 
 def _check_unseen(plan: BenchPlan) -> None:
