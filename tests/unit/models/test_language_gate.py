@@ -149,14 +149,16 @@ def test_the_loop_promotes_through_the_registry(
     third = loop.cycle()
     assert third["kept"], third["why"]
     assert bases_used == ["base", str(registry.open(registry.version("talker", 1))), "base"]
-    assert [change.kind for change in registry.history("talker")] == [
+    assert [change.kind for change in registry.history("talker", "in-use")] == [
         "promote",
         "promote",
         "rollback",
         "rollback",
         "promote",
     ]
-    assert all("benchmark:" in change.gate for change in registry.history("talker") if change.kind == "promote")
+    assert all(
+        "benchmark:" in change.gate for change in registry.history("talker", "in-use") if change.kind == "promote"
+    )
     promoted = loop_command.promote_candidate("talker", str(bases[0]), "again", tmp_path)
     assert promoted == str(registry.open(registry.version("talker", 1)))
     assert registry.pointer("talker", "in-use").generation == 5
