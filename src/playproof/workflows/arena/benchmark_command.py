@@ -13,6 +13,7 @@ import typer
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.errors import ConfigError
 from playproof.home import folder
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,6 +37,12 @@ def bench(
     decisions: Annotated[int, typer.Option(help="Decisions in a window; a divisor of 60.")] = 6,
     prompt: Annotated[str, typer.Option(help="full, short, or brief for models of a few million parameters.")] = "full",
     persona: Annotated[str, typer.Option(help="Archetype that models are asked to be; empty: none.")] = "balanced",
+    loss: Annotated[
+        int, typer.Option(min=1, help="USD that a window may lose; the market refuses orders beyond it.")
+    ] = 3_500,
+    leverage: Annotated[
+        int, typer.Option(min=1, max=100, help="Least leverage of perps: their margin bounds what they lose.")
+    ] = 1,
     max_tokens: Annotated[int, typer.Option(help="Longest answer of a model.")] = 120,
     temperature: Annotated[float, typer.Option(help="How freely models answer; 0: the likeliest tokens.")] = 0.0,
     against: Annotated[
@@ -59,14 +66,17 @@ def bench(
     from playproof.workflows.arena.benchmark import BenchPlan, criteria, figures, policy_hashes
     from playproof.workflows.arena.leaderboard import page
 
-    plan = BenchPlan(tuple(chosen(scenario or [])), windows, decisions, prompt, {"persona": persona})
+    options: Json = {"persona": persona}
+    if (loss * UNIT, leverage) != (STAKE, 1):
+        options |= {"stake": loss * UNIT, "leverage": leverage}
+    plan = BenchPlan(tuple(chosen(scenario or [])), windows, decisions, prompt, options)
     if windows < 2:
         raise ConfigError(f"expected at least 2 windows of a scenario, found {windows}")
     everybody, own = _contestants(models or [], max_tokens, temperature)
     _check_unseen(plan)
     index = out or folder("reports") / "arena-bench"
     results = _played(everybody, plan, index)
-    payload = figures(results)
+    payload = figures(results, limit=plan.limit)
     reference = against or (own[0] if len(own) > 1 else "random")
     if reference not in results:
         raise ConfigError(f"expected to compare with one of {', '.join(results)}, found {reference!r}")
@@ -79,7 +89,8 @@ def bench(
         "windows": windows,
         "scenarios": len(plan.scenarios),
         "decisions": decisions,
-        "stake": STAKE / UNIT,
+        "stake": loss,
+        "leverage": leverage,
         "against": reference,
         "commit": commit(),
     }
