@@ -12,6 +12,7 @@ import typer
 
 from playproof.cli.output import note
 from playproof.cli.targets import find_model, find_registered, open_registry
+from playproof.errors import ConfigError
 
 if TYPE_CHECKING:
     from playproof.serve.serving import ServedApp
@@ -27,8 +28,11 @@ def serve(
             metavar="CHECKPOINT",
             help="A checkpoint's folder, a run, a model (NAME, NAME:VERSION), or NAME@ALIAS, which is followed.",
         ),
-    ],
+    ] = "",
     *,
+    experiment: Annotated[
+        str, typer.Option(help="Serve both versions of a running split instead, each unit by its arm.")
+    ] = "",
     host: Annotated[
         str, typer.Option(help="Address to listen on; others than this machine's own need a key.")
     ] = "127.0.0.1",
@@ -51,6 +55,8 @@ def serve(
 
     Example: playproof serve trader@practice --port 8000
 
+    Example: playproof serve --experiment talk-split --port 8000
+
     Example: playproof serve smollm2 --port 0 --seconds 60
     """
     from playproof.net.listening import bind, listen
@@ -58,12 +64,45 @@ def serve(
     from playproof.serve.serving import behind_door, prepare
 
     limits = ServeLimits(batch=batch, waiting=waiting, max_tokens=max_tokens)
-    with _prepared(checkpoint, name, look, lambda path, called: prepare(path, limits, called)) as served:
+    if bool(checkpoint) == bool(experiment):
+        raise ConfigError("expected either a CHECKPOINT or --experiment, found both or none")
+
+    def load(path: str, called: str) -> ServedApp:
+        return prepare(path, limits, called)
+
+    chosen = _arms(experiment, load) if experiment else _prepared(checkpoint, name, look, load)
+    with chosen as served:
         door = behind_door(served.app, host, os.environ.get(key_variable) or None)
         taken = bind(host, port)
         text = "/v1" if served.kind == "chat" else "/act"
         note(f"serving {served.name} at http://{host}:{taken.getsockname()[1]}{text}")
         listen(door, taken, seconds=seconds)
+
+
+@contextmanager
+def _arms(experiment: str, load: Callable[[str, str], ServedApp]) -> Iterator[ServedApp]:
+    """Give both versions of a split that runs, behind one application that knows every unit's arm."""
+    from playproof.home import home
+    from playproof.operate.experiments.ledger import ExperimentLedger
+    from playproof.serve.serving import ServedApp
+    from playproof.serve.versions import ServedVersion, VersionSwitch
+    from playproof.store.db import opened, ready
+
+    with opened(home()) as engine:
+        registered = ExperimentLedger(ready(engine)).find(experiment)
+    plan = registered.plan
+    if plan.mode != "split" or registered.ended_at is not None:
+        state = f"ended: {registered.ending}" if registered.ended_at is not None else f"of mode {plan.mode}"
+        raise ConfigError(f"expected a split that runs, found {experiment!r}, which is {state}")
+    loaded = [load(find_model(arm.load), experiment) for arm in (plan.a, plan.b)]
+    versions = [ServedVersion(app.app, arm.label) for app, arm in zip(loaded, (plan.a, plan.b), strict=True)]
+    try:
+        for app in loaded:
+            app.canary()
+        yield ServedApp(experiment, loaded[0].kind, VersionSwitch(*versions, experiment, plan.share))
+    finally:
+        for app in loaded:
+            app.close()
 
 
 @contextmanager
