@@ -8,6 +8,15 @@ from __future__ import annotations
 
 from playproof.store.db.engine import connect, database_url, opened, shown_url, writing
 from playproof.store.db.group_commit import GroupWriter
+from playproof.store.db.model_records import (
+    DeploymentRow,
+    ExperimentRow,
+    ExperimentUnitRow,
+    ModelPointerRow,
+    ModelRow,
+    ModelVersionRow,
+    PointerChangeRow,
+)
 from playproof.store.db.records import (
     AgentRow,
     ImportCursor,
@@ -19,7 +28,6 @@ from playproof.store.db.records import (
     Request,
     StepRow,
     TableRow,
-    TrainedModel,
     TrainingBatch,
     Trajectory,
     TrialRow,
@@ -30,18 +38,24 @@ from playproof.store.db.versions import SchemaStatus, check, ready, upgrade
 
 __all__ = [
     "AgentRow",
+    "DeploymentRow",
+    "ExperimentRow",
+    "ExperimentUnitRow",
     "GroupWriter",
     "ImportCursor",
     "JudgeCall",
     "Judgement",
     "LlmCall",
     "MarketOutcome",
+    "ModelPointerRow",
+    "ModelRow",
+    "ModelVersionRow",
     "OutcomeRevision",
+    "PointerChangeRow",
     "Request",
     "SchemaStatus",
     "StepRow",
     "TableRow",
-    "TrainedModel",
     "TrainingBatch",
     "Trajectory",
     "TrialRow",

@@ -1,0 +1,1 @@
+"""Put models to work: experiments between versions, and bots behind a gate."""
