@@ -33,7 +33,7 @@ from playproof.store.db import (
 from playproof.store.db.columns import moment_text, plain, storable, write_json
 
 NOW = datetime(2025, 1, 15, 10, 30, 0, 123456, tzinfo=UTC)
-MIGRATIONS = ("0001_first_tables", "0002_judge_calls", "0003_used_windows", "0004_markets")
+MIGRATIONS = ("0001_first_tables", "0002_judge_calls", "0003_used_windows", "0004_markets", "0005_bots")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -49,10 +49,12 @@ def environment_round(
     *,
     world: str = "published",
     seed: int = 0,
+    executed: Sequence[tuple[int, ...]] | None = None,
 ) -> EnvironmentRound:
     """Play one recorded round; `events` are the round's ticks, `decisions` give what the site showed.
 
-    The policy decides anew from the environment's observations; it is not told what was decided live.
+    The policy decides anew from the environment's observations; it is not told what was decided live. Where a gate or
+    a venue let less be done than was decided, `executed` says what was carried out at each step.
     """
     options = subject.options
     observation, actions = options.observation or "policy", options.actions or "buttons"
@@ -80,7 +82,8 @@ def environment_round(
         action = _choose(subject, lanes, row, state)
         seen.append(row)
         chosen.append(tuple(action[0].tolist()))
-        moved = lanes.step(action)
+        done = executed[len(chosen) - 1] if executed is not None and len(chosen) <= len(executed) else None
+        moved = lanes.step(action if done is None else np.array([done], np.int64))
         rows = moved.rows
         if len(moved.ended.lanes):
             pnl, opened = int(moved.ended.pnl[0]), int(moved.ended.opened[0])

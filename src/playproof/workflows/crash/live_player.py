@@ -130,6 +130,7 @@ class LivePlayer:
         self._decides = self.game.recording().decides
         self._cash, self._bet, self._seq = self.balance, MIN_BET, 0
         self._event: Event | None = None
+        self._last: Event | None = None
 
     @property
     def ledger(self) -> CrashLedger:
@@ -152,7 +153,7 @@ class LivePlayer:
         """Take one event into what is known; give the round that it ended. The player's own events are left out."""
         if event.player_id is not None:
             return None
-        result, self._event = None, None
+        result, self._event, self._last = None, None, event
         if event.window_id is not None and event.event_name in (c.ROUND, c.TICK):
             result = self._enter(event.window_id)
         self._view.apply(event)
@@ -215,9 +216,31 @@ class LivePlayer:
             self._event = None
         return facts
 
-    def fill(self, event: Event, action: tuple[int, ...], price: float) -> tuple[Fact, ...]:
+    @property
+    def event(self) -> Event | None:
+        """Give the tick at which the policy has to choose, None if there is none."""
+        return self._event
+
+    def fill(self, action: tuple[int, ...], price: float | None) -> None:
         """Carry an order out that was answered after its tick, at the price of the answer."""
-        return () if self.round is None else self._act(self.round, event, action, price)
+        if self.round is not None and self._last is not None:
+            self._act(self.round, self._last, action, price)
+
+    def close(self, price: float | None) -> None:
+        """Sell everything, on nobody's choice."""
+        sales = {"buttons": (2, 0), "buttons-share": (2, 0, 4), "trader": (5, 0, 0)}
+        self.fill(sales[self.actions], price)
+
+    def adopt(self, event: Event) -> None:
+        """Hold the money that the feed told in place of what the ledger has."""
+        if self.round is not None:
+            self.round.ledger.heard.orders = 0
+            self.round.ledger.apply_own(event)
+        self._view.apply(event)
+
+    def adopt_cash(self, cash: int) -> None:
+        """Begin the next round with this cash."""
+        self._cash = cash
 
     def _act(self, now: OpenRound, event: Event, action: tuple[int, ...], price: float | None) -> tuple[Fact, ...]:
         ledger, mark = now.ledger, now.ledger.price
