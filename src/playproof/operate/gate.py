@@ -35,7 +35,7 @@ from playproof.operate.limits import (
 )
 
 KILL_FILE, LATCH_FILE = "kill", "halted.json"
-Tell = Callable[[str, Mapping[str, Any]], None]
+Tell = Callable[[str, Mapping[str, Any]], object]
 WAITING_LINES = 256
 """Audit lines that may wait for the next transaction."""
 
@@ -115,15 +115,13 @@ class OrderGate:
         line: dict[str, object] = {"kind": "reconciled", "at": self._now(), "told": told_cash, "detail": detail}
         if account.open_positions or account.unanswered:
             outcome = OrderOutcome("settled", told_cash, 0, 0, account.unanswered, "as the feed tells after a restart")
-            self._write(lambda: self.store.enter_outcome(outcome, line))
+            if not self._write(lambda: self.store.enter_outcome(outcome, line)):
+                return GateAnswer(False, f"halted: {self.reason}")
         elif account.cash != told_cash:
             return self._stay_closed(
                 f"ledger differs from feed: expected {account.cash} units of cash, found {told_cash}"
             )
-        if self.latched:
-            return GateAnswer(False, f"halted: {self.reason}")
-        self._write(lambda: self.store.change(line, state=ACTIVE, reason="", errors=0))
-        if not self.latched:
+        if self._write(lambda: self.store.change(line, state=ACTIVE, reason="", errors=0)):
             self.state, self.reason = ACTIVE, ""
             self._watch_losses()
         return GateAnswer(self.state != HALTED, self.reason)
@@ -293,12 +291,14 @@ class OrderGate:
     def _close(self, reason: str, *, latched: bool) -> None:
         self.state, self.reason, self.latched = HALTED, reason, self.latched or latched
 
-    def _write(self, change: Callable[[], object]) -> None:
-        """Write to the account; what cannot be written latches."""
+    def _write(self, change: Callable[[], object]) -> bool:
+        """Write to the account and tell whether it was; what cannot be written latches."""
         try:
             change()
+            return True
         except (SQLAlchemyError, PlayproofError, OSError) as error:
             self.latch(f"database: {_short(error)}")
+            return False
 
     def _read(self) -> AccountState | None:
         try:

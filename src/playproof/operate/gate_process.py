@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,7 +88,7 @@ def serve(wire: socket.socket, plan: GatePlan) -> None:
 
 
 @contextlib.contextmanager
-def _held(folder: Path) -> Any:
+def _held(folder: Path) -> Iterator[None]:
     """Hold the account's lock: one bot a bankroll. It is let go of when the process dies."""
     folder.mkdir(parents=True, exist_ok=True)
     file: TextIO
@@ -108,22 +108,6 @@ class WireGate:
     def __init__(self, gate: OrderGate, wire: socket.socket) -> None:
         self.gate, self.wire, self.ended = gate, wire, "bot vanished"
         self._pushed: tuple[str, str, bool] | None = None
-        self._doers: Mapping[str, Callable[[Json], Json]] = {
-            "open": lambda asked: asdict(gate.open(asked["cash"], asked["open"], asked.get("detail", ""))),
-            "tick": self._tick,
-            "alive": lambda _: gate.heartbeat() or {},
-            "feed": lambda _: gate.see_feed() or {},
-            "propose": self._propose,
-            "nothing": lambda asked: gate.decide_nothing(asked["line"]) or {},
-            "report": lambda asked: gate.report(OrderOutcome(**asked["outcome"])) or {},
-            "error": lambda asked: gate.count_error(str(asked["what"])) or {},
-            "well": lambda _: gate.forget_errors() or {},
-            "lost": lambda asked: gate.lose_feed(str(asked["why"])) or {},
-            "note": lambda asked: gate.note(asked["line"]) or {},
-            "flat": lambda asked: {"verdict": gate.verify_flat(asked["open"], str(asked["detail"]))},
-            "kill": lambda asked: gate.latch(f"kill: {asked['why']}") or {},
-            "end": self._end,
-        }
 
     def run(self) -> None:
         """Answer requests; look around in between."""
@@ -153,18 +137,42 @@ class WireGate:
 
     def _answer(self, line: bytes) -> None:
         asked: Json = orjson.loads(line)
-        result = self._doers[asked["do"]](asked)
+        result = self._do(asked) or {}
         self.push()
         if "id" in asked:
             self._send({"id": asked["id"], **result})
 
-    def _tick(self, asked: Json) -> Json:
-        self.gate.see_tick(asked["window"], asked["tick"])
-        return {}
-
-    def _propose(self, asked: Json) -> Json:
-        answer: GateAnswer = self.gate.propose(OrderProposal(**asked["proposal"]), asked["line"])
-        return asdict(answer)
+    def _do(self, asked: Json) -> Json | None:  # noqa: PLR0912
+        """Do what is asked; give the answer, where there is one."""
+        gate = self.gate
+        match asked["do"]:
+            case "alive":
+                gate.heartbeat()
+            case "feed":
+                gate.see_feed()
+            case "tick":
+                gate.see_tick(asked["window"], asked["tick"])
+            case "nothing":
+                gate.decide_nothing(asked["line"])
+            case "propose":
+                return asdict(gate.propose(OrderProposal(**asked["proposal"]), asked["line"]))
+            case "report":
+                gate.report(OrderOutcome(**asked["outcome"]))
+            case "open":
+                return asdict(gate.open(asked["cash"], asked["open"], asked.get("detail", "")))
+            case "error":
+                gate.count_error(str(asked["what"]))
+            case "well":
+                gate.forget_errors()
+            case "lost":
+                gate.lose_feed(str(asked["why"]))
+            case "note":
+                gate.note(asked["line"])
+            case "flat":
+                return {"verdict": gate.verify_flat(asked["open"], str(asked["detail"]))}
+            case "end":
+                return self._end(asked)
+        return None
 
     def _end(self, asked: Json) -> Json:
         self.ended = str(asked["why"])

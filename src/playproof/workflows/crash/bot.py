@@ -198,13 +198,13 @@ class CrashBot:
             return
         if self.player.ledger.phase not in (Phase.COOLDOWN, Phase.PRESALE):
             return
-        told = self.venue.told
-        if told is None:
+        feed_money = self.venue.feed_money
+        if feed_money is None:
             cash, count = self.player.ledger.ledger.cash, 0
-        elif told.cash is None:
+        elif feed_money.cash is None:
             return  # the feed has not said yet what we have
         else:
-            cash, count = told.cash, told.open
+            cash, count = feed_money.cash, feed_money.open
         answer = await self.gate.ask("open", cash=cash, open=count)
         self._opened = bool(answer and answer["allowed"])
 
@@ -426,13 +426,13 @@ class CrashBot:
         notes.settled = settled
         (self.folder / TAKE_OVER).unlink(missing_ok=True)
         cash = settled.cash
-        told = self.venue.told
-        if told is not None:
+        feed_money = self.venue.feed_money
+        if feed_money is not None:
             await self._until_told(cash)
-            notes.told_cash = told.cash
-            if told.cash is not None and told.cash != cash:
-                self.player.adopt_cash(told.cash)
-                cash = told.cash
+            notes.told_cash = feed_money.cash
+            if feed_money.cash is not None and feed_money.cash != cash:
+                self.player.adopt_cash(feed_money.cash)
+                cash = feed_money.cash
         self._unknown = None
         self._report(OrderOutcome("settled", cash, 0, 0, "", f"round {settled.window_id}"))
         if settled.opened:
@@ -441,10 +441,10 @@ class CrashBot:
 
     async def _until_told(self, cash: int) -> None:
         """Wait a moment for what the venue tells of the round's end."""
-        told = self.venue.told
-        assert told is not None
+        feed_money = self.venue.feed_money
+        assert feed_money is not None
         for _ in range(200):
-            if told.cash == cash and told.open == 0:
+            if feed_money.cash == cash and feed_money.open == 0:
                 return
             if any(event.event_name == c.TICK for event, _ in self.events):
                 return  # time went on: what was told stands
@@ -453,7 +453,7 @@ class CrashBot:
     async def flatten(self) -> None:
         """After a latch: close what can be closed, once, and say what could not be verified."""
         ledger = self.player.ledger if self.player.round is not None else None
-        told = self.venue.told
+        feed_money = self.venue.feed_money
         self.gate.status.flatten = False
         detail = "nothing was open"
         if ledger is not None and ledger.ledger.qty > 0 and ledger.phase is Phase.ACTIVE:
@@ -462,10 +462,11 @@ class CrashBot:
             if answer.outcome == "filled":
                 self.player.close(answer.price)
                 self._report(OrderOutcome("filled", ledger.ledger.cash, *self._open(), "", "closed after a latch"))
-        if told is None:
+        count: int | None
+        if feed_money is None:
             count = self._open()[1] if ledger is not None else 0
         else:
-            count = None if told.cash is None else told.open
+            count = None if feed_money.cash is None else feed_money.open
         if ledger is not None and ledger.ledger.sidebet is not None:
             detail += "; a sidebet cannot be cancelled and ends with its ticks"
         result = await self.gate.ask("flat", open=count, detail=detail)

@@ -1,7 +1,7 @@
 """Where a bot's orders go: nowhere (paper), to a Socket.IO server, or into a page's own buttons in Chromium.
 
 A venue sends one order and says what became of it: filled, refused, or unknown. Unknown is a state, and never a reason
-to send again. `told` keeps what the feed says of the player's own money, against which everything is reconciled.
+to send again. `feed_money` keeps what the feed says of the player's own money, against which everything is reconciled.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class VenueAnswer:
 
 
 @dataclass
-class ToldMoney:
+class VenueMoney:
     """What the feed said last of the player's own money; None before it said anything."""
 
     cash: int | None = None
@@ -44,7 +44,7 @@ class ToldMoney:
 
     @property
     def open(self) -> int:
-        """Give how many positions are open, as told."""
+        """Give how many positions are open, as the feed told."""
         return (self.qty > 0) + (self.sidebet > 0)
 
     def take(self, event: Event) -> None:
@@ -61,7 +61,7 @@ class ToldMoney:
 class Venue(Protocol):
     """Where orders go."""
 
-    told: ToldMoney | None
+    feed_money: VenueMoney | None
     """None where nobody tells anything: on paper the ledger is the truth."""
 
     async def adjust(self, buttons: tuple[str, ...]) -> None:
@@ -77,7 +77,7 @@ class Venue(Protocol):
 class PaperVenue:
     """Fills everything at the last tick, by the bot's own ledger."""
 
-    told: ToldMoney | None = None
+    feed_money: VenueMoney | None = None
 
     async def adjust(self, buttons: tuple[str, ...]) -> None:
         """Adjust nothing outside."""
@@ -96,7 +96,7 @@ class SocketVenue:
 
     send: Callable[[str], Awaitable[None]]
     timeout: float = ANSWER_S
-    told: ToldMoney | None = field(default_factory=ToldMoney)
+    feed_money: VenueMoney | None = field(default_factory=VenueMoney)
     _number: int = field(default=0, init=False)
     _answers: dict[int, asyncio.Future[VenueAnswer]] = field(default_factory=dict, init=False)
 
@@ -124,9 +124,9 @@ class SocketVenue:
             self._answers.pop(number, None)
 
     def take(self, event: Event) -> None:
-        """Take an own event: money told, or an answer."""
-        assert self.told is not None
-        self.told.take(event)
+        """Take an own event: money, or an answer."""
+        assert self.feed_money is not None
+        self.feed_money.take(event)
         if event.event_name == c.ACK:
             self._answer(event)
 
@@ -145,7 +145,7 @@ class PageVenue:
     selectors: Mapping[str, str]
     """By button, as in the selector map of the recording."""
     timeout: float = ANSWER_S
-    told: ToldMoney | None = field(default_factory=ToldMoney)
+    feed_money: VenueMoney | None = field(default_factory=VenueMoney)
     _waiting: tuple[str, asyncio.Future[VenueAnswer]] | None = field(default=None, init=False)
 
     async def adjust(self, buttons: tuple[str, ...]) -> None:
@@ -168,9 +168,9 @@ class PageVenue:
             self._waiting = None
 
     def take(self, event: Event) -> None:
-        """Take an own event: money told, or the answer to the press."""
-        assert self.told is not None
-        self.told.take(event)
+        """Take an own event: money, or the answer to the press."""
+        assert self.feed_money is not None
+        self.feed_money.take(event)
         if event.event_name != c.ACK or self._waiting is None:
             return
         button, future = self._waiting
