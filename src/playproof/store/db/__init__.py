@@ -6,6 +6,7 @@ transaction. Leaves out: what is recorded and how it is grouped.
 
 from __future__ import annotations
 
+from playproof.store.db.bots import BotAccount, BotAudit, BotOrder, BotSession
 from playproof.store.db.engine import connect, database_url, opened, shown_url, writing
 from playproof.store.db.group_commit import GroupWriter
 from playproof.store.db.model_records import (
@@ -38,6 +39,10 @@ from playproof.store.db.versions import SchemaStatus, check, ready, upgrade
 
 __all__ = [
     "AgentRow",
+    "BotAccount",
+    "BotAudit",
+    "BotOrder",
+    "BotSession",
     "DeploymentRow",
     "ExperimentRow",
     "ExperimentUnitRow",
