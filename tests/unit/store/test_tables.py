@@ -33,7 +33,6 @@ from playproof.store.db import (
 from playproof.store.db.columns import moment_text, plain, storable, write_json
 
 NOW = datetime(2025, 1, 15, 10, 30, 0, 123456, tzinfo=UTC)
-MIGRATIONS = ("0001_first_tables", "0002_judge_calls", "0003_used_windows", "0004_markets")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -71,8 +70,9 @@ def trial(**changed: Any) -> dict[str, Any]:
 
 def test_migrations_lead_to_the_tables_and_run_once(url: str) -> None:
     engine = connect(url=url)
-    assert check(engine).missing
-    assert upgrade(engine) == MIGRATIONS
+    missing = check(engine).missing
+    assert missing[0] == "0001_first_tables"
+    assert upgrade(engine) == missing
     assert upgrade(engine) == ()
     standing = check(engine)
     assert standing.sound
@@ -100,7 +100,9 @@ def test_many_processes_may_upgrade_at_once(url: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(results) == [(), (), (), MIGRATIONS]
+    results.sort()
+    assert results[:-1] == [(), (), ()]
+    assert results[-1] == check(engines[0]).applied
     for item in engines:
         item.dispose()
 

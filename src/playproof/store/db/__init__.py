@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from playproof.store.db.engine import connect, database_url, opened, shown_url, writing
 from playproof.store.db.group_commit import GroupWriter
+from playproof.store.db.job_records import JOB_STATUSES, JobRow, ReviewMark
 from playproof.store.db.records import (
     AgentRow,
     ImportCursor,
@@ -29,15 +30,18 @@ from playproof.store.db.records import (
 from playproof.store.db.versions import SchemaStatus, check, ready, upgrade
 
 __all__ = [
+    "JOB_STATUSES",
     "AgentRow",
     "GroupWriter",
     "ImportCursor",
+    "JobRow",
     "JudgeCall",
     "Judgement",
     "LlmCall",
     "MarketOutcome",
     "OutcomeRevision",
     "Request",
+    "ReviewMark",
     "SchemaStatus",
     "StepRow",
     "TableRow",

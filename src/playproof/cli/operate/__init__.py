@@ -1,0 +1,1 @@
+"""Commands that operate what was built: jobs, their worker, the dashboard."""

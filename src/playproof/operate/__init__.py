@@ -1,0 +1,1 @@
+"""Operating: what goes on while nobody looks, such as jobs."""
