@@ -1,8 +1,8 @@
 """Stand between a worker and a job's command: run it, wait, and write how it ended, also if the worker is gone.
 
-Run as a file, by `python -I -S runner.py FOLDER ATTEMPT LOCK COMMAND...`; it imports nothing of the package
-and no pathlib, so that it starts at once. LOCK is an open descriptor of the job's lock file. The command inherits it, and so it is held as long
-as either lives: nobody else can begin the job then.
+Run as a file, by `python -I -S runner.py FOLDER ATTEMPT LOCK COMMAND...`; it imports nothing of the package and
+no pathlib, so that it starts at once. LOCK is an open descriptor of the job's lock file. The command inherits it, and
+so it is held as long as either lives: nobody else can begin the job then.
 """
 
 from __future__ import annotations
