@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +91,50 @@ def test_one_window_has_no_interval_and_says_so() -> None:
     text = captured.get()
     assert "inf" not in text
     assert "No intervals below 3 windows" in text
+
+
+def test_help_is_asked_for_in_every_way(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for words in (["help", "train", "ppo"], ["train", "ppo", "-h"], ["train", "ppo", "--help"]):
+        assert main(words) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] == shown[2]
+    assert "<bool>" not in shown[0]
+
+
+def test_no_help_text_is_eaten_by_markup() -> None:
+    import typer
+
+    from playproof.cli.app import run_app
+
+    app = typer.Typer()
+
+    @app.command()
+    def odd() -> None:
+        """Take [red]words[/red] and choice:A:B as they are.
+
+        Example: odd
+        """
+
+    import contextlib
+    import io
+
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert run_app(app, "odd", ["--help"]) == 0
+    assert "[red]words[/red] and choice:A:B" in printed.getvalue()
+
+
+def test_a_shell_completes_commands() -> None:
+    asked = {"_PLAYPROOF_COMPLETE": "complete_bash", "COMP_WORDS": "playproof val", "COMP_CWORD": "1"}
+    answer = subprocess.run(
+        [sys.executable, "-m", "playproof"],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert answer.stdout.split() == ["validate"], answer.stderr
 
 
 def test_the_command_of_a_stake_takes_coins() -> None:
