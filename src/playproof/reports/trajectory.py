@@ -27,6 +27,7 @@ def trajectory_page(trajectory: StoredTrajectory) -> str:
         None if cash is None else f"cash {_money(cash)}",
     ]
     pnl = trajectory.final_pnl
+    before, steps = talk_of(trajectory)
     return render(
         "trajectory.html",
         title=f"{trajectory.agent_id} in {trajectory.window_id}",
@@ -34,9 +35,15 @@ def trajectory_page(trajectory: StoredTrajectory) -> str:
         facts=" · ".join(item for item in facts if item),
         pnl=None if pnl is None else Toned(f"P&L {_money(pnl, signed=True)}", _sign(pnl)),
         trajectory_id=trajectory.trajectory_id,
-        before=[text for call in trajectory.calls if call.step is None for text in _call(call)],
-        steps=[_step(trajectory, step) for step in trajectory.steps],
+        before=before,
+        steps=steps,
     )
+
+
+def talk_of(trajectory: StoredTrajectory) -> tuple[list[dict[str, str]], list[Json]]:
+    """Give a trajectory as templates show it: what was said before the first step, and the steps."""
+    before = [text for call in trajectory.calls if call.step is None for text in _call(call)]
+    return before, [_step(trajectory, step) for step in trajectory.steps]
 
 
 def _step(trajectory: StoredTrajectory, step: StoredStep) -> Json:

@@ -1,1 +1,1 @@
-"""Commands that put models to work."""
+"""Commands that operate what was built: models, experiments, jobs and their worker, the dashboard."""

@@ -6,8 +6,10 @@ transaction. Leaves out: what is recorded and how it is grouped.
 
 from __future__ import annotations
 
+from playproof.store.db.bots import BotAccount, BotAudit, BotOrder, BotSession
 from playproof.store.db.engine import connect, database_url, opened, shown_url, writing
 from playproof.store.db.group_commit import GroupWriter
+from playproof.store.db.job_records import JOB_STATUSES, JobRow, ReviewMark
 from playproof.store.db.model_records import (
     DeploymentRow,
     ExperimentRow,
@@ -37,12 +39,18 @@ from playproof.store.db.records import (
 from playproof.store.db.versions import SchemaStatus, check, ready, upgrade
 
 __all__ = [
+    "JOB_STATUSES",
     "AgentRow",
+    "BotAccount",
+    "BotAudit",
+    "BotOrder",
+    "BotSession",
     "DeploymentRow",
     "ExperimentRow",
     "ExperimentUnitRow",
     "GroupWriter",
     "ImportCursor",
+    "JobRow",
     "JudgeCall",
     "Judgement",
     "LlmCall",
@@ -53,6 +61,7 @@ __all__ = [
     "OutcomeRevision",
     "PointerChangeRow",
     "Request",
+    "ReviewMark",
     "SchemaStatus",
     "StepRow",
     "TableRow",

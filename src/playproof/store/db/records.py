@@ -79,6 +79,7 @@ class Trajectory(TableRow):
         Index("ix_trajectory_training_used", "is_training_data", "used_in_training"),
         Index("ix_trajectory_batch", "batch_id"),
         Index("ix_trajectory_market_window", "market", "window_id"),
+        Index("ix_trajectory_start", "start_time", "trajectory_id"),
         _one_of("final_status", STATUSES, "status"),
     )
 

@@ -1,0 +1,234 @@
+"""What forms of the dashboard do: put jobs in, mark trajectories, cancel and retry, give links.
+
+An action that cannot be taken back gives a second page first, which names what will happen; its form carries `sure`.
+Every job is a command line that the job queue checks again.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import quote
+
+from playproof.dashboard.access import ROLES, DashboardRole, DashboardSession
+from playproof.dashboard.context import DashboardContext
+from playproof.dashboard.marks import mark_trajectory
+from playproof.dashboard.shell import Block, Field, Form, Link, Page
+from playproof.errors import InputError, UnknownName
+from playproof.operate.jobs import queue
+
+
+@dataclass(frozen=True)
+class ActionRequest:
+    """A form that was sent by somebody who may."""
+
+    context: DashboardContext
+    session: DashboardSession
+    values: Mapping[str, str]
+    link: Callable[[DashboardRole], str]
+    now: datetime
+
+    def text(self, name: str, default: str = "") -> str:
+        """Give a field, trimmed."""
+        return self.values.get(name, default).strip()
+
+    @property
+    def sure(self) -> bool:
+        """Tell whether this is the second page's form."""
+        return self.text("sure") == "yes"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where to go afterwards, and what to say there."""
+
+    to: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing that a form does."""
+
+    role: DashboardRole
+    run: Callable[[ActionRequest], Outcome | Page]
+
+
+def start(asked: ActionRequest, words: Sequence[str]) -> Outcome:
+    """Put a job in; a form that is sent twice makes one job."""
+    once = asked.text("once")
+    identity = once if re.fullmatch(r"[0-9a-f]{16}", once) else None
+    context = asked.context
+    job = queue.enqueue(context.engine, context.root, list(words), asked.session.role, asked.now, identity)
+    return Outcome(f"/jobs/{job.job_id}", f"asked for: {job.command}")
+
+
+def once_field() -> Field:
+    """Give the hidden field that makes a form that is sent twice one job."""
+    return Field(name="once", label="", kind="hidden", value=secrets.token_hex(8))
+
+
+def options(asked: ActionRequest, *names: str) -> list[str]:
+    """Give the options whose fields are filled in."""
+    words: list[str] = []
+    for name in names:
+        value = asked.text(name)
+        if value:
+            words += [f"--{name.replace('_', '-')}", value]
+    return words
+
+
+def _record(asked: ActionRequest) -> Outcome:
+    kind = asked.text("kind") or "socket"
+    if kind not in ("socket", "browser"):
+        raise UnknownName("way to record", kind, ("socket", "browser"))
+    headless = ["--headless"] if kind == "browser" and asked.text("headless") else []
+    words = ["record", kind, asked.text("url"), *options(asked, "seconds", "rounds", "session", "log"), *headless]
+    return start(asked, [*words, "--json"])
+
+
+def _perform(asked: ActionRequest) -> Outcome:
+    return start(asked, ["perform", asked.text("game") or "crash", *options(asked, "rounds", "speed"), "--no-browser"])
+
+
+def _build(asked: ActionRequest) -> Outcome:
+    name = asked.text("name")
+    words = ["dataset", "build", _name(name), *options(asked, "reward", "split", "gap", "world", "session")]
+    return start(asked, words)
+
+
+def _train(asked: ActionRequest) -> Outcome:
+    method = asked.text("method") or "ppo"
+    settings = [part for line in asked.text("settings").split() for part in ("--set", line)]
+    fields = options(asked, "game", "world", "dataset", "player", "steps", "rounds", "seed", "model")
+    return start(asked, ["train", method, "--name", _name(asked.text("name")), *fields, *settings])
+
+
+def _resume(asked: ActionRequest) -> Outcome:
+    return start(asked, ["train", asked.text("method"), "--name", _name(asked.text("name")), "--resume"])
+
+
+def _validate(asked: ActionRequest) -> Outcome:
+    fields = options(asked, "world", "data", "rounds", "seed", "game")
+    return start(asked, ["validate", _name(asked.text("policy")), *fields])
+
+
+def _compare(asked: ActionRequest) -> Outcome:
+    policies = asked.text("policies").split()
+    if len(policies) < 2:
+        raise InputError(f"expected at least two policies to compare, found {len(policies)}")
+    return start(asked, ["compare", *map(_name, policies), *options(asked, "world", "rounds", "seed")])
+
+
+def _check(asked: ActionRequest) -> Outcome:
+    return start(asked, ["dataset", "check", _name(asked.text("name"))])
+
+
+def _verify(asked: ActionRequest) -> Outcome:
+    return start(asked, ["store", "verify", "--json"])
+
+
+def _compact(asked: ActionRequest) -> Outcome | Page:
+    if not asked.sure:
+        return sure_page(
+            "Move the logs into Parquet",
+            "store/compact",
+            asked,
+            (
+                "Whole windows of every log are moved into Parquet parts. A log that is being written is refused, and no"
+                " event is lost. It cannot be taken back."
+            ),
+        )
+    return start(asked, ["store", "compact"])
+
+
+def _cancel(asked: ActionRequest) -> Outcome | Page:
+    job = queue.read_job(asked.context.engine, asked.context.root, asked.text("job"))
+    if not asked.sure and job.status == "running":
+        return sure_page(
+            "End a running job",
+            "jobs/cancel",
+            asked,
+            (
+                f"{job.command} is interrupted as by Ctrl-C. A recording keeps what it has; a training keeps its resume"
+                " point and can be begun again from there."
+            ),
+        )
+    queue.cancel(asked.context.engine, asked.context.root, job.job_id, asked.now)
+    return Outcome(f"/jobs/{job.job_id}", "asked to end")
+
+
+def _retry(asked: ActionRequest) -> Outcome:
+    job = queue.retry(asked.context.engine, asked.context.root, asked.text("job"))
+    return Outcome(f"/jobs/{job.job_id}", "begun again")
+
+
+def _mark(asked: ActionRequest) -> Outcome:
+    verdict = asked.text("verdict")
+    if verdict not in ("", "accepted", "rejected", "clear"):
+        raise UnknownName("mark", verdict, ("accepted", "rejected", "clear"))
+    tags = [tag for tag in re.split(r"[,\s]+", asked.text("tags")) if tag]
+    identity = asked.text("trajectory")
+    mark_trajectory(
+        asked.context.engine,
+        identity,
+        verdict=None if verdict == "clear" else verdict or "keep",
+        tags=tags if "tags" in asked.values else None,
+        note=asked.text("note") if "note" in asked.values else None,
+        who=asked.session.role,
+        now=asked.now,
+    )
+    queue.ring(asked.context.root)
+    if asked.text("next") == "queue":
+        return Outcome(f"/arena/review?after={quote(identity)}")
+    return Outcome(f"/arena/trajectories/{quote(identity)}", "marked")
+
+
+def _link(asked: ActionRequest) -> Page:
+    role = asked.text("role") or "viewer"
+    chosen = next((item for item in ROLES if item == role), None)
+    if chosen is None:
+        raise UnknownName("role", role, ROLES)
+    token = asked.link(chosen)
+    text = f"Good once, for ten minutes, on the address that you have open: /enter?once={token}"
+    return Page(
+        title=f"A link for a {chosen}", blocks=[Block("link", [text, Link("Back to the settings", "/settings")])]
+    )
+
+
+def sure_page(title: str, action: str, asked: ActionRequest, text: str, *, typed: str = "") -> Page:
+    """Give the second page of an action: it says what will happen and asks again; `typed` is a name to type."""
+    fields = [Field(name=name, label="", kind="hidden", value=value) for name, value in asked.values.items()]
+    fields.append(Field(name="sure", label="", kind="hidden", value="yes"))
+    if typed:
+        fields.append(Field(name="typed", label=f"Type {typed} to go on", required=True))
+    form = Form(action=f"/do/{action}", submit=title, fields=fields, text=text, tone="danger", role="viewer")
+    return Page(title=title, blocks=[Block("sure", [form, Link("No, go back", "/")])])
+
+
+def _name(text: str) -> str:
+    """Refuse what is empty or would be read as an option."""
+    if not text or text.startswith("-"):
+        raise InputError(f"expected a name, found {text[:40]!r}; fill the field in")
+    return text
+
+
+ACTIONS: Mapping[str, Action] = {
+    "record": Action("operator", _record),
+    "perform": Action("operator", _perform),
+    "datasets/build": Action("operator", _build),
+    "datasets/check": Action("operator", _check),
+    "train": Action("operator", _train),
+    "train/resume": Action("operator", _resume),
+    "validate": Action("operator", _validate),
+    "compare": Action("operator", _compare),
+    "store/verify": Action("operator", _verify),
+    "store/compact": Action("admin", _compact),
+    "jobs/cancel": Action("operator", _cancel),
+    "jobs/retry": Action("operator", _retry),
+    "mark": Action("operator", _mark),
+    "link": Action("admin", _link),
+}

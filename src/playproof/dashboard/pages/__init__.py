@@ -1,0 +1,49 @@
+"""The pages of the dashboard, one module a section; each page is a function from a context and its address to a Page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from playproof.dashboard.context import DashboardContext
+from playproof.dashboard.pages import arena, data_sets, front, jobs, proof, recordings, runs, settings, store
+from playproof.dashboard.shell import Page
+from playproof.dashboard.tables import TableSource
+
+PAGES: tuple[tuple[str, Callable[[DashboardContext, Mapping[str, str]], Page]], ...] = (
+    ("/", front.home_page),
+    ("/recordings", recordings.recordings_page),
+    ("/recordings/{session}", recordings.session_page),
+    ("/store", store.store_page),
+    ("/store/query", store.query_page),
+    ("/datasets", data_sets.datasets_page),
+    ("/datasets/compare", data_sets.compare_page),
+    ("/datasets/{label}", data_sets.dataset_page),
+    ("/runs", runs.runs_page),
+    ("/runs/compare", runs.compare_page),
+    ("/runs/{name}", runs.run_page),
+    ("/proof", proof.proof_page),
+    ("/proof/trials", proof.trials_page),
+    ("/proof/{report}", proof.report_page),
+    ("/arena", arena.arena_page),
+    ("/arena/trajectories", arena.trajectories_page),
+    ("/arena/search", arena.search_page),
+    ("/arena/review", arena.review_page),
+    ("/arena/trajectories/{trajectory}", arena.trajectory_page),
+    ("/jobs", jobs.jobs_page),
+    ("/jobs/{job}", jobs.job_page),
+    ("/settings", settings.settings_page),
+)
+"""By address; the first that fits counts."""
+
+TABLES: Mapping[str, TableSource] = {
+    source.name: source
+    for source in (
+        recordings.SESSIONS,
+        data_sets.DATASETS,
+        runs.RUNS,
+        proof.REPORTS,
+        proof.TRIALS,
+        arena.TRAJECTORIES,
+        jobs.JOBS,
+    )
+}
