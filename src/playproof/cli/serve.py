@@ -95,11 +95,11 @@ def _arms(experiment: str, load: Callable[[str, str], ServedApp]) -> Iterator[Se
         state = f"ended: {registered.ending}" if registered.ended_at is not None else f"of mode {plan.mode}"
         raise ConfigError(f"expected a split that runs, found {experiment!r}, which is {state}")
     loaded = [load(find_model(arm.load), experiment) for arm in (plan.a, plan.b)]
-    versions = [ServedVersion(app.app, arm.label) for app, arm in zip(loaded, (plan.a, plan.b), strict=True)]
+    a, b = (ServedVersion(app.app, arm.label) for app, arm in zip(loaded, (plan.a, plan.b), strict=True))
     try:
         for app in loaded:
             app.canary()
-        yield ServedApp(experiment, loaded[0].kind, VersionSwitch(*versions, experiment, plan.share))
+        yield ServedApp(experiment, loaded[0].kind, VersionSwitch(a, b, experiment, plan.share))
     finally:
         for app in loaded:
             app.close()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from playproof.errors import ConfigError, StoreError, UnknownName
+from playproof.errors import ConfigError, UnknownName
 
 if TYPE_CHECKING:
     from playproof.game import Game
@@ -125,24 +125,31 @@ def find_registered(what: str) -> ModelTarget | None:
 
     A plain name that no model has is None; with a version or an alias it is an error that lists the known ones.
     """
-    from playproof.home import home
-    from playproof.store.db import database_url
-
     shape = _MODEL.fullmatch(what)
-    if shape is None:
+    if shape is None or not (shape["which"] or _is_model(what)):
         return None
+    with open_registry() as registry:
+        return registry.find(what)
+
+
+def _is_model(name: str) -> bool:
+    """Tell whether the home's database knows a model of a name; one that is not there or away knows none."""
+    from sqlalchemy import inspect, select
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from playproof.home import home
+    from playproof.store.db import ModelRow, database_url, opened
+
     url = database_url(home())
     if url.drivername == "sqlite" and not Path(str(url.database)).exists():
-        if shape["which"]:
-            raise UnknownName("model", what, ())
-        return None
+        return False
     try:
-        with open_registry() as registry:
-            return registry.find(what)
-    except (UnknownName, StoreError):
-        if shape["which"]:
-            raise
-        return None
+        with opened(home()) as engine, engine.connect() as connection:
+            if not inspect(connection).has_table(ModelRow.__tablename__):
+                return False
+            return connection.scalar(select(ModelRow.name).where(ModelRow.name == name)) is not None
+    except SQLAlchemyError:
+        return False
 
 
 def _registered(what: str, runs: Sequence[Path]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The paired benchmark of language models, as `arena bench` and the arena's loop write it, read for a promotion."""
+"""The paired benchmark of language models, as a game's benchmark and loop write it, read for a promotion."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ def read_benchmark(path: Path) -> Benchmark:
         gains = {name: {rival: _gain(item) for rival, item in row["versus"].items()} for name, row in rows.items()}
         windows = min(int(row["windows"]) for row in rows.values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"expected the {LEADERBOARD} of `playproof arena bench` at {file}, found: {error!r:.80}"
-        ) from None
+        raise InputError(f"expected the {LEADERBOARD} of a paired benchmark at {file}, found: {error!r:.80}") from None
     return Benchmark(policies, gains, windows, hashlib.sha256(text).hexdigest())
 
 

@@ -157,8 +157,8 @@ def _ask_benchmark(
     if path is None:
         raise PromotionRefused(
             "benchmark",
-            f"expected the paired benchmark of {version.label}, found none; run `playproof arena bench {version.label}"
-            f"{f' {in_use.label}' if in_use else ''}` and give its leaderboard.json as --report",
+            f"expected the paired benchmark of {version.label}, found none; benchmark {version.label}"
+            f"{f' and {in_use.label}' if in_use else ''} on held-out windows and give the leaderboard.json as --report",
         )
     benchmark = read_benchmark(path)
     own = benchmark.name_of(version.policy_hash)

@@ -72,7 +72,7 @@ def test_the_benchmark_opens_the_gate_or_says_who_was_not_beaten(
             promote(registry, version, "in-use", who="me", why="x", report=report)
         assert caught.value.gate == "benchmark"
 
-    refused(first, None, "playproof arena bench talker:1")
+    refused(first, None, "benchmark talker:1 on held-out windows")
     weak = benchmark(tmp_path / "weak", {**RIVALS, "small@0": 0.5}, {"small@0": first.policy_hash})
     refused(first, weak, "more than hold with a lower bound above 0")
     lacking = benchmark(tmp_path / "lacking", {"random": 0.0, "small@0": 9.0}, {"small@0": first.policy_hash})

@@ -17,15 +17,14 @@ from sqlalchemy import Engine, insert
 from playproof.cli.app import main
 from playproof.errors import ConfigError, ContractError, InputError, UnknownName
 from playproof.evaluate.trials import trials
+from playproof.game import load_game
 from playproof.money import UNIT
-from playproof.operate.experiments.feeds import agent_units, arm_unit
+from playproof.operate.experiments.feeds import agent_units, arm_unit, forked_units
 from playproof.operate.experiments.ledger import ExperimentLedger
 from playproof.operate.experiments.page import experiment_json, experiment_page
 from playproof.operate.experiments.plan import ExperimentArm, ExperimentPlan, ExperimentUnit, differences
 from playproof.stats.assignment import assign_arm
 from playproof.store.db import AgentRow, Trajectory, connect, upgrade, writing
-from playproof.workflows.arena.benchmark import ScriptedContestant
-from playproof.workflows.arena.experiments import forked_units
 
 A, B = ExperimentArm("m:1", "a" * 64, "x"), ExperimentArm("m:2", "b" * 64, "y")
 PLAN = ExperimentPlan(
@@ -204,6 +203,8 @@ def test_forks_see_the_arenas_edge_within_60_windows() -> None:
         PLAN,
         mode="forks",
         game="arena",
+        a=ExperimentArm("informed", "a" * 64, "informed"),
+        b=ExperimentArm("wait", "b" * 64, "wait"),
         on="clear",
         loss_limit=600 * UNIT,
         gain_cap=600 * UNIT,
@@ -213,14 +214,14 @@ def test_forks_see_the_arenas_edge_within_60_windows() -> None:
     )
     from playproof.stats.sequential import bankroll
 
-    chunks = list(forked_units(plan, ScriptedContestant("informed"), ScriptedContestant("wait")))
+    chunks = list(forked_units(plan, load_game("arena")))
     units = [unit for chunk in chunks for unit in chunk]
     assert len(units) == len({unit.unit for unit in units}) == 60
     assert all(unit.pnl_b == 0 for unit in units)
     returns = np.array([unit.pnl_a for unit in units]) / plan.loss_limit
     assert (bankroll(np.minimum(returns, 1.0)) >= np.log(20)).any()
-    again = list(forked_units(plan, ScriptedContestant("informed"), ScriptedContestant("wait"), 40))
-    assert [unit for chunk in again for unit in chunk] == units[40:]
+    again = list(forked_units(plan, load_game("arena"), 56))
+    assert [unit for chunk in again for unit in chunk] == units[56:]
 
 
 def test_commands(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

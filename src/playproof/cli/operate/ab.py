@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.targets import find_data, find_model, find_policy, find_registered, policy_game
+from playproof.cli.targets import find_data, find_model, find_policy, find_registered, language_game, policy_game
 from playproof.errors import ConfigError
 from playproof.json_types import Json
 from playproof.money import UNIT, to_units
@@ -37,25 +37,25 @@ def start(
     a: Annotated[str, typer.Option("--a", help=f"The version in use. {ARM}")],
     b: Annotated[str, typer.Option("--b", help=f"The challenger. {ARM}")],
     mode: Annotated[
-        str, typer.Option(help="shadow: both on the same prices; forks: copies of arena windows; split: by hash.")
+        str, typer.Option(help="shadow: both on the same prices; forks: copies of one market; split: by hash.")
     ] = "shadow",
     on: Annotated[
-        str, typer.Option(help="A world, a data set, or `agents`: recorded agents of the arena, for a split.")
+        str, typer.Option(help="A world, a data set, or, for a split, `agents`: those that are recorded.")
     ] = "",
     margin: Annotated[
         str, typer.Option(help="Coins or USD a unit that do not matter; 0: never conclude equality.")
     ] = "0",
     budget: Annotated[int, typer.Option(min=1, help="Units after which it ends in any case.")] = 2_000,
     loss: Annotated[
-        str, typer.Option(help="What a unit may lose, enforced by the market; default: the policy's stake, or 600 USD.")
+        str, typer.Option(help="What a unit may lose, enforced by the market; default: the stake of policy or game.")
     ] = "",
     gain: Annotated[
         str, typer.Option(help="Profit of a unit up to which it counts; default: as much as the loss.")
     ] = "",
-    leverage: Annotated[int, typer.Option(min=1, max=100, help="Arena: least leverage of perps.")] = 5,
-    decisions: Annotated[int, typer.Option(help="Arena: decisions in a window.")] = 6,
-    prompt: Annotated[str, typer.Option(help="Arena: full, short or brief.")] = "full",
-    max_tokens: Annotated[int, typer.Option(help="Arena: longest answer of a model.")] = 120,
+    leverage: Annotated[int, typer.Option(min=0, max=100, help="Forks: least leverage of perps; 0: any.")] = 0,
+    decisions: Annotated[int, typer.Option(help="Forks: decisions in a window.")] = 6,
+    prompt: Annotated[str, typer.Option(help="Forks: which prompt is shown: full, short or brief.")] = "full",
+    max_tokens: Annotated[int, typer.Option(help="Forks: longest answer of a model.")] = 120,
     share: Annotated[float, typer.Option(help="Split: share of units that B gets.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Same seed, same windows.")] = 1,
     units: Annotated[
@@ -68,16 +68,18 @@ def start(
 
     Example: playproof ab start longer --a wait --b hold-40 --on drift --loss 0.01 --budget 2000
 
-    Example: playproof ab start talk --a random --b informed --mode forks --on clear --budget 60
+    Example: playproof ab start talk --a random --b informed --mode forks --on clear --loss 400 --leverage 5
     """
     from playproof.operate.experiments.plan import MODES
 
     modes: dict[str, Mode] = {item: item for item in MODES}
     if mode not in modes:
         raise ConfigError(f"expected a mode of {', '.join(MODES)}, found {mode!r}")
-    arena = {"leverage": leverage, "decisions": decisions, "prompt": prompt, "max_tokens": max_tokens}
+    forks = {"decisions": decisions, "prompt": prompt, "max_tokens": max_tokens}
+    if leverage:
+        forks["leverage"] = leverage
     with _ledger() as ledger:
-        plan = _plan(name, modes[mode], a, b, on, (loss, gain, margin), budget, share, seed, arena)
+        plan = _plan(name, modes[mode], a, b, on, (loss, gain, margin), budget, share, seed, forks)
         experiment = ledger.register(plan)
         if not register_only and experiment.ended_at is None:
             _play(ledger, plan, units or plan.budget)
@@ -113,19 +115,20 @@ def _plan(
     budget: int,
     share: float,
     seed: int,
-    arena: Json,
+    forks: Json,
 ) -> ExperimentPlan:
     """Give the plan that the options describe, every default filled in."""
+    from playproof.game import first, load_game
     from playproof.operate.experiments.plan import ExperimentPlan
 
     loss, gain, margin = (_amount(text) for text in money)
     if mode == "forks" or on == AGENTS:
-        arms, game, stake = [_language_arm(item) for item in (a, b)], "arena", 600 * UNIT
-        options = dict(arena)
-        on = on or "news"
+        played = language_game(None)
+        arms, game, stake = [_language_arm(item) for item in (a, b)], played.name, played.defaults.stake
+        options, on = dict(forks), on or first(played.worlds)
     else:
         arms, game, stake = _policy_arms(a, b, on, loss or None)
-        options, on = {}, on or _first_world(game)
+        options, on = {}, on or first(load_game(game).worlds)
     limit = loss or stake
     return ExperimentPlan(
         name=name,
@@ -204,12 +207,6 @@ def _source(on: str) -> tuple[str | None, str | None]:
     return str(find_data(on)), None
 
 
-def _first_world(game: str) -> str:
-    from playproof.game import first, load_game
-
-    return first(load_game(game).worlds)
-
-
 def _play(ledger: ExperimentLedger, plan: ExperimentPlan, wanted: int) -> None:
     """Add units until an ending is reached, or as many are added as were asked for."""
     added = 0
@@ -229,29 +226,24 @@ def _units(ledger: ExperimentLedger, plan: ExperimentPlan, known: int) -> Iterat
     if plan.on == AGENTS:
         yield feeds.agent_units(plan, ledger.engine, ledger.find(plan.name).registered_at)
         return
-    if plan.mode == "forks":
-        from playproof.workflows.arena.benchmark import contestant
-        from playproof.workflows.arena.experiments import forked_units
-
-        tokens = int(plan.options["max_tokens"])
-        a, b = (contestant(arm.load, tokens, 0.0) for arm in (plan.a, plan.b))
-        yield from forked_units(plan, a, b, known)
-        return
     from playproof.game import load_game
     from playproof.validate.examine import data_plan, load_subject
 
     game = load_game(plan.game)
-    subjects = [load_subject(game, arm.load, stake=plan.loss_limit) for arm in (plan.a, plan.b)]
-    for arm, subject in zip((plan.a, plan.b), subjects, strict=True):
+    if plan.mode == "forks":
+        yield from feeds.forked_units(plan, game, known)
+        return
+    a_subject, b_subject = (load_subject(game, arm.load, stake=plan.loss_limit) for arm in (plan.a, plan.b))
+    for arm, subject in ((plan.a, a_subject), (plan.b, b_subject)):
         if subject.policy_hash != arm.policy_hash:
             raise ConfigError(f"expected {arm.label} as it was registered, found another policy at {arm.load}")
     if plan.on in game.worlds:
-        yield from feeds.simulated_units(plan, game, *subjects, known)
+        yield from feeds.simulated_units(plan, game, a_subject, b_subject, known)
         return
     tape = data_plan(game, str(find_data(plan.on)), "test", None, plan.seed).source
     if isinstance(tape, str):
         raise ConfigError(f"expected a data set with recorded windows, found {plan.on}")
-    yield from feeds.recorded_units(plan, game, *subjects, tape)
+    yield from feeds.recorded_units(plan, game, a_subject, b_subject, tape)
 
 
 @app.command()

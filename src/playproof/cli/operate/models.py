@@ -141,7 +141,7 @@ def promote(
     why: Annotated[str, typer.Option(help="Reason, kept in the history.")],
     report: Annotated[
         Path | None,
-        typer.Option(help="Report of validate, or leaderboard.json of arena bench; default: the newest on the policy."),
+        typer.Option(help="Report of validate, or leaderboard.json of a benchmark; default: the newest report."),
     ] = None,
     who: Annotated[str, typer.Option(help="Who promotes; default: the user.")] = "",
     as_json: AsJson = False,

@@ -139,7 +139,7 @@ def _naive_text(verdict: SequentialVerdict) -> str:
 
 
 def _times(count: int) -> list[int]:
-    return np.unique(np.linspace(1, count, min(POINTS, count)).astype(int)).tolist()
+    return [int(time) for time in np.unique(np.linspace(1, count, min(POINTS, count)).astype(int))]
 
 
 def _evidence(plan: ExperimentPlan, verdict: SequentialVerdict) -> Chart:
