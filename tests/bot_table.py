@@ -32,14 +32,9 @@ class Table:
     async def caught_up(self) -> None:
         """Wait until the bot has played all that the table has said."""
         assert self.running is not None
-        bot, recorder, table = self.running.bot, self.running.recorder, self.server.table
+        bot, table = self.running.bot, self.server.table
         while True:
-            last = recorder.last_tick
-            here = last is not None and (last.window_id, last.columns["game_phase"], last.columns["tick"]) == (
-                table.game_id,
-                int(table.phase),
-                table.tick,
-            )
+            here = bot.newest == (table.game_id, int(table.phase), table.tick)
             if (here and bot.handled == bot.came and not bot.events) or self.running.gate.gone.is_set():
                 return
             await asyncio.sleep(0.001)
@@ -67,7 +62,7 @@ def play(table: Table, plan: BotPlan, during: Callable[[Table], Awaitable[bool]]
     plan = replace(plan, url=table.server.url, **({"timing": PATIENT, "limits": CALM} | changes))
 
     async def drive() -> None:
-        while table.running is None or table.running.recorder.last_tick is None:
+        while table.running is None or not table.running.bot.newest:
             await asyncio.sleep(0.005)
         await table.caught_up()
         while True:

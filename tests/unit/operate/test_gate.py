@@ -348,7 +348,7 @@ def _silent(bench: Bench, gate: OrderGate) -> None:
 
 
 FAULTS: Mapping[str, Fault] = {
-    "kill file": Fault(lambda bench, gate: kill(bench.home, "acc", "test") and None, "kill: the kill file"),
+    "kill file": Fault(lambda bench, gate: kill(bench.home, "acc", "odd fills") and None, "kill: odd fills"),
     "signal": Fault(lambda bench, gate: setattr(gate, "pending_kill", "kill: signal"), "kill: signal"),
     "command": Fault(lambda bench, gate: gate.latch("kill: page"), "kill: page"),
     "clock": Fault(lambda bench, gate: setattr(bench.clocks, "wall", START + timedelta(hours=3)), "clock jump"),

@@ -122,6 +122,8 @@ class CrashBot:
         self.handled = 0
         """Events that were played to their end."""
         self.came = 0
+        self.newest: tuple[Any, ...] = ()
+        """Window, phase and number of the newest tick that arrived."""
         self.settled = asyncio.Event()
         self.verdicts: list[str] = []
         self._arrived = asyncio.Event()
@@ -144,6 +146,8 @@ class CrashBot:
             self._caught_up = True  # it was waited for, so nothing older lies before it
         self._last_arrival = now
         self.came += 1
+        if event.event_name == c.TICK:
+            self.newest = (event.window_id, event.columns.get("game_phase"), event.columns.get("tick"))
         if event.player_id is not None:
             self.venue.take(event)
         self.events.append((event, now))
