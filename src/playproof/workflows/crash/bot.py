@@ -186,10 +186,20 @@ class CrashBot:
             await self._settle(result)
         if event.event_name == c.TICK and event.window_id is not None:
             self.gate.say("tick", window=event.window_id, tick=self._tick_of(event))
+            self._compare_money(event)
             if not self._opened or self.gate.status.state == "HALTED":
                 await self._try_to_open()
         while self.player.is_asked:
             await self._decide(arrival)
+
+    def _compare_money(self, event: Event) -> None:
+        """Close the gate where a round begins with other money than the ledger's."""
+        feed_money = self.venue.feed_money
+        if feed_money is None or event.columns.get("game_phase") != Phase.PRESALE or not self._opened:
+            return
+        if feed_money.cash != self.player.ledger.ledger.cash:
+            self._opened = False
+            self.gate.say("lost", why="the money that the feed tells is not the ledger's")
 
     @staticmethod
     def _tick_of(event: Event) -> int:
@@ -211,6 +221,9 @@ class CrashBot:
             cash, count = feed_money.cash, feed_money.open
         answer = await self.gate.ask("open", cash=cash, open=count)
         self._opened = bool(answer and answer["allowed"])
+        if self._opened and feed_money is not None and cash != self.player.ledger.ledger.cash:
+            assert feed_money.event is not None
+            self.player.adopt(feed_money.event)  # an order of before a crash was settled by what the feed tells
 
     async def _decide(self, arrival: float) -> None:
         """Ask the policy, the gate and the venue; note all of it."""
@@ -432,7 +445,7 @@ class CrashBot:
         cash = settled.cash
         feed_money = self.venue.feed_money
         if feed_money is not None:
-            await self._until_told(cash)
+            await self._until_told(cash, after=None if self._unknown is None else feed_money.updates)
             notes.told_cash = feed_money.cash
             if feed_money.cash is not None and feed_money.cash != cash:
                 self.player.adopt_cash(feed_money.cash)
@@ -443,12 +456,16 @@ class CrashBot:
             self.gate.say("well")
         self.settled.set()
 
-    async def _until_told(self, cash: int) -> None:
-        """Wait a moment for what the venue tells of the round's end."""
+    async def _until_told(self, cash: int, after: int | None) -> None:
+        """Wait a moment for what the venue tells of the round's end.
+
+        Where nobody knows of an order, that the money did not change says nothing: only a later update counts.
+        """
         feed_money = self.venue.feed_money
         assert feed_money is not None
-        for _ in range(200):
-            if feed_money.cash == cash and feed_money.open == 0:
+        for _ in range(600):
+            is_new = after is None or feed_money.updates > after
+            if is_new and (after is not None or feed_money.cash == cash) and feed_money.open == 0:
                 return
             if any(event.event_name == c.TICK for event, _ in self.events):
                 return  # time went on: what was told stands

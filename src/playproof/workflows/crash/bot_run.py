@@ -166,6 +166,8 @@ class _Session:
         self.player, self.folder = player, folder
         self.stop = asyncio.Event()
         self.why = ""
+        self._token: str | None = None
+        """As whom we come back; on disk as soon as it is known, for whoever reconciles after a crash."""
         self.bot: CrashBot
         self._feed: SocketFeed | BrowserFeed
 
@@ -247,6 +249,7 @@ class _Session:
         was_connected = False
         while not self.stop.is_set():
             self.bot.beat()
+            self._write_token()
             connected = self._feed.connected
             if was_connected and not connected:
                 self.gate.say("lost", why="the connection was cut")
@@ -288,9 +291,10 @@ class _Session:
         return path.read_text(encoding="utf-8").strip() or None
 
     def _write_token(self) -> None:
-        token = getattr(self._feed, "token", None)
-        if self.plan.mode != "practice" or not token:
+        token = self._feed.token if isinstance(self._feed, SocketFeed) else None
+        if self.plan.mode != "practice" or not token or token == self._token:
             return
+        self._token = token
         path = self.folder / PLAYER_FILE
         path.touch(mode=0o600)
         path.write_text(token, encoding="utf-8")
