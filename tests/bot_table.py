@@ -59,6 +59,7 @@ def new_table(seed: int = 12, world: str = "published") -> Iterator[Table]:
 
 def play(table: Table, plan: BotPlan, during: Callable[[Table], Awaitable[bool]] | None = None, **changes: Any) -> Json:
     """Run a bot to its end while the table moves; `during` is asked before every beat whether to move on."""
+    most = changes.pop("seconds_most", 240)
     plan = replace(plan, url=table.server.url, **({"timing": PATIENT, "limits": CALM} | changes))
 
     async def drive() -> None:
@@ -77,7 +78,7 @@ def play(table: Table, plan: BotPlan, during: Callable[[Table], Awaitable[bool]]
 
         driving = asyncio.create_task(drive())
         try:
-            return await asyncio.wait_for(play_bot(plan, ready), 240)
+            return await asyncio.wait_for(play_bot(plan, ready), most)
         finally:
             driving.cancel()
             await asyncio.gather(driving, return_exceptions=True)

@@ -27,9 +27,8 @@ def play_rounds(home: Path, rounds: int, page_rounds: int = 200) -> int:
     """Play rounds; give how many orders were sent."""
     subject = load_subject(GAME, "take-profit")
     with new_table() as table:
-        summary = play(
-            table, BotPlan(subject, "", "browser", "practice", rounds=rounds, page_rounds=page_rounds), answer_s=60.0
-        )
+        plan = BotPlan(subject, "", "browser", "practice", rounds=rounds, page_rounds=page_rounds, answer_s=60.0)
+        summary = play(table, plan, seconds_most=max(240, 60 * rounds))
         (player,) = table.server.table.players.values()
     sent = [entry for entry in table.log if isinstance(entry, OrderEntry)]
     assert summary["rounds"] == rounds
