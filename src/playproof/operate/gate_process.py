@@ -170,6 +170,9 @@ class WireGate:
                 gate.lose_feed(str(asked["why"]))
             case "note":
                 gate.note(asked["line"])
+            case "drift":
+                gate.note({"kind": "drift", **asked["alarm"]})
+                gate.tell("drift", asked["alarm"])
             case "flat":
                 return {"verdict": gate.verify_flat(asked["open"], str(asked["detail"]))}
             case "end":

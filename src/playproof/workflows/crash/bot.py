@@ -27,6 +27,7 @@ from playproof.games.crash.rules.windows import Phase
 from playproof.operate.gate_process import GateClient
 from playproof.operate.limits import OrderOutcome, OrderProposal
 from playproof.operate.state import TAKE_OVER
+from playproof.workflows.crash.drift_watch import DriftAlarm, DriftWatch
 from playproof.workflows.crash.live_player import LiveDecision, LivePlayer, SettledRound
 from playproof.workflows.crash.venues import Venue, VenueAnswer, to_answer
 
@@ -118,6 +119,8 @@ class CrashBot:
         self.player, self.gate, self.venue, self.folder = player, gate, venue, folder
         self.timing, self.unread, self.steady = timing or BotTiming(), unread, steady
         self.rounds: dict[str, BotRound] = {}
+        self.watch = DriftWatch(player.observation)
+        self.alarms: list[DriftAlarm] = []
         self.events: deque[tuple[Event, float]] = deque()
         self.handled = 0
         """Events that were played to their end."""
@@ -181,8 +184,10 @@ class CrashBot:
             if not self._opened and event.event_name == c.PLAYER:
                 await self._try_to_open()  # a greeting tells the tick first and the money after it
             return
+        self._alarm(self.watch.take(event))
         result = self.player.follow(event)
         if result is not None:
+            self._alarm(self.watch.end_round(result.window_id))
             await self._settle(result)
         if event.event_name == c.TICK and event.window_id is not None:
             self.gate.say("tick", window=event.window_id, tick=self._tick_of(event))
@@ -191,6 +196,12 @@ class CrashBot:
                 await self._try_to_open()
         while self.player.is_asked:
             await self._decide(arrival)
+
+    def _alarm(self, alarms: list[DriftAlarm]) -> None:
+        """Say that the game has changed; what follows is a person's decision."""
+        self.alarms += alarms
+        for alarm in alarms:
+            self.gate.say("drift", alarm=asdict(alarm))
 
     def _compare_money(self, event: Event) -> None:
         """Close the gate where a round begins with other money than the ledger's."""
@@ -237,6 +248,7 @@ class CrashBot:
             decision, problem = self._waiting_decision(), f"{type(error).__name__}: {error}"
         notes = self.rounds.setdefault(now.window_id, BotRound())
         notes.decisions.append(decision)
+        self.watch.observe(decision.observation)
         number = len(notes.decisions) - 1
         if problem:
             self.gate.say("error", what=problem[:500])

@@ -311,6 +311,7 @@ class _Session:
             "pnl": show(sum(one.settled.pnl for one in rounds if one.settled is not None)),
             "cash": show(self.player.ledger.ledger.cash) if self.player.round is not None else None,
             "flat": self.bot.verdicts,
+            "alarms": [f"{alarm.stream} in {alarm.window_id}" for alarm in self.bot.alarms],
         }
 
 
