@@ -13,9 +13,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from bot_table import Table, new_table, play
 
+from playproof.cli.app import main
+from playproof.cli.train.data_options import DataConfig, load_split, only_interventions
 from playproof.game import load_game
 from playproof.games.crash.rules.windows import Phase
 from playproof.games.crash.server.table import Ack, OrderEntry
@@ -195,15 +198,30 @@ def test_a_cut_connection_closes_the_gate_and_it_opens_after_reconciling(home: P
         assert to_units(summary["cash"]) == cash(table)
 
 
-def test_a_person_takes_over_until_the_round_ends(home: Path) -> None:
+def test_a_person_takes_over_until_the_round_ends_and_a_clone_learns_from_it(home: Path) -> None:
+    def take(table: Table) -> None:
+        assert table.running is not None
+        take_over(home, "acc")
+        table.running.bot.person += ["BUY", "", "", "SELL"]
+
     with new_table() as table:
-        during = once((Phase.ACTIVE, 1), lambda _: take_over(home, "acc") and None)
-        summary = practice(table, "hold-40", 2, during=during)
+        summary = practice(table, "wait", 2, during=once((Phase.ACTIVE, 3), take))
         assert not (account_folder("acc", home) / "takeover").exists()
-    result = comparison(home, summary, "hold-40")
+        sent = [(entry.kind, entry.tick, entry.success) for entry in orders(table)]
+        assert sent == [("buyOrder", 4, True), ("sellOrder", 7, True)]
+        assert to_units(summary["cash"]) == cash(table)
+    result = comparison(home, summary, "wait")
     assert Counter(item.cause for item in result.differences)["person"] == 1
     lines = read_audit(ready(connect(home)), summary["session"])
     assert [line["kind"] for line in lines].count("take-over") == 1
+    build = ["dataset", "build", "practice", "--split", "train=0.5,validation=0.5", "--gap", "0"]
+    assert main(build) == 0
+    split = load_split(DataConfig("practice", None, None, (), 0, 0, "tick", 10**8))
+    learned = only_interventions(split)
+    assert set(learned.train.windows) == {result.rounds[0].window}
+    assert 0 < len(learned.train.windows) < len(split.train.windows)
+    assert learned.train.observations[0, 0] == 4
+    assert sorted(np.flatnonzero(learned.train.actions[:, 0]).tolist()) == [0, 3]
 
 
 def test_a_policy_that_fails_waits_and_then_halts(home: Path) -> None:

@@ -139,6 +139,9 @@ class CrashBot:
         self._taken_over = ""
         """The round in which a person plays."""
         self.stopping = False
+        self.person: deque[str] = deque()
+        """Buttons that a person pressed at the terminal; they pass the gate like the policy's orders."""
+        self.on_intervention: Callable[[str, int], None] = lambda window, tick: None  # noqa: ARG005
 
     def put(self, event: Event) -> None:
         """Take an event as it arrives; must be called on the bot's loop."""
@@ -281,10 +284,15 @@ class CrashBot:
             self.player.actions, decision.action, ledger.bet, ledger.share, ledger.ledger.cash
         )
         line = self._line(decision) | ({"failed": True} if failed else {})
-        if self._is_person_playing(decision.window_id):
+        if self._is_person_playing(decision):
             notes.taken_over = True
-            self.gate.say("nothing", line={**line, "note": "a person plays"})
-            return self._wait(decision, presses=False)
+            line["note"] = "a person plays"
+            action = self._pressed_action()
+            if not any(action):
+                self.gate.say("nothing", line=line)
+                return self._wait(decision, presses=False)
+            decision = replace(decision, action=action)
+            presses, orders = split_action(self.player.actions, action, ledger.bet, ledger.share, ledger.ledger.cash)
         if presses:
             await self.venue.adjust(presses)
         orders = tuple(order for order in orders if self._would_fill(order))
@@ -440,12 +448,20 @@ class CrashBot:
             "words": " ".join(head[index] for head, index in zip(heads, decision.action, strict=True)),
         }
 
-    def _is_person_playing(self, window: str) -> bool:
+    def _pressed_action(self) -> tuple[int, ...]:
+        """Give the next button that a person pressed as an action; a wait where none was."""
+        heads = self._heads()
+        button = self.person.popleft() if self.person else ""
+        return tuple(head.index(button) if button in head else 0 for head in heads)
+
+    def _is_person_playing(self, decision: LiveDecision) -> bool:
         """Tell whether a person has taken over; the round in which he did is his to its end."""
+        window = decision.window_id
         if (self.folder / TAKE_OVER).exists():
             if self._taken_over != window:
                 self._taken_over = window
-                self.gate.say("note", line={"kind": "take-over", "window": window})
+                self.gate.say("note", line={"kind": "take-over", "window": window, "tick": int(decision.tick)})
+                self.on_intervention(window, int(decision.tick))
             return True
         return self._taken_over == window
 
