@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gate_kills import kill_gates
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, text
@@ -348,7 +349,7 @@ def _silent(bench: Bench, gate: OrderGate) -> None:
 
 
 FAULTS: Mapping[str, Fault] = {
-    "kill file": Fault(lambda bench, gate: kill(bench.home, "acc", "test") and None, "kill: the kill file"),
+    "kill file": Fault(lambda bench, gate: kill(bench.home, "acc", "odd fills") and None, "kill: odd fills"),
     "signal": Fault(lambda bench, gate: setattr(gate, "pending_kill", "kill: signal"), "kill: signal"),
     "command": Fault(lambda bench, gate: gate.latch("kill: page"), "kill: page"),
     "clock": Fault(lambda bench, gate: setattr(bench.clocks, "wall", START + timedelta(hours=3)), "clock jump"),
@@ -654,3 +655,9 @@ def test_a_webhook_is_signed_and_a_dead_one_is_no_reason_to_stop(
     assert signed == signature(body, "secret")
     assert notify("halted", {}, tmp_path)["webhook"] != "sent"
     assert notify("halted", {}, tmp_path / "nothing") == {}
+
+
+@pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
+def test_a_gate_that_is_killed_again_and_again_orders_nothing_twice(home: Path) -> None:
+    orders, _ = kill_gates(home, 8, 3)
+    assert orders >= 8
