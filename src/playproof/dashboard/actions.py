@@ -138,7 +138,7 @@ def _compact(asked: ActionRequest) -> Outcome | Page:
             "store/compact",
             asked,
             (
-                "Whole windows of every log are moved into Parquet parts. A log that is being written is refused, and no"
+                "Whole windows of every log are moved into Parquet parts. A log that is being written is refused and no"
                 " event is lost. It cannot be taken back."
             ),
         )

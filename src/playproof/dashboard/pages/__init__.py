@@ -1,4 +1,4 @@
-"""The pages of the dashboard, one module a section; each page is a function from a context and its address to a Page."""
+"""The pages of the dashboard, a module for each section: functions from a context and an address to a Page."""
 
 from __future__ import annotations
 

@@ -52,13 +52,13 @@ def _read(context: DashboardContext, query: TableQuery) -> Sequence[Row]:
         "status": Trajectory.final_status,
         "verdict": ReviewMark.verdict,
     }
-    for name, column in exact.items():
+    for name, filtered in exact.items():
         if query.filters.get(name):
-            wanted = wanted.where(column == query.filters[name])
+            wanted = wanted.where(filtered == query.filters[name])
     by_money = query.sort == "final_pnl"
     if by_money and not any(query.filters.get(name) for name in ("agent", "window")):
         raise InputError("expected a window or an agent to sort by money in; filter by one of them first")
-    column = Trajectory.final_pnl if by_money else Trajectory.start_time
+    column: Any = Trajectory.final_pnl if by_money else Trajectory.start_time
     with context.engine.connect() as connection:
         rows = select_page(
             connection,

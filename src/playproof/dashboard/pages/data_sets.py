@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ def lineage(context: DashboardContext, manifest: Mapping[str, Any]) -> list[Part
     for path in sorted(root.iterdir()) if root.is_dir() else ():
         if not (path / CONFIG).is_file():
             continue
-        text = context.cache.get(("config", path), stat_of(path / CONFIG), lambda path=path: _config_text(path))  # type: ignore[misc]
+        text = context.cache.get(("config", path), stat_of(path / CONFIG), partial(_config_text, path))
         if any(f'"{name}' in text for name in names):
             using.append((Link(path.name, f"/runs/{path.name}"),))
     parts: list[Part] = [

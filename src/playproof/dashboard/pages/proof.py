@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import func, select
@@ -37,9 +38,8 @@ def reports(context: DashboardContext) -> list[Row]:
         if path.suffix == ".html":
             rows.append(_other(path.stem, path, path.name))
         elif (path / "report.json").is_file():
-            rows.append(
-                context.cache.get(("report", path), stat_of(path / "report.json"), lambda path=path: _verdict(path))
-            )  # type: ignore[misc]
+            written = stat_of(path / "report.json")
+            rows.append(context.cache.get(("report", path), written, partial(_verdict, path)))
         elif path.is_dir():
             pages = sorted(path.glob("*.html"))
             rows += [_other(path.name, page, f"{path.name}/{page.name}") for page in pages]
