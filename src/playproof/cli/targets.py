@@ -6,16 +6,20 @@ A name that stands for several things is refused with the choices; an unknown on
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playproof.errors import ConfigError, UnknownName
+from playproof.errors import ConfigError, StoreError, UnknownName
 
 if TYPE_CHECKING:
     from playproof.game import Game
+    from playproof.models.registry import ModelTarget, Registry
 
-POLICY = "A checkpoint's folder, a run's folder or name, a baseline's name, or module:attribute."
+POLICY = "A checkpoint's folder, a run, a model (NAME, NAME:VERSION, NAME@ALIAS), a baseline, or module:attribute."
+_MODEL = re.compile(r"[A-Za-z0-9_-]{1,64}(?P<which>@[A-Za-z0-9_-]{1,64}|:v?\d{1,9})?", re.ASCII)
 SHOWN = 8
 """Names that a message lists at most, the nearest first."""
 
@@ -65,17 +69,82 @@ def find_policy(what: str, game: str | None = None) -> str:
         return what.partition(":")[2]
     checkpoint, runs = (Path(what) / CARD).exists(), _run_folders(what)
     baseline = "/" not in what and bool(_playing(what, game))
-    if checkpoint + len(runs) + baseline > 1:
+    versions = _registered(what, runs)
+    if checkpoint + len(runs) + baseline + len(versions) > 1:
         choices = [f"./{what}"] * checkpoint + [str(path.absolute()) for path in runs] + [f"baseline:{what}"] * baseline
-        raise _ambiguous(what, choices)
+        raise _ambiguous(what, [*choices, *versions])
+    if versions:
+        return next(iter(versions.values()))
     return str(find_checkpoint(runs[0])) if runs else what
 
 
 def find_model(what: str) -> str:
-    """Give what can be served: of a run, by its folder or name, the checkpoint; anything else as it is."""
+    """Give what can be served: the checkpoint of a run or of a registered model; anything else as it is."""
+    from playproof.policies.checkpoint import CARD
     from playproof.train.run import find_checkpoint
 
-    return str(find_checkpoint(find_run(what))) if _run_folders(what) else what
+    runs = _run_folders(what)
+    versions = _registered(what, runs)
+    checkpoint = (Path(what) / CARD).exists() and not runs
+    if versions and len(versions) + len(runs) + checkpoint > 1:
+        raise _ambiguous(what, [f"./{what}"] * checkpoint + [str(path.absolute()) for path in runs] + [*versions])
+    if versions:
+        return next(iter(versions.values()))
+    return str(find_checkpoint(find_run(what))) if runs else what
+
+
+@contextmanager
+def open_registry() -> Iterator[Registry]:
+    """Give the registry of the home's database."""
+    from playproof.home import home
+    from playproof.models.registry import Registry
+    from playproof.store.db import opened, ready
+
+    with opened(home()) as engine:
+        yield Registry(ready(engine))
+
+
+def find_registered(what: str) -> ModelTarget | None:
+    """Give what a model's NAME, NAME:VERSION or NAME@ALIAS stands for; None for a text that names no model.
+
+    A plain name that no model has is None; with a version or an alias it is an error that lists the known ones.
+    """
+    from playproof.home import home
+    from playproof.store.db import database_url
+
+    shape = _MODEL.fullmatch(what)
+    if shape is None:
+        return None
+    url = database_url(home())
+    if url.drivername == "sqlite" and not Path(str(url.database)).exists():
+        if shape["which"]:
+            raise UnknownName("model", what, ())
+        return None
+    try:
+        with open_registry() as registry:
+            return registry.find(what)
+    except (UnknownName, StoreError):
+        if shape["which"]:
+            raise
+        return None
+
+
+def _registered(what: str, runs: Sequence[Path]) -> dict[str, str]:
+    """Give the registered version that a name can mean and its checked files; none if it is the run's own checkpoint.
+
+    A run that was added under its own name thus stays one thing, until it trains on or another version is added.
+    """
+    from playproof.models.files import content_hash, hash_files
+    from playproof.train.run import find_checkpoint
+
+    target = find_registered(what)
+    if target is None:
+        return {}
+    version = target.version
+    if len(runs) == 1 and content_hash(hash_files(find_checkpoint(runs[0]))) == version.checkpoint:
+        return {}
+    with open_registry() as registry:
+        return {version.label: str(registry.open(version))}
 
 
 def find_data(name: str) -> Path:

@@ -110,7 +110,8 @@ class RolloutOptions:
     reward: Any = None
     """Name of a reward, or the reward itself: its sum is noted beside the money."""
     delay: int = 0
-    """Steps between choosing an action and its being carried out: latency; 1 is one tick of slippage."""
+    """Steps between choosing an order and its being carried out: latency; 1 is one tick of slippage. Heads of the
+    player's own controls act at once."""
     game: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """What only this game can be asked for."""
 
@@ -188,6 +189,27 @@ def rollout(
     if windows < 1 or (taped and windows > len(source)):
         raise ConfigError(f"expected 1 to {len(source) if taped else 'any number of'} rounds, found {windows}")
     actions = lookup(game.actions, options.actions or first(game.actions), "action set")
+    lanes = rollout_lanes(game, source, windows, seed, stake=stake, balance=balance, options=options)
+    wait = actions.wait if isinstance(actions.wait, tuple) else ()
+    rng = player_rng(seed)
+    played = play_lanes(
+        lanes, player, windows, rng, delay=options.delay, wait=wait, local=actions.local, progress=progress
+    )
+    names = source.windows[:windows] if not isinstance(source, str) else _names(source, seed, windows)
+    return Rollout(**vars(played), name=name, windows=names, stake=stake, choices=actions.heads[0])
+
+
+def rollout_lanes(
+    game: Game,
+    source: str | ReplayTape,
+    windows: int,
+    seed: int,
+    *,
+    stake: int | None,
+    balance: int | None = None,
+    options: RolloutOptions = RolloutOptions(),  # noqa: B008  (frozen)
+) -> VectorGame:
+    """Make the lanes on which so many windows are played: the same arguments give the same windows."""
     terms = VectorTerms(
         source,
         (STREAM, seed),
@@ -199,12 +221,12 @@ def rollout(
         stake,
         options.game,
     )
-    lanes = make_lanes(game, terms, lanes_for(windows))
-    wait = actions.wait if isinstance(actions.wait, tuple) else ()
-    rng = np.random.default_rng([STREAM, seed, 1])
-    played = play_lanes(lanes, player, windows, rng, delay=options.delay, wait=wait, progress=progress)
-    names = source.windows[:windows] if not isinstance(source, str) else _names(source, seed, windows)
-    return Rollout(**vars(played), name=name, windows=names, stake=stake, choices=actions.heads[0])
+    return make_lanes(game, terms, lanes_for(windows))
+
+
+def player_rng(seed: int) -> np.random.Generator:
+    """Give the generator that a policy draws from in a rollout."""
+    return np.random.default_rng([STREAM, seed, 1])
 
 
 def lanes_for(windows: int) -> int:

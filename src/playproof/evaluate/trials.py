@@ -25,9 +25,11 @@ from playproof.stats.metrics import sharpe_ratio
 from playproof.stats.selection import (
     DeflatedSharpe,
     OverfitProbability,
+    StepDownTest,
     SuperiorityTest,
     deflated_sharpe,
     overfit_probability,
+    step_down,
     superior_ability,
 )
 from playproof.store.db import TrialRow as Row
@@ -217,8 +219,10 @@ def aligned(result: Sequence[Trial]) -> tuple[tuple[str, ...], Floats]:
 class Selection:
     """What the choice among all looks leaves of a candidate."""
 
+    chosen: StepDownTest
+    """Does the candidate itself earn more than nothing, every policy opened on overlapping test windows counted?"""
     superior: SuperiorityTest
-    """SPA over every policy opened on overlapping test windows, against doing nothing."""
+    """SPA over the same policies against doing nothing, a diagnostic: does the best of them earn anything?"""
     deflated: DeflatedSharpe
     """The candidate's Sharpe ratio against the best of all its family's lucky tries, validation included."""
     overfit: OverfitProbability | None
@@ -238,6 +242,7 @@ def weigh_selection(candidate: Trial, result: Sequence[Trial], seed: int, draws:
     blocks = min(MOST_BLOCKS, len(windows) // 2 // 2 * 2)
     overfit = overfit_probability(table, blocks) if len(beside) > 1 and blocks >= 2 else None
     return Selection(
+        chosen=step_down(table, seed),
         superior=superior_ability(table, seed, draws=draws),
         deflated=deflated_sharpe(candidate.returns, sharpes, luck),
         overfit=overfit,

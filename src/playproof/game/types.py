@@ -211,6 +211,8 @@ class ActionSet:
     """For decisions in text: read one. It takes anything, and rejects rather than raises."""
     examples: tuple[str, ...] = ()
     """For decisions in text: some that are understood."""
+    local: tuple[int, ...] = ()
+    """Heads of the player's own controls, such as a bet field: under latency they act at once, orders do not."""
     possible: Callable[[Any, tuple[str, ...]], Any] | None = None
     """From rows (n, features) and the features' names tell which choices can have an effect as far as a row tells,
     the heads side by side, (n, sum of heads); None: any may."""

@@ -164,6 +164,24 @@ class ShrinkableGame(Protocol):
         """Go on with these lanes alone, in their order; each plays the windows that it would have played."""
 
 
+@runtime_checkable
+class ForkableGame(Protocol):
+    """Lanes whose future can be drawn anew, as gate D4 asks."""
+
+    def fork(self, rng: Rng) -> Chosen:
+        """Give every lane another future from here on, past and present unchanged; tell which lanes have one.
+
+        On a tape the future of another recorded window is put in place; where none is long enough the lane keeps its
+        own. In a world the new future follows the same law, given everything the lane has shown or decided so far.
+        """
+
+    def save(self) -> object:
+        """Give what `restore` needs to undo a fork."""
+
+    def restore(self, saved: Any) -> None:
+        """Undo forks since `save`, and steps too."""
+
+
 MakeVectorGame: TypeAlias = Callable[[VectorTerms, int], VectorGame]
 """Make so many lanes on some terms."""
 
@@ -229,7 +247,7 @@ class RolloutStats:
         return len(self.pnl)
 
 
-def _chooser(player: BatchPolicy, lanes: VectorGame) -> Callable[[Rows, Any], Actions]:
+def chooser(player: BatchPolicy, lanes: VectorGame) -> Callable[[Rows, Any], Actions]:
     """Give the way to ask the policy, with masks if it wants them."""
     if isinstance(player, MaskedPolicy):
         masked = player
@@ -256,24 +274,29 @@ def play_lanes(
     *,
     delay: int = 0,
     wait: tuple[int, ...] = (),
+    local: tuple[int, ...] = (),
     progress: Callable[[int], None] | None = None,
 ) -> RolloutStats:
     """Play a policy over the first windows of some lanes; every lane plays equally many, or one more.
 
-    With a delay an action is carried out so many steps after it was chosen; until the first one, and in
-    place of those left over from the window before, `wait` is. `progress` is told how many windows ended.
-    Lanes whose windows have all been played are left, half of them at a time, where lanes and policy can.
+    With a delay an action is carried out so many steps after it was chosen; until the first one, and in place of those
+    left over from the window before, `wait` is. The `local` heads act at once: what a player's own page does needs no
+    connection, so an order that arrives late meets the bet field as it stands. `progress` is told how many windows
+    ended. Lanes whose windows have all been played are left, half of them at a time, where lanes and policy can.
     """
     from playproof.game.tally import WindowTally  # compiled code, which this module's other readers do without
 
     rows = lanes.start()
     state = player.start(lanes.count, rng)
-    tally, choose = WindowTally(lanes, windows), _chooser(player, lanes)
+    tally, choose = WindowTally(lanes, windows), chooser(player, lanes)
     queue = [np.tile(np.asarray(wait, np.int64), (lanes.count, 1)) for _ in range(delay)]
     narrowing = lanes if isinstance(lanes, ShrinkableGame) and narrows(player) else None
     while tally.left:
         queue.append(np.array(choose(rows, state), np.int64))
         actions = queue.pop(0)
+        if delay and local:
+            newest = queue[-1]
+            actions[:, local] = newest[:, local]
         moved = lanes.step(actions)
         before = tally.left
         tally.take(actions, moved)

@@ -19,6 +19,7 @@ from playproof.reports.chart import BandSeries, BarSeries, Chart, ChartAxis, Lev
 from playproof.reports.page import PageSection, PageTable, Toned, render
 from playproof.stats.evidence import REJECT
 from playproof.validate.examine import Examination
+from playproof.validate.gates import advice, shown_interval
 
 Floats = NDArray[np.float64]
 VERDICT_TONES = {"EDGE SHOWN": "good", "NO EDGE SHOWN": "dim", "NOT EVALUABLE": "dim", "NEGATIVE": "bad"}
@@ -27,7 +28,11 @@ POINTS = 400
 
 
 def to_json(examination: Examination) -> Json:
-    """Give everything but the windows one by one, with the report's own hash."""
+    """Give everything that the report shows, with the profits by window and the report's own hash.
+
+    Money is in the smallest unit. The profits of the policy, its rivals and itself under worse terms are on the same
+    windows, in the same order: every figure of the report can be computed from them.
+    """
     verdict, plan, subject = examination.verdict, examination.plan, examination.subject
     payload: Json = {
         "verdict": verdict.name,
@@ -41,8 +46,9 @@ def to_json(examination: Examination) -> Json:
         "ceiling": verdict.ceiling,
         "windows_needed": verdict.windows_needed,
         "power": examination.needed.power,
+        "advice": advice(verdict),
         "gates": [
-            {"gate": item.gate, "status": item.status, "found": item.finding, "rule": item.rule}
+            {"gate": item.gate, "name": item.title, "status": item.status, "found": item.finding, "rule": item.rule}
             for item in verdict.gates
         ],
         "failed": list(verdict.failed),
@@ -52,10 +58,17 @@ def to_json(examination: Examination) -> Json:
         "targets": [asdict(target) for target in examination.targets],
         "stressed": {name: item.summary() for name, item in examination.stressed.items()},
         "selection": {
+            "step_down_p": examination.selection.chosen.p,
             "spa_p": examination.selection.superior.p,
             "deflated_sharpe": examination.selection.deflated.probability,
             "pbo": examination.selection.overfit.probability if examination.selection.overfit else None,
             "looks": dict(examination.selection.looks),
+        },
+        "windows": list(examination.played.windows),
+        "profits": {
+            subject.name: examination.played.pnl,
+            **{name: rival.pnl for name, (_, rival) in examination.rivals.items()},
+            **{f"{subject.name}, {name}": item.pnl for name, item in examination.stressed.items()},
         },
         "commit": commit(),
     }
@@ -199,7 +212,7 @@ def figures(examination: Examination) -> list[Chart]:
 
 def _gates(examination: Examination) -> PageTable:
     rows = [
-        (item.gate, Toned(item.status, item.status), item.finding, Toned(item.rule, "dim"))
+        (item.title, Toned(item.status, item.status), item.finding, Toned(item.rule, "dim"))
         for item in examination.verdict.gates
     ]
     return PageTable(head=("gate", "", "found", "rule"), rows=rows, words=4, hide=3)
@@ -248,7 +261,7 @@ def _share(value: float | None) -> str:
 
 
 def _span(interval: tuple[float, float]) -> str:
-    return f"{interval[0]:+.2%} to {interval[1]:+.2%}"
+    return shown_interval(interval).removeprefix("95 % interval ")
 
 
 def page(examination: Examination, payload: Json) -> str:
@@ -266,10 +279,7 @@ def page(examination: Examination, payload: Json) -> str:
             ("best possible in theory", "unknown" if verdict.ceiling is None else f"{verdict.ceiling:+.2%}"),
             ("e-value (20 needed)", f"{verdict.e_value:.3g}"),
             ("windows played", f"{verdict.windows:,}"),
-            (
-                "windows needed for proof",
-                "no number would do" if verdict.windows_needed is None else f"{verdict.windows_needed:,}",
-            ),
+            ("more windows", advice(verdict)),
         ],
         charts=figures(examination),
         sections=[

@@ -25,6 +25,7 @@ from playproof.json_types import Json
 from playproof.policies.checkpoint import Checkpoint, find_game, load_checkpoint, load_policy
 from playproof.policies.network import NetworkSingleEnv
 from playproof.serve.chat import problem
+from playproof.serve.versions import stamp_of
 
 MOST_ROWS = 4_096
 SESSIONS = 1_024
@@ -124,6 +125,16 @@ class Actor:
             rows = np.where(unknown, self._fills, rows)
         return rows
 
+    def canary(self, rows: int = 32) -> None:
+        """Answer rows of its own drawing; raise if an answer is no action of the card."""
+        card = self.checkpoint.card
+        drawn = np.random.default_rng(rows).normal(size=(rows, len(card.features))).tolist()
+        asked = ActRequest(rows=drawn, session=_CANARY if self.remembers else None, begin=True)
+        for action in self.act(asked):
+            if len(action) != len(card.heads) or not all(0 <= a < n for a, n in zip(action, card.heads, strict=True)):
+                raise InputError(f"expected an action within {card.heads}, found {action} for a canary row")
+        self._seats.pop(_CANARY, None)
+
     def names(self, action: tuple[int, ...]) -> list[str] | None:
         """Give an action in the game's words."""
         if self._actions is None:
@@ -131,9 +142,16 @@ class Actor:
         return [head[index] for head, index in zip(self._actions.heads, action, strict=True)]
 
 
+_CANARY = "canary"
+
+
 def create_app(path: Path) -> FastAPI:
     """Make the application around a checkpoint."""
-    actor = Actor(path)
+    return actor_app(Actor(path))
+
+
+def actor_app(actor: Actor) -> FastAPI:
+    """Make the application around a policy that is loaded."""
     card = actor.checkpoint.card
     app = FastAPI(title="playproof", docs_url=None, redoc_url=None)
 
@@ -165,13 +183,14 @@ def create_app(path: Path) -> FastAPI:
         }
 
     @app.post("/act")
-    def act(asked: ActRequest) -> Json:
+    def act(asked: ActRequest, request: Request) -> Json:
         actions, reasons = actor.answer(asked)
-        return {
+        answer = {
             "policy": actor.checkpoint.hash,
             "actions": [list(action) for action in actions],
             "names": [actor.names(action) for action in actions],
             "reasons": reasons,
         }
+        return answer | stamp_of(request.scope)
 
     return app

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from playproof.errors import PlayproofError
 from playproof.policies.language.batched import BatchedModel, Chat, TokenPiece
+from playproof.policies.language.local import Sampling
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,25 @@ class Worker:
             "steps": self.steps,
             "largest_batch": self.largest,
         }
+
+    def canary(self) -> None:
+        """Answer a few chats side by side, as clients would ask them; raise if one is not answered."""
+        asked = [{"role": "user", "content": text} for text in ("Buy or sell?", "Hold.", "1 2 3")]
+        chats = [self.model.open([item], Sampling(4, 0.0), 0) for item in asked]
+
+        async def answer() -> None:
+            tickets = [self.submit(chat, asyncio.get_running_loop()) for chat in chats]
+            async with asyncio.timeout(self.limits.seconds):
+                for ticket in tickets:
+                    async for _ in ticket.pieces():
+                        pass
+
+        try:
+            asyncio.run(answer())
+        except TimeoutError:
+            raise ModelFailed(
+                f"expected an answer to the canary within {self.limits.seconds:g} s, found none"
+            ) from None
 
     def close(self) -> None:
         """Stop, and tell whoever still waits."""

@@ -26,6 +26,7 @@ from playproof.json_types import Json
 from playproof.policies.language.batched import BatchedModel, Chat, TokenPiece
 from playproof.policies.language.local import Sampling
 from playproof.serve.batching import ModelFailed, ServerBusy, Ticket, Worker
+from playproof.serve.versions import stamp_of
 
 ANY_NAME = ("", "default")
 """Names that stand for whatever model is served."""
@@ -133,7 +134,7 @@ def create_app(worker: Worker) -> FastAPI:
         if asked.model not in (model.name, *ANY_NAME):
             return _unknown(model, asked.model)
         tickets = _submit(worker, asked)
-        response_parts = _ResponseParts(model, asked, tickets)
+        response_parts = _ResponseParts(model, asked, tickets, stamp_of(request.scope))
         if asked.stream:
             return StreamingResponse(_stream(worker, response_parts), media_type="text/event-stream")
         await _whole(worker, response_parts, request)
@@ -251,15 +252,16 @@ def _event(payload: Json) -> bytes:
 class _ResponseParts:
     """What is written of the answers to one request."""
 
-    def __init__(self, model: BatchedModel, asked: ChatRequest, tickets: list[Ticket]) -> None:
-        self.model, self.asked, self.tickets = model, asked, tickets
+    def __init__(self, model: BatchedModel, asked: ChatRequest, tickets: list[Ticket], stamp: Json) -> None:
+        self.model, self.asked, self.tickets, self.stamp = model, asked, tickets, stamp
         self.id, self.created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
         self._sent = [0] * len(tickets)
         self._shown = [0] * len(tickets)
 
     def head(self, kind: str) -> Json:
         """Give what every message begins with; the recording proxy stores the fingerprint as the model's version."""
-        payload = {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
+        payload: Json = {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
+        payload |= self.stamp
         return payload if self.model.version is None else payload | {"system_fingerprint": self.model.version}
 
     def usage(self) -> dict[str, int]:

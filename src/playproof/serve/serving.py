@@ -36,15 +36,18 @@ class ServedApp:
     """chat or act."""
     app: ASGIApp
     close: Callable[[], None] = field(default=lambda: None)
+    canary: Callable[[], None] = field(default=lambda: None)
+    """Answer a few questions of its own; raises if the model does not answer as it should."""
 
 
 def prepare(checkpoint: str, limits: ServeLimits | None = None, name: str = "") -> ServedApp:
     """Load a checkpoint's folder, a model's folder or a model by name, and make its application."""
     card = Path(checkpoint) / CARD
     if card.exists() and _kind(card) != "language":
-        from playproof.serve.acting import create_app
+        from playproof.serve.acting import Actor, actor_app
 
-        return ServedApp(Path(checkpoint).name, "act", create_app(Path(checkpoint)))
+        actor = Actor(Path(checkpoint))
+        return ServedApp(name or Path(checkpoint).name, "act", actor_app(actor), canary=actor.canary)
     return _chats(checkpoint, limits or ServeLimits(), name)
 
 
@@ -87,7 +90,7 @@ def chat_app(
 
     ends = LanguageModel(name, model, tokenizer).ends
     worker = Worker(BatchedModel(name, model, tokenizer, ends, context, version), limits)
-    return ServedApp(name, "chat", create_app(worker), worker.close)
+    return ServedApp(name, "chat", create_app(worker), worker.close, worker.canary)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
 
@@ -26,6 +27,10 @@ REJECT = 20.0
 DRAWS = 2000
 FOLDS = 5
 """Stretches of time in none of which a claim may be lost."""
+FEWEST = 3
+"""Windows below which there is no interval."""
+SMALL = 30
+"""Windows below which an interval is at least Student's: a bootstrap of few windows is too narrow."""
 _CELLS = 1 << 20
 """Counts held at once while drawing: 8 MB."""
 _NORMAL = NormalDist()
@@ -108,20 +113,45 @@ def ratio_intervals(
 
     percentile takes the quantiles of the drawn ratios; bca shifts them by the bias and the skew that the
     jackknife shows; studentised takes the quantiles of the drawn ratio's distance in its own standard
-    errors, which holds its level best where losses are rare and large. A column that is measured in no
-    cluster, or all in one, has the interval (-inf, inf).
+    errors, which holds its level best where losses are rare and large. With fewer than SMALL clusters the interval
+    is at least Student's. A column that is measured in fewer than FEWEST clusters has the interval (-inf, inf).
     """
     above, below = np.atleast_2d(numerators.T).T, np.atleast_2d(denominators.T).T  # (clusters, k)
     above, below = np.broadcast_arrays(above, below)
     wide = np.column_stack([np.full(above.shape[1], -np.inf), np.full(above.shape[1], np.inf)])
-    good = np.flatnonzero((below != 0).sum(axis=0) > 1) if len(above) else np.empty(0, np.intp)
+    measured = (below != 0).sum(axis=0) if len(above) else np.zeros(above.shape[1], np.intp)
+    good = np.flatnonzero(measured >= FEWEST)
     if not len(good):
         return wide
     above, below = above[:, good].astype(np.float64), below[:, good].astype(np.float64)
     tail = (1 - level) / 2
     compute = {"percentile": _percentile, "bca": _bca, "studentised": _studentised}[method]
     wide[good] = compute(above, below, rng, draws, tail)
+    few = good[measured[good] < SMALL]
+    if len(few):
+        columns = np.flatnonzero(measured[good] < SMALL)
+        estimate, error = ratio_errors(above[:, columns], below[:, columns])
+        counts = measured[few]
+        # ratio_errors divides by n; Student's needs n - 1.
+        half = (
+            np.array([student_quantile(1 - tail, int(n) - 1) for n in counts]) * error * np.sqrt(counts / (counts - 1))
+        )
+        wide[few, 0] = np.minimum(wide[few, 0], estimate - half)
+        wide[few, 1] = np.maximum(wide[few, 1], estimate + half)
     return wide
+
+
+@lru_cache(maxsize=256)
+def student_quantile(share: float, freedom: int) -> float:
+    """Give a quantile of Student's t by its density: exact to 1e-9, without scipy."""
+    if freedom > 10_000:
+        return _NORMAL.inv_cdf(share)
+    # CDF by the angle a with t = sqrt(v) tan a: the density of a is proportional to cos(a)^(v - 1).
+    angles = np.linspace(0.0, math.pi / 2, 200_001)
+    density = np.cos(angles) ** (freedom - 1)
+    mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    angle = float(np.interp(abs(share - 0.5) * 2, mass / mass[-1], angles))
+    return math.copysign(math.sqrt(freedom) * math.tan(angle), share - 0.5)
 
 
 def ratio_interval(

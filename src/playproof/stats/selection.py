@@ -1,8 +1,9 @@
 """What choosing costs: the best of many looks good by luck, and these say how good.
 
-SPA (Hansen 2005, through arch) asks whether the best of all policies tried beats doing nothing, deflated
-Sharpe (Bailey and Lopez de Prado 2014) whether a Sharpe ratio beats the best of as many lucky trials, PBO
-(Bailey et al. 2017) how often the best in one half of the windows is below the median in the other.
+The studentised step-down test (Romano and Wolf 2005) asks whether one policy, chosen among many, earns more than
+nothing: it is the test about the candidate. SPA (Hansen 2005, through arch) asks whether the best of all policies tried
+beats doing nothing, deflated Sharpe (Bailey and Lopez de Prado 2014) whether a Sharpe ratio beats the best of as many
+lucky trials, PBO (Bailey et al. 2017) how often the best in one half of the windows is below the median in the other.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playproof.errors import InputError, MissingExtra
+from playproof.stats.evidence import resample_sums
 
 Floats = NDArray[np.float64]
+_STEP_STREAM = int.from_bytes(b"stepm")
 EULER = 0.5772156649015329
 _NORMAL = NormalDist()
 
@@ -57,6 +60,45 @@ def superior_ability(
     return SuperiorityTest(
         float(result["consistent"]), float(result["lower"]), float(result["upper"]), returns.shape[1], windows
     )
+
+
+@dataclass(frozen=True)
+class StepDownTest:
+    """What the studentised step-down test says of one policy among all that were tried."""
+
+    p: float
+    """Adjusted p-value of "the candidate earns nothing": the chance of any such claim being wrong is held."""
+    t: float
+    """The candidate's mean in its own standard errors."""
+    policies: int
+    windows: int
+
+
+def step_down(returns: Floats, seed: int, candidate: int = 0, draws: int = 2000) -> StepDownTest:
+    """Test whether a candidate earns more than nothing, among all policies tried; `returns` is (windows, policies).
+
+    Means are divided by their standard errors, in the sample and in every resample of whole windows, so that a policy
+    with large stakes does not hide another. Policies with a larger t than the candidate's are rejected before it, as
+    the step-down method does: they do not raise its bar. Policies whose returns never vary say nothing.
+    """
+    windows, policies = returns.shape
+    kept = np.flatnonzero(np.ptp(returns, axis=0) > 0) if windows > 1 else np.empty(0, np.intp)
+    if candidate not in kept:
+        return StepDownTest(1.0, 0.0, policies, windows)
+    values = returns[:, kept]
+    mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / math.sqrt(windows)
+    t = mean / error
+    sums = resample_sums(np.hstack([values, values**2]), np.random.default_rng([_STEP_STREAM, seed]), draws) / windows
+    drawn, squares = sums[:, : len(kept)], sums[:, len(kept) :]
+    errors = np.sqrt(np.maximum(squares - drawn**2, 0.0) / windows)
+    # A resample without any of the rare losses has almost no spread: its t would be unbounded.
+    luck = (drawn - mean) / np.maximum(errors, error / 4)  # (draws, policies)
+    order = np.argsort(-t, kind="stable")
+    above = np.maximum.accumulate(luck[:, order[::-1]], axis=1)[:, ::-1]  # the largest of this policy and all below it
+    p = (1 + (above >= t[order]).sum(axis=0)) / (1 + draws)
+    adjusted = np.maximum.accumulate(p)
+    own = int(np.flatnonzero(kept == candidate)[0])
+    return StepDownTest(float(adjusted[np.flatnonzero(order == own)[0]]), float(t[own]), policies, windows)
 
 
 @dataclass(frozen=True)

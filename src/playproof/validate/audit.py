@@ -178,6 +178,25 @@ def audit(name: str, auditing: AuditRules, material: Material, rng: np.random.Ge
     return _told(report, auditing)
 
 
+def model_doubt(report: AuditReport) -> str | None:
+    """Say why recordings are not taken for windows of the published game; None where nothing speaks against it."""
+    if report.windows < LEAST_WINDOWS:
+        return f"{report.windows} windows, and at least {LEAST_WINDOWS} are needed to audit them"
+    if report.differences:
+        return f"a revealed seed gives another window ({report.differences[0]})"
+    low, high = report.hazard.interval
+    if not low <= report.published_hazard <= high:
+        return f"the hazard is {low:.3%} to {high:.3%}, published {report.published_hazard:.3%}"
+    if min(test.p for test in report.tests) * len(report.tests) < SIGNIFICANT:
+        return "the hazard changes with age"
+    tested = [item for item in report.compared if item.against_theory is not None]
+    for item in tested:
+        assert item.against_theory is not None
+        if item.against_theory.p * len(tested) < SIGNIFICANT:
+            return f"{item.group} does not earn what the published rules give (p = {item.against_theory.p:.2g})"
+    return None
+
+
 def to_lives(ages: WindowAges) -> Lifetimes:
     """Give the windows that were seen alive; one that ended at its beginning tells nothing about later ages."""
     seen = (ages.end - ages.ended >= ages.entered) & (ages.end > ages.entered)

@@ -32,6 +32,7 @@ from playproof.policies.network import BatchPlayer
 from playproof.stats.evidence import Claim, RequiredWindows, e_process, sample_needed
 from playproof.stats.metrics import Metrics, measure_all
 from playproof.validate import gates
+from playproof.validate.causality import causality
 from playproof.validate.gates import RULES, Gate, Verdict, conclude, skipped
 from playproof.validate.leaks import altered_events, check_future, fold_rows
 
@@ -131,6 +132,8 @@ class EvalPlan:
     balance: int | None = None
     ceiling: float | None = None
     """The best expected ROI; None: unknown or withheld."""
+    ceiling_reason: str = ""
+    """Why recorded windows are held to it, or are not."""
     provenance: tuple[Gate, ...] = ()
     """What D1 and D3 said of the data."""
     draws: int = 2000
@@ -203,10 +206,13 @@ def examine(
     before = (
         *plan.provenance,
         look_ahead(game, plan.seed),
+        causality(game, subject, plan.source, plan.rounds, plan.seed, plan.balance),
         *(reward_gates or (skipped("R1-R5, R8", RULES["R1-R5, R8"], "the policy was not trained on a reward"),)),
         gates.divergence(subject.card.metrics.get("alarms") if subject.card else None),
     )
-    verdict, needed = judge(looks, plan.ceiling, plan.seed, before=before, after=(calibrated(subject),))
+    verdict, needed = judge(
+        looks, plan.ceiling, plan.seed, before=before, after=(calibrated(subject),), ceiling_reason=plan.ceiling_reason
+    )
     shown = {subject.name: looks.score.returns, **{name: rival.score().returns for name, (_, rival) in rivals.items()}}
     return Examination(
         subject=subject,
@@ -246,6 +252,7 @@ def judge(
     before: Sequence[Gate] = (),
     after: Sequence[Gate] = (),
     weigh: bool = True,
+    ceiling_reason: str = "",
 ) -> tuple[Verdict, RequiredWindows]:
     """Ask every gate about money; `weigh` tells whether to find out how many windows would be needed."""
     rng, returns = _draws(seed), looks.score.returns
@@ -253,11 +260,11 @@ def judge(
     asked = (
         *before,
         gates.activity(np.asarray(looks.score.opened, np.int64)),
-        gates.collapse(looks.decisions, looks.no_effect),
+        gates.collapse(looks.decisions, looks.no_effect, intervals[gates.OWN][0]),
         *gates.money(returns, intervals),
-        gates.selection(looks.selection.superior, looks.selection.deflated),
+        gates.selection(looks.selection.chosen, looks.selection.deflated),
         *gates.robust(returns, looks.worse),
-        gates.plausible(returns, ceiling, rng),
+        gates.plausible(returns, ceiling, rng, ceiling_reason),
         *after,
     )
     claim = Claim(returns, looks.others, looks.worse, looks.selection.deflated.bar)
@@ -404,8 +411,10 @@ def reward_gates(game: Game, subject: Subject, *, search: bool = True) -> tuple[
         return (
             Gate("R1-R5, R8", False, f"trained on {stamp.get('name')}, which failed its checks", RULES["R1-R5, R8"]),
         )
-    if stamp.get("name") not in game.rewards().presets:
-        return (skipped("R1-R5, R8", RULES["R1-R5, R8"], f"passed before training: {stamp.get('name')}"),)
+    if not stamp.get("name"):
+        return (skipped("R1-R5, R8", RULES["R1-R5, R8"], "its card names no reward: it was not trained on one"),)
+    if stamp["name"] not in game.rewards().presets:
+        return (skipped("R1-R5, R8", RULES["R1-R5, R8"], f"passed before training: {stamp['name']}"),)
     reward = load_reward(game, stamp["name"])
     report = check_reward(game, reward, 0)
     result = (
@@ -444,12 +453,13 @@ def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) 
     """Plan a replay of recorded windows."""
     from playproof.datasets import open_dataset
     from playproof.datasets.registry import find_dataset
-    from playproof.validate.recorded_windows import data_gates, label_gate, recorded_tape
+    from playproof.validate.recorded_windows import data_gates, label_gate, recorded_tape, verified_ceiling
 
     dataset = open_dataset(find_dataset(data))
     tape = recorded_tape(game, dataset, split)
     windows = min(rounds or len(tape), len(tape))
     manifest: Any = dataset.manifest
+    ceiling, why = verified_ceiling(game, dataset, seed)
     return EvalPlan(
         tape,
         f"data set {manifest['name']}, split {split}, {windows:,} recorded windows",
@@ -457,6 +467,7 @@ def data_plan(game: Game, data: str, split: str, rounds: int | None, seed: int) 
         split,
         windows,
         seed,
-        ceiling=game.simulated().ceiling(first(game.worlds)),
+        ceiling=ceiling,
+        ceiling_reason=why,
         provenance=(*data_gates(game, dataset), label_gate(game, dataset, seed)),
     )

@@ -4,15 +4,15 @@ Any failure means no promotion and no live play.
 
 | id | what it asks |
 |---|---|
-| D1, D2, D3 | honest splits, no look ahead, no synthetic data in a claim about the real game |
+| D1 to D4 | honest splits, no look ahead, no synthetic data in a claim about the real game, causal choices |
 | R1 to R8 | a reward that cannot be earned without money |
 | A1, A2 | enough play to judge, and play that does something |
 | M1 to M4 | money beyond luck, beyond choice, under worse terms, and not beyond what is possible |
 | C1 | probabilities better than a constant |
 
-The default verdict is NO EDGE SHOWN. Order: a leak or an impossible profit is SUSPECT; a reward that can be earned
-without money is REWARD HACKED; too little play is NOT EVALUABLE; a sure loss is NEGATIVE; only what passes every gate
-is EDGE SHOWN. Pure functions of what was played.
+The default verdict is NO EDGE SHOWN. Order: a leak is SUSPECT; a reward that can be earned without money is REWARD
+HACKED; too little play is NOT EVALUABLE; an impossible profit is SUSPECT; a sure loss is NEGATIVE; only what passes
+every gate is EDGE SHOWN. Pure functions of what was played.
 """
 
 from __future__ import annotations
@@ -26,8 +26,16 @@ from numpy.typing import NDArray
 
 from playproof.errors import ConfigError
 from playproof.evaluate.rollout import Score
-from playproof.stats.evidence import REJECT, Method, bootstrap_interval, e_process, paired_intervals, windows_needed
-from playproof.stats.selection import DeflatedSharpe, SuperiorityTest
+from playproof.stats.evidence import (
+    FEWEST,
+    REJECT,
+    Method,
+    bootstrap_interval,
+    e_process,
+    paired_intervals,
+    windows_needed,
+)
+from playproof.stats.selection import DeflatedSharpe, StepDownTest
 
 Floats = NDArray[np.float64]
 Status = Literal["passed", "failed", "skipped"]
@@ -35,7 +43,12 @@ Status = Literal["passed", "failed", "skipped"]
 POSITIONS = 30
 ACTIVE_WINDOWS = 20
 NO_EFFECT = 0.10
-ONE_ACTION = 0.60
+IMPOSSIBLE = 1000.0
+"""E-value against the ceiling that luck reaches at most once in 1,000 times, whatever the number of windows."""
+BOTH_WAYS = 30
+"""Windows won, and windows lost, without which a bootstrap says nothing: rare losses may not have come yet."""
+FEW_WINDOWS = 30
+"""Below so many windows nothing is said of how many more would be needed."""
 METHOD: Method = "percentile"
 """Neither bca nor studentised intervals held their lower bound better (docs/concepts/evidence.md)."""
 ALARMS = 3
@@ -55,6 +68,15 @@ class Gate:
     """It could not be asked here, and stands in nobody's way."""
 
     @property
+    def title(self) -> str:
+        """Give the code with its name, such as "M1 money: e-value"."""
+        for code, name in NAMES.items():
+            if self.gate == code or self.gate.startswith(f"{code} "):
+                rest = self.gate[len(code) :].strip()
+                return f"{code} {name}: {rest}" if rest else f"{code} {name}"
+        return self.gate
+
+    @property
     def status(self) -> Status:
         """Give passed, failed or skipped."""
         return "skipped" if self.skipped else "passed" if self.passed else "failed"
@@ -65,19 +87,38 @@ def skipped(gate: str, rule: str, why: str) -> Gate:
     return Gate(gate, True, why, rule, skipped=True)
 
 
+NAMES: Mapping[str, str] = {
+    "D1": "split",
+    "D2": "leak probe",
+    "D3": "provenance",
+    "D4": "causality",
+    "R1-R5, R8": "reward checks",
+    "R6": "exploit search",
+    "R7": "divergence",
+    "A1": "activity",
+    "A2": "spam",
+    "M1": "money",
+    "M2": "selection",
+    "M3": "robustness",
+    "M4": "plausibility",
+    "C1": "calibration",
+}
+"""What each gate is called beside its code."""
+
 RULES: Mapping[str, str] = {
     "D1": "no window in two splits, in time order, scaler from train",
     "D2": "features stay when the future is cut; permuted labels give chance",
     "D3": "no synthetic data in a claim about the real game",
+    "D4": "choices stay, bit for bit, when only the future changes; profit does not hang on the drawn future",
     "R1-R5, R8": "a reward that follows money: nothing for nothing, more for more, no cycles, no discount trick",
     "R6": "no way to play earns the reward without money",
     "R7": "over checkpoints reward does not rise while ROI does not",
     "A1": f"at least {POSITIONS} positions in at least {ACTIVE_WINDOWS} windows",
-    "A2": f"at most {NO_EFFECT:.0%} of the decisions have no effect; no action above {ONE_ACTION:.0%} for nothing",
+    "A2": f"where no profit is shown, at most {NO_EFFECT:.0%} of the decisions have no effect",
     "M1": f"e-value >= {REJECT:.0f}, lower bound of the ROI above 0, better than every baseline on the same windows",
-    "M2": "SPA p < 0.05 over the trial ledger, deflated Sharpe >= 0.95",
-    "M3": "the mean keeps its sign with latency, slippage, without its best 1 %; no walk-forward fold below -1 SE",
-    "M4": "the 99.9 % lower bound does not lie above what theory allows",
+    "M2": "step-down p < 0.05 for this policy over the trial ledger, deflated Sharpe >= 0.95",
+    "M3": "a profit stays one with latency, slippage, without its best 1 %; no walk-forward fold below -1 SE",
+    "M4": f"the profit is not above what theory allows: e-value against it < {IMPOSSIBLE:,.0f}, 99.9 % lower bound",
     "C1": "Brier skill against the constant hazard above 0 with its interval",
 }
 
@@ -89,16 +130,19 @@ def activity(opened: NDArray[np.int64]) -> Gate:
     return Gate("A1", passed, f"{positions:,} positions in {windows:,} windows", RULES["A1"])
 
 
-def collapse(decisions: Mapping[str, int], no_effect: int, wait: str = "WAIT") -> Gate:
-    """A2: does play do something, and more than one thing?"""
+def collapse(decisions: Mapping[str, int], no_effect: int, low: float, wait: str = "WAIT") -> Gate:
+    """A2: is there play behind the presses? `low` is the lower bound of the ROI.
+
+    Presses without effect cost nothing, so they are only held against a policy that has nothing else to show: where
+    money was earned beyond luck they hide nothing.
+    """
     acted = {name: count for name, count in decisions.items() if name != wait and count}
     total = sum(acted.values())
     if not total:
         return skipped("A2", RULES["A2"], "nothing was ever decided but to wait")
     share, top = no_effect / total, max(acted, key=lambda name: acted[name])
-    alarm = acted[top] / total > ONE_ACTION and no_effect > 0
     text = f"{share:.1%} of {total:,} decisions had no effect; {acted[top] / total:.0%} are {top}"
-    return Gate("A2", share <= NO_EFFECT and not alarm, text, RULES["A2"])
+    return Gate("A2", share <= NO_EFFECT or low > 0, text, RULES["A2"])
 
 
 def money_intervals(
@@ -123,27 +167,27 @@ def money(returns: Floats, intervals: Mapping[str, tuple[float, float]]) -> tupl
     return tuple(gates)
 
 
-def selection(superior: SuperiorityTest, deflated: DeflatedSharpe) -> Gate:
+def selection(chosen: StepDownTest, deflated: DeflatedSharpe) -> Gate:
     """M2: does the profit survive the choice among all that was tried?"""
-    passed = superior.p < 0.05 and deflated.probability >= 0.95
+    passed = chosen.p < 0.05 and deflated.probability >= 0.95
     text = (
-        f"SPA p = {superior.p:.3f} over {superior.policies} policies; "
+        f"step-down p = {chosen.p:.3f} among {chosen.policies} policies; "
         f"deflated Sharpe {deflated.probability:.3f} over {deflated.trials} trials"
     )
     return Gate("M2", passed, text, RULES["M2"])
 
 
 def robust(returns: Floats, stressed: Mapping[str, Floats], folds: int = 5) -> tuple[Gate, ...]:
-    """M3: does the mean keep its sign under worse terms, and in every stretch of time?"""
+    """M3: does a profit stay one under worse terms, and in every stretch of time?"""
+    if not len(returns) or returns.mean() <= 0:
+        return (skipped("M3 terms", RULES["M3"], "there is no profit that worse terms could take"),)
     trimmed = without_best(returns)
     means = {name: float(result.mean()) for name, result in stressed.items()}
     means["without its best 1 %"] = float(trimmed.mean()) if len(trimmed) else 0.0
-    sign = np.sign(returns.mean()) if len(returns) else 0.0
-    lost = {name: mean for name, mean in means.items() if np.sign(mean) != sign}
     shown = ", ".join(f"{name} {mean:+.2%}" for name, mean in means.items())
     worst = min((fold_score(part) for part in np.array_split(returns, folds) if len(part) > 1), default=0.0)
     return (
-        Gate("M3 terms", not lost, shown, RULES["M3"]),
+        Gate("M3 terms", min(means.values()) > 0, shown, RULES["M3"]),
         Gate("M3 folds", worst >= -1.0, f"the worst of {folds} stretches is {worst:+.1f} standard errors", RULES["M3"]),
     )
 
@@ -160,12 +204,23 @@ def fold_score(returns: Floats) -> float:
     return float(returns.mean()) / error if error > 0 else 0.0
 
 
-def plausible(returns: Floats, ceiling: float | None, rng: np.random.Generator) -> Gate:
-    """M4: is the profit one that theory allows?"""
+def plausible(returns: Floats, ceiling: float | None, rng: np.random.Generator, reason: str = "") -> Gate:
+    """M4: is the profit one that theory allows?
+
+    Two tests against the ceiling, each at one in 1,000. The e-value holds at every number of windows. The bootstrap is
+    more powerful and needs a sample in which losses were seen: its lower bound is too high before.
+    """
     if ceiling is None:
-        return skipped("M4", RULES["M4"], "the ceiling is unknown or withheld")
+        return skipped("M4", RULES["M4"], reason or "the ceiling is unknown or withheld")
+    value = e_process(np.maximum((returns - ceiling) / (1.0 + ceiling), -1.0)).value
+    why = f" ({reason})" if reason else ""
+    text = f"e-value {value:.3g} against {ceiling:+.2%} possible{why}"
+    won, lost = int((returns > ceiling).sum()), int((returns < 0).sum())
+    if won < BOTH_WAYS or lost < BOTH_WAYS:
+        few = f"{text}; {won:,} windows won and {lost:,} lost, too few for an interval"
+        return Gate("M4", value < IMPOSSIBLE, few, RULES["M4"])
     low, _ = bootstrap_interval(returns, rng, level=0.998, method=METHOD)
-    return Gate("M4", low <= ceiling, f"{low:+.2%} at least, {ceiling:+.2%} possible", RULES["M4"])
+    return Gate("M4", value < IMPOSSIBLE and low <= ceiling, f"{text}, {low:+.2%} at least", RULES["M4"])
 
 
 def divergence(alarms: int | None) -> Gate:
@@ -236,14 +291,16 @@ def conclude(
 
 
 def name_of(gates: Sequence[Gate], upper: float) -> Name:
-    """Order the verdicts: suspicion, the reward, activity, loss, then proof."""
+    """Order the verdicts: a leak, the reward, activity, an impossible profit, loss, then proof."""
     failed = [gate.gate for gate in gates if not gate.passed]
-    if any(gate.startswith(("D", "M4")) for gate in failed):
+    if any(gate.startswith("D") for gate in failed):
         return "SUSPECT"
     if any(gate.startswith("R") for gate in failed):
         return "REWARD HACKED"
     if "A1" in failed:
         return "NOT EVALUABLE"
+    if "M4" in failed:
+        return "SUSPECT"
     if upper < 0:
         return "NEGATIVE"
     return "NO EDGE SHOWN" if failed else "EDGE SHOWN"
@@ -253,13 +310,12 @@ def sentence(name: Name, score: Score, interval: tuple[float, float], value: flo
     """Say it plainly."""
     failed = [gate for gate in gates if not gate.passed]
     earned = f"{score.roi:+.2%} of the reserved stake over {len(score.windows):,} windows"
-    between = f"95 % interval {interval[0]:+.2%} to {interval[1]:+.2%}, e-value {value:.3g}"
-    names = ", ".join(gate.gate for gate in failed)
-    why = "; ".join(f"{gate.gate}: {gate.finding}" for gate in failed if gate.gate[0] in "DR" or gate.gate == "M4")
+    between = f"{shown_interval(interval)}, e-value {value:.3g}"
+    why = "; ".join(f"{gate.title}: {gate.finding}" for gate in failed if gate.gate[0] in "DR" or gate.gate == "M4")
     played = next((gate.finding for gate in gates if gate.gate == "A1"), "")
     return {
         "EDGE SHOWN": f"{score.name} earned {earned} ({between}), more than luck and more than every baseline.",
-        "NO EDGE SHOWN": f"{score.name} earned {earned} ({between}), which luck or a baseline explains: {names}.",
+        "NO EDGE SHOWN": f"{score.name} earned {earned} ({between}). No edge is shown: {doubts(failed)}.",
         "NEGATIVE": f"{score.name} lost money: {earned} ({between}).",
         "NOT EVALUABLE": (
             f"{score.name} hardly played: {played}, and at least {POSITIONS} in {ACTIVE_WINDOWS} are needed."
@@ -267,3 +323,53 @@ def sentence(name: Name, score: Score, interval: tuple[float, float], value: flo
         "SUSPECT": f"{score.name} shows what an honest evaluation cannot ({why}): look for a leak.",
         "REWARD HACKED": f"{score.name} was trained on a reward that can be earned without money ({why}).",
     }[name]
+
+
+def doubts(failed: Sequence[Gate]) -> str:
+    """Say what each failed gate leaves open, each kind once."""
+    names = [gate.gate for gate in failed]
+    rivals = [name.removeprefix("M1 against ") for name in names if name.startswith("M1 against ")]
+    findings = {gate.gate: gate.finding for gate in failed}
+    parts = []
+    if "M1 e-value" in names or "M1 interval" in names:
+        parts.append("luck explains the result")
+    if rivals:
+        parts.append(f"it is not better than {', '.join(rivals)} on the same windows")
+    if "M2" in names:
+        parts.append(f"so does the choice among what was tried ({findings['M2']})" if parts else findings["M2"])
+    if "M3 terms" in names:
+        parts.append(f"worse terms take the profit ({findings['M3 terms']})")
+    if "M3 folds" in names:
+        parts.append(findings["M3 folds"])
+    if "A2" in names:
+        parts.append(findings["A2"])
+    if "C1" in names:
+        parts.append(f"the predictor is not better than a constant ({findings['C1']})")
+    rest = [gate.title for gate in failed if gate.gate[0] not in "MAC"]
+    return "; ".join([*parts, *rest])
+
+
+def shown_interval(interval: tuple[float, float]) -> str:
+    """Write a 95 % interval, or that there is none."""
+    low, high = interval
+    if not (np.isfinite(low) and np.isfinite(high)):
+        return f"too few windows for an interval, at least {FEWEST} are needed"
+    return f"95 % interval {low:+.2%} to {high:+.2%}"
+
+
+def advice(verdict: Verdict) -> str:
+    """Say whether more windows would help, and how many."""
+    if verdict.name == "EDGE SHOWN":
+        return "The edge is shown on these windows; no more are needed."
+    if verdict.windows < FEW_WINDOWS:
+        return (
+            f"{verdict.windows:,} windows are too few to say how many a proof would need: record or play at least"
+            f" {FEW_WINDOWS}."
+        )
+    if verdict.name in ("SUSPECT", "REWARD HACKED"):
+        return "More windows would not change this: remove the cause first."
+    if verdict.windows_needed is None:
+        return "No number of windows like these would prove an edge."
+    if verdict.windows_needed <= verdict.windows:
+        return f"More windows are not what is missing: {', '.join(verdict.failed)} failed."
+    return f"Proof would need about {verdict.windows_needed:,} windows like these."

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import polars as pl
 
 from playproof.datasets.dataset import Dataset
 from playproof.errors import ConfigError, ContractError, InputError
 from playproof.events import Event
-from playproof.game import Game
+from playproof.game import Game, first
 from playproof.game.vector_env import ReplayTape
 from playproof.home import home
 from playproof.stats.calibration import auc
 from playproof.store import EventStore
 from playproof.train.rug_predictor import lay_ticks
+from playproof.validate.audit import audit, model_doubt
 from playproof.validate.gates import RULES, Gate, skipped
 from playproof.validate.leaks import Samples, check_permuted, check_windows
 from playproof.validate.pipeline import learn_and_score
@@ -92,6 +94,23 @@ def _splits(dataset: Dataset) -> list[str]:
 def _auc(samples: Samples, *, by_row: bool) -> float:
     scored = learn_and_score(samples, by_row=by_row, scale_all=False)
     return auc(scored.scores, samples.labels[scored.tested], samples.windows[scored.tested]).value
+
+
+def verified_ceiling(game: Game, dataset: Dataset, seed: int) -> tuple[float | None, str]:
+    """Give the best expected profit in the published game if the recordings are of that game, and why or why not.
+
+    A recorded game may have been changed: the ceiling of the published one holds only where an audit of the whole data
+    set does not reject its model.
+    """
+    auditing = game.display().audit
+    if auditing is None:
+        return None, f"recordings of {game.name} cannot be audited"
+    rows = pl.concat([tables["observations"] for tables in dataset.sessions.values()])
+    report = audit(game.name, auditing, auditing.from_rows(rows), np.random.default_rng([STREAM, seed, 1]))
+    doubt = model_doubt(report)
+    if doubt is not None:
+        return None, f"the recordings are not shown to be of the published game: {doubt}"
+    return game.simulated().ceiling(first(game.worlds)), f"an audit of {report.windows:,} windows does not reject it"
 
 
 def data_gates(game: Game, dataset: Dataset) -> tuple[Gate, ...]:

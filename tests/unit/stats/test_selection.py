@@ -18,6 +18,7 @@ from playproof.stats.selection import (
     lucky_sharpe,
     overfit_probability,
     sharpe_probability,
+    step_down,
     superior_ability,
 )
 
@@ -169,3 +170,35 @@ class TestSuperiorAbility:
         returns = market + 0.3 * rng.normal(size=(300, 4))
         assert superior_ability(returns, 1, draws=200).p < 0.05
         assert superior_ability(returns, 1, benchmark=market[:, 0], draws=200).p > 0.05
+
+
+def test_the_step_down_test_is_about_the_candidate() -> None:
+    """A strong policy beside coin players with larger stakes keeps its p; a losing one beside it gets no help."""
+    rng = np.random.default_rng(3)
+    strong, losing = rng.normal(0.004, 0.01, 2000), rng.normal(-0.002, 0.01, 2000)
+    coins = rng.choice([-1.0, 1.0], size=(2000, 10))
+    table = np.column_stack([strong, losing, coins])
+    assert step_down(table, 1).p < 0.01
+    assert step_down(table, 1, candidate=1).p > 0.5
+    assert superior_ability(table, 1, draws=300).p > 0.05, "unstudentised, the coins hide it"
+
+
+def test_the_step_down_test_holds_its_size() -> None:
+    """The best of 20 policies without skill is accused in about 5 % of the cases, t alone in most."""
+    rng = np.random.default_rng(5)
+    runs, accused, alone = 150, 0, 0
+    for seed in range(runs):
+        table = rng.standard_t(5, size=(200, 20)) * np.geomspace(0.01, 1, 20)
+        best = int(np.argmax(table.mean(axis=0) / table.std(axis=0)))
+        test = step_down(table, seed, best, draws=400)
+        accused += test.p < 0.05
+        alone += test.t > 1.645
+    assert accused <= 17, accused  # 5 % of 150 is 7.5; more than 17 refutes it at 1 in 1,000
+    assert alone > 60
+
+
+def test_the_step_down_test_of_nothing() -> None:
+    assert step_down(np.zeros((50, 3)), 1).p == 1.0
+    assert step_down(np.empty((0, 2)), 1).p == 1.0
+    alone = np.random.default_rng(1).normal(0.1, 0.1, (100, 1))
+    assert step_down(alone, 1) == step_down(alone, 1)

@@ -1,1 +1,1 @@
-"""Commands that operate what was built: jobs, their worker, the dashboard."""
+"""Commands that operate what was built: models, experiments, jobs and their worker, the dashboard."""

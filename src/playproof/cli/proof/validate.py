@@ -80,32 +80,29 @@ def shown(examination: Examination, path: Path) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from playproof.validate.gates import advice, shown_interval
+
     verdict = examination.verdict
     colour = {"EDGE SHOWN": "green", "NEGATIVE": "red", "SUSPECT": "yellow", "REWARD HACKED": "yellow"}
     gates = Table("gate", "", "found", title_justify="left", title="Gates")
     marks = {"passed": "[green]passed[/]", "failed": "[red]failed[/]", "skipped": "[dim]skipped[/]"}
     for gate in verdict.gates:
-        gates.add_row(gate.gate, marks[gate.status], gate.finding)
+        gates.add_row(gate.title, marks[gate.status], gate.finding)
     rivals = Table("who", "ROI", "95 % interval", "e-value", title_justify="left", title="On the same windows")
     for name, metric in examination.metrics.items():
         rivals.add_row(
             name,
             f"{metric.roi:+.2%}",
-            f"{metric.interval[0]:+.2%} to {metric.interval[1]:+.2%}",
+            shown_interval(metric.interval).removeprefix("95 % interval "),
             f"{metric.e_value:.3g}",
         )
     if verdict.ceiling is not None:
         rivals.add_row("theory: the best possible", f"{verdict.ceiling:+.2%}", "", "")
-    needed = (
-        "No number of windows like these would prove an edge."
-        if verdict.windows_needed is None
-        else f"Proof would need about {verdict.windows_needed:,} windows like these."
-    )
     return Group(
         gates,
         rivals,
         Text(verdict.name, style=f"bold {colour.get(verdict.name, 'white')}"),
         Text(verdict.sentence),
-        Text(needed),
+        Text(advice(verdict)),
         Text(f"Report: {path}"),
     )

@@ -159,6 +159,8 @@ class BrowserFeed:
     drive: Drive | None = None
     on_open: Callable[[], None] | None = None
     """Called once, when the page is there and before anything is recorded."""
+    on_frame: Callable[[Frame], None] | None = None
+    """Gets each frame of the page's socket at once, before it is held and put into order; must be quick."""
     connected: bool = field(default=False, init=False)
     _page_clock: PageClock = field(default_factory=PageClock, init=False)
     _held: InOrder = field(default_factory=InOrder, init=False)
@@ -281,6 +283,8 @@ class BrowserFeed:
         payload: str | bytes = response["payloadData"]
         if response["opcode"] == _BINARY:
             payload = _bytes(response["payloadData"])
+        if self.on_frame is not None:
+            self.on_frame(Frame(self.clock(), payload, direction))
         self._put(fields["timestamp"], _BufferedFrame(socket, payload, direction))
 
     def _closed(self, payload: Json) -> None:

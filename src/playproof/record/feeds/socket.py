@@ -24,7 +24,7 @@ import socketio
 from aiohttp import WSMessage, WSMsgType
 
 from playproof.errors import ConfigError, PlayproofError
-from playproof.events import Direction
+from playproof.events import Direction, Event
 from playproof.game import Frame
 from playproof.json_types import Json
 from playproof.record.recorder import Clock, Recorder
@@ -94,9 +94,13 @@ class SocketFeed:
     backoff: Backoff = Backoff()
     rng: random.Random = field(default_factory=random.Random)
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
+    on_events: Callable[[tuple[Event, ...]], None] | None = None
+    """Gets the events of each frame as soon as they are recorded, on the connection's own loop; must be quick."""
     connected: bool = field(default=False, init=False)
+    token: str | None = None
+    """What the server knows this player by; a player who comes again with it is the same."""
     _failed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _token: str | None = field(default=None, init=False)
+    _client: socketio.AsyncClient | None = field(default=None, init=False)
     _failure: PlayproofError | None = field(default=None, init=False)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -137,6 +141,7 @@ class SocketFeed:
                 lost.set()
 
             client.on("disconnect", note_loss)
+            self._client = client
             try:
                 await client.connect(
                     self.url,
@@ -155,17 +160,41 @@ class SocketFeed:
             await client.disconnect()
         return reasons[0] if reasons else "stopped"
 
+    async def send(self, text: str) -> None:
+        """Send one frame; it is recorded as every other. Raises OSError where there is no connection."""
+        websocket = self._client.eio.ws if self._client is not None and self.connected else None
+        if websocket is None or websocket.closed:
+            raise ConnectionError("expected a connection to send on, found none")
+        await websocket.send_str(text)
+
+    @property
+    def unread(self) -> int:
+        """Give the bytes that lie ready and were not read yet: with any, the last tick seen may not be the newest."""
+        import array
+        import fcntl
+        import termios
+
+        websocket = self._client.eio.ws if self._client is not None and self.connected else None
+        raw = websocket.get_extra_info("socket") if websocket is not None else None
+        if raw is None:
+            return 0
+        size = array.array("i", [0])
+        fcntl.ioctl(raw.fileno(), termios.FIONREAD, size)
+        return int(size[0])
+
     def _auth(self) -> Json | None:
-        known = {**self.auth, **({"token": self._token} if self._token else {})}
+        known = {**self.auth, **({"token": self.token} if self.token else {})}
         return known or None
 
     def _take(self, payload: str | bytes, direction: Direction) -> None:
         """Record a message, and remember who the server says we are."""
         if direction == "received" and isinstance(payload, str) and payload.startswith(f'42["{SESSION_EVENT}"'):
-            self._token = _token_of(payload) or self._token
+            self.token = _token_of(payload) or self.token
         if self._failure is None:
             try:
-                self.recorder.take(Frame(self.clock(), payload, direction))
+                events = self.recorder.take(Frame(self.clock(), payload, direction))
+                if self.on_events is not None:
+                    self.on_events(events)
             except PlayproofError as error:
                 self._failure = error  # the library would swallow it: `run` raises it
                 self._failed.set()

@@ -6,9 +6,19 @@ transaction. Leaves out: what is recorded and how it is grouped.
 
 from __future__ import annotations
 
+from playproof.store.db.bots import BotAccount, BotAudit, BotOrder, BotSession
 from playproof.store.db.engine import connect, database_url, opened, shown_url, writing
 from playproof.store.db.group_commit import GroupWriter
 from playproof.store.db.job_records import JOB_STATUSES, JobRow, ReviewMark
+from playproof.store.db.model_records import (
+    DeploymentRow,
+    ExperimentRow,
+    ExperimentUnitRow,
+    ModelPointerRow,
+    ModelRow,
+    ModelVersionRow,
+    PointerChangeRow,
+)
 from playproof.store.db.records import (
     AgentRow,
     ImportCursor,
@@ -20,7 +30,6 @@ from playproof.store.db.records import (
     Request,
     StepRow,
     TableRow,
-    TrainedModel,
     TrainingBatch,
     Trajectory,
     TrialRow,
@@ -32,6 +41,13 @@ from playproof.store.db.versions import SchemaStatus, check, ready, upgrade
 __all__ = [
     "JOB_STATUSES",
     "AgentRow",
+    "BotAccount",
+    "BotAudit",
+    "BotOrder",
+    "BotSession",
+    "DeploymentRow",
+    "ExperimentRow",
+    "ExperimentUnitRow",
     "GroupWriter",
     "ImportCursor",
     "JobRow",
@@ -39,13 +55,16 @@ __all__ = [
     "Judgement",
     "LlmCall",
     "MarketOutcome",
+    "ModelPointerRow",
+    "ModelRow",
+    "ModelVersionRow",
     "OutcomeRevision",
+    "PointerChangeRow",
     "Request",
     "ReviewMark",
     "SchemaStatus",
     "StepRow",
     "TableRow",
-    "TrainedModel",
     "TrainingBatch",
     "Trajectory",
     "TrialRow",

@@ -19,7 +19,6 @@ from playproof.store.db.columns import MONEY, Moment
 STATUSES = ("running", "completed", "failed", "cut")
 """How a trajectory stands: still open, ended by its agent, ended by an error, or closed for an agent that vanished."""
 BATCH_STATUSES = ("pending", "training", "completed", "failed")
-MODEL_STATUSES = ("training", "ready", "deployed", "archived")
 OUTCOME_KINDS = ("asset", "market")
 """An asset has a price at both ends of a window; a market has a question that resolves."""
 TRIAL_KINDS = ("validation", "test")
@@ -325,27 +324,6 @@ class UsedWindow(TableRow):
     model_version: Mapped[str | None]
     """The version that learning from it made."""
     created_at: Mapped[datetime]
-
-
-class TrainedModel(TableRow):
-    """A model that a training batch made."""
-
-    __tablename__ = "trained_model"
-    __table_args__ = (_one_of("status", MODEL_STATUSES, "status"),)
-
-    model_id: Mapped[str] = mapped_column(primary_key=True)
-    version: Mapped[str]
-    base_model: Mapped[str]
-    batch_id: Mapped[str | None] = mapped_column(ForeignKey("training_batch.batch_id"))
-    status: Mapped[str]
-    storage_path: Mapped[str | None]
-    benchmark_score: Mapped[float | None]
-    metrics: Mapped[dict[str, Any] | None]
-    used_by: Mapped[list[Any] | None]
-    """Agents that act by it."""
-    inferences: Mapped[int] = mapped_column(MONEY)
-    created_at: Mapped[datetime]
-    deployed_at: Mapped[datetime | None]
 
 
 class TrialRow(TableRow):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +21,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from playproof.errors import MissingExtra
+from playproof.errors import ContractError, MissingExtra
 from playproof.game.forks import Prompt
 from playproof.games.arena.agents.decisions import read_decision
 from playproof.games.arena.learning.forks import ArenaForks
 from playproof.games.arena.market.scenarios import STAKE, BenchScenario
 from playproof.money import UNIT
+from playproof.policies.checkpoint import CARD
 
 BASELINES = ("random", "hold", "momentum", "informed")
 DUMMY = "wait"
@@ -116,6 +118,8 @@ class LocalContestant:
     version: str
     max_tokens: int = 120
     temperature: float = 0.0
+    policy_hash: str = ""
+    """Of the checkpoint's card, by which the model registry knows it; empty for a model that is no checkpoint."""
 
     def answers(self, tables: Sequence[ArenaForks], indices: Sequence[int]) -> list[str | None]:
         """Answer at all tables at once."""
@@ -139,7 +143,16 @@ def contestant(text: str, max_tokens: int, temperature: float) -> Contestant:
     name = result.version if result.card is not None else Path(result.name).name
     weights = ",".join(sorted((result.card.files if result.card is not None else {}).values()))
     digest = hashlib.sha256(f"{name} {weights} {max_tokens} {temperature}".encode()).hexdigest()[:16]
-    return LocalContestant(name, result, digest, max_tokens, temperature)
+    card = Path(text) / CARD
+    policy_hash = hashlib.sha256(card.read_bytes()).hexdigest() if card.exists() else ""
+    return LocalContestant(name, result, digest, max_tokens, temperature, policy_hash)
+
+
+def policy_hashes(everybody: Mapping[str, Contestant]) -> dict[str, str]:
+    """Give the card hashes of those contestants that are checkpoints."""
+    return {
+        name: who.policy_hash for name, who in everybody.items() if isinstance(who, LocalContestant) and who.policy_hash
+    }
 
 
 def _endpoint(text: str, max_tokens: int, temperature: float) -> EndpointContestant:
@@ -165,6 +178,12 @@ class BenchPlan:
     decisions: int = 6
     prompt: str = "full"
     options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the market; `stake` and `leverage` are the order limits."""
+
+    @property
+    def limit(self) -> int:
+        """Give what the order limits allow a window to lose, in the smallest unit."""
+        return int(self.options.get("stake", STAKE))
 
     @property
     def hash(self) -> str:
@@ -307,7 +326,7 @@ class PairedResult:
     difference: float
     interval: tuple[float, float]
     e_value: float
-    """Of the claim that it earns more, the stakes of both reserved."""
+    """Of the claim that it earns more; gains above the limit on losses count as the limit."""
 
 
 @dataclass(frozen=True)
@@ -346,13 +365,16 @@ Results = Mapping[str, Mapping[str, Sequence[WindowResult]]]
 """By contestant and scenario."""
 
 
-def figures(results: Results, seed: int = 1) -> list[ContestantFigures]:
-    """Give everybody's figures for each scenario and for all together, the most profitable first."""
+def figures(results: Results, seed: int = 1, limit: int = STAKE) -> list[ContestantFigures]:
+    """Give everybody's figures for each scenario and for all together, the most profitable first.
+
+    `limit` is what the order limits allow a window to lose: e-values bet on profits relative to it.
+    """
     scenarios = list(next(iter(results.values())))
     result = []
     for scenario in (ALL, *scenarios):
         played = {who: _windows(of, scenario) for who, of in results.items()}
-        rows = [_figures(who, scenario, played, seed) for who in played]
+        rows = [_figures(who, scenario, played, seed, limit / UNIT) for who in played]
         result += sorted(rows, key=lambda item: -item.pnl)
     return result
 
@@ -361,7 +383,9 @@ def _windows(of: Mapping[str, Sequence[WindowResult]], scenario: str) -> list[Wi
     return [result for name, results in of.items() if scenario in (ALL, name) for result in results]
 
 
-def _figures(who: str, scenario: str, played: Mapping[str, list[WindowResult]], seed: int) -> ContestantFigures:
+def _figures(
+    who: str, scenario: str, played: Mapping[str, list[WindowResult]], seed: int, limit: float
+) -> ContestantFigures:
     own = played[who]
     pnl = _pnl(own)
     alpha = np.array([item.alpha for item in own])
@@ -385,8 +409,8 @@ def _figures(who: str, scenario: str, played: Mapping[str, list[WindowResult]], 
         sum(item.trades for item in own) / len(own),
         sum(item.hits for item in own) / opened if opened else None,
         sum(item.captured for item in own) / opened if opened else None,
-        _e_value(pnl / (STAKE / UNIT)),
-        {name: _versus(pnl, _pnl(other), seed) for name, other in played.items() if name != who},
+        _e_value(_within(pnl, limit) / limit),
+        {name: _versus(pnl, _pnl(other), seed, limit) for name, other in played.items() if name != who},
     )
 
 
@@ -394,11 +418,17 @@ def _pnl(played: Sequence[WindowResult]) -> NDArray[np.float64]:
     return np.array([item.pnl for item in played]) / UNIT
 
 
-def _versus(pnl: NDArray[np.float64], other: NDArray[np.float64], seed: int) -> PairedResult:
+def _versus(pnl: NDArray[np.float64], other: NDArray[np.float64], seed: int, limit: float) -> PairedResult:
     difference = pnl - other
-    return PairedResult(
-        float(difference.mean()), _interval(difference, seed), _e_value(difference / (2 * STAKE / UNIT))
-    )
+    bounded = (_within(pnl, limit) - _within(other, limit)) / (2 * limit)
+    return PairedResult(float(difference.mean()), _interval(difference, seed), _e_value(bounded))
+
+
+def _within(pnl: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+    """Count gains up to the limit on losses; a loss beyond it means that the market did not keep the limit."""
+    if len(pnl) and float(pnl.min()) < -limit - 1e-9:
+        raise ContractError(f"expected no window to lose more than {limit:.2f} USD, found {pnl.min():+.2f}")
+    return np.minimum(pnl, limit)
 
 
 def _interval(values: NDArray[np.float64], seed: int) -> tuple[float, float]:
@@ -409,9 +439,9 @@ def _interval(values: NDArray[np.float64], seed: int) -> tuple[float, float]:
 
 
 def _e_value(returns: NDArray[np.float64]) -> float:
-    from playproof.stats.evidence import e_process
+    from playproof.stats.sequential import bankroll
 
-    return float(e_process(returns).value)
+    return math.exp(min(700.0, float(bankroll(returns)[-1]))) if len(returns) else 1.0
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import typer
 from playproof.cli.output import AsJson, emit, note, progress
 from playproof.errors import ConfigError
 from playproof.home import folder
+from playproof.json_types import Json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,7 +26,7 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="MODEL",
-            help="Checkpoints, models by name, addresses as http://host/v1#model, or scripted players.",
+            help="Checkpoints, runs, models (NAME@ALIAS), addresses as http://host/v1#model, or scripted players.",
         ),
     ] = None,
     *,
@@ -36,6 +37,12 @@ def bench(
     decisions: Annotated[int, typer.Option(help="Decisions in a window; a divisor of 60.")] = 6,
     prompt: Annotated[str, typer.Option(help="full, short, or brief for models of a few million parameters.")] = "full",
     persona: Annotated[str, typer.Option(help="Archetype that models are asked to be; empty: none.")] = "balanced",
+    loss: Annotated[
+        int, typer.Option(min=1, help="USD that a window may lose; the market refuses orders beyond it.")
+    ] = 3_500,
+    leverage: Annotated[
+        int, typer.Option(min=1, max=100, help="Least leverage of perps: their margin bounds what they lose.")
+    ] = 1,
     max_tokens: Annotated[int, typer.Option(help="Longest answer of a model.")] = 120,
     temperature: Annotated[float, typer.Option(help="How freely models answer; 0: the likeliest tokens.")] = 0.0,
     against: Annotated[
@@ -56,17 +63,20 @@ def bench(
     """
     from playproof.games.arena.market.scenarios import SEED, STAKE, chosen
     from playproof.money import UNIT
-    from playproof.workflows.arena.benchmark import BenchPlan, criteria, figures
+    from playproof.workflows.arena.benchmark import BenchPlan, criteria, figures, policy_hashes
     from playproof.workflows.arena.leaderboard import page
 
-    plan = BenchPlan(tuple(chosen(scenario or [])), windows, decisions, prompt, {"persona": persona})
+    options: Json = {"persona": persona}
+    if (loss * UNIT, leverage) != (STAKE, 1):
+        options |= {"stake": loss * UNIT, "leverage": leverage}
+    plan = BenchPlan(tuple(chosen(scenario or [])), windows, decisions, prompt, options)
     if windows < 2:
         raise ConfigError(f"expected at least 2 windows of a scenario, found {windows}")
     everybody, own = _contestants(models or [], max_tokens, temperature)
     _check_unseen(plan)
     index = out or folder("reports") / "arena-bench"
     results = _played(everybody, plan, index)
-    payload = figures(results)
+    payload = figures(results, limit=plan.limit)
     reference = against or (own[0] if len(own) > 1 else "random")
     if reference not in results:
         raise ConfigError(f"expected to compare with one of {', '.join(results)}, found {reference!r}")
@@ -79,12 +89,14 @@ def bench(
         "windows": windows,
         "scenarios": len(plan.scenarios),
         "decisions": decisions,
-        "stake": STAKE / UNIT,
+        "stake": loss,
+        "leverage": leverage,
         "against": reference,
         "commit": commit(),
     }
     data = facts | {
         "models": own,
+        "policies": policy_hashes({item.name: item for item in everybody}),
         "figures": [asdict(item) for item in payload],
         "criteria": {name: [asdict(item) for item in items] for name, items in measured.items()},
         "page": str(index / "leaderboard.html"),
@@ -101,11 +113,18 @@ def _contestants(models: Sequence[str], max_tokens: int, temperature: float) -> 
     from playproof.workflows.arena.benchmark import BASELINES, DUMMY, ScriptedContestant, contestant
 
     known = (*BASELINES, DUMMY)
-    own = [contestant(model, max_tokens, temperature) for model in models if model not in known]
+    own = [contestant(_model(item), max_tokens, temperature) for item in models if item not in known]
     names = [item.name for item in own]
     if len(set(names)) < len(names):
         raise ConfigError(f"expected models of different names, found {', '.join(names)}")
     return [*own, *(ScriptedContestant(item) for item in known)], names
+
+
+def _model(text: str) -> str:
+    """Give the checkpoint behind a run or a registered model; addresses and scripted players stay as they are."""
+    from playproof.cli.targets import find_model
+
+    return text if text.startswith(("http://", "https://")) else find_model(text)
 
 
 def _check_unseen(plan: BenchPlan) -> None:

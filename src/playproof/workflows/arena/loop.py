@@ -20,11 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from playproof.errors import ConfigError, DecodeError, PlayproofError
 from playproof.games.arena.market.rng import draw
 from playproof.games.arena.market.scenarios import SCENARIOS, BenchScenario
+from playproof.home import write_durably
 from playproof.json_types import Json
 from playproof.workflows.arena.benchmark import (
     ALL,
@@ -35,6 +34,7 @@ from playproof.workflows.arena.benchmark import (
     ScriptedContestant,
     figures,
     play_windows,
+    policy_hashes,
 )
 from playproof.workflows.arena.benchmark import WindowResult as PlayedWindow
 
@@ -98,6 +98,10 @@ class LoopSteps:
     score: Callable[[LoopPlan, str], Mapping[str, Any]]
     """Score the windows of a run."""
     contestant: Callable[[str, LoopPlan], Contestant]
+    promote: Callable[[str, str, Path], str | None] = lambda candidate, why, report: candidate  # noqa: ARG005
+    """Make a candidate the model in use, on the ground of its benchmark; give what to load it from, None if refused."""
+    in_use: Callable[[], str | None] = lambda: None
+    """Give the model in use as others see it: None where nobody but the loop knows, empty where none stands."""
     note: Callable[[int, Mapping[str, Any]], None] = lambda cycle, payload: None  # noqa: ARG005
     """Show a cycle's numbers to whoever tracks them."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -125,6 +129,10 @@ class Loop:
     def cycle(self, show: Callable[[str, Mapping[str, Any]], None] = lambda step, payload: None) -> Mapping[str, Any]:  # noqa: ARG005
         """Go through the steps that this cycle has left; give what became of it."""
         number = int(self.state["cycle"])
+        if not self.state["done"]:  # a promotion or rollback by hand since the last cycle counts
+            current = self.joints.in_use()
+            if current is not None:
+                self.state["in_use"] = current or self.plan.base
         for step in STEPS:
             if step in self.state["done"]:
                 continue
@@ -140,9 +148,13 @@ class Loop:
     def _close(self, number: int) -> Mapping[str, Any]:
         """Move the pointer to the model in use and begin the next cycle, in one write."""
         done, verdict = self.state["done"], self.state["done"]["decide"]
-        entry = {"cycle": number, "ended": self.joints.clock().isoformat(), **verdict}
         if verdict["kept"]:
-            self.state["in_use"] = verdict["candidate"]
+            promoted = self.joints.promote(verdict["candidate"], verdict["why"], self._report(number))
+            if promoted is None:
+                verdict |= {"kept": False, "why": f"{verdict['why']}; the registry refused its promotion"}
+            else:
+                self.state["in_use"] = promoted
+        entry = {"cycle": number, "ended": self.joints.clock().isoformat(), **verdict}
         self.state["history"].append(entry)
         self.joints.note(number, _numbers(done))
         self.state |= {"cycle": number + 1, "done": {}, "attempts": {}}
@@ -183,8 +195,15 @@ class Loop:
         results = {}
         for who, contestant in everybody.items():
             results[who] = {scenario.name: kept.play(who, contestant, plan, scenario)}
-        payload = {figure.name: _short(figure) for figure in figures(results) if figure.scenario == ALL}
-        return {"windows": plan.windows, "figures": payload, "versus": _versus(results, scenario.name)}
+        rows = [figure for figure in figures(results) if figure.scenario == ALL]
+        report = {"policies": policy_hashes(everybody), "figures": [asdict(row) for row in rows]}
+        write_durably(self._report(number), (json.dumps(report, indent=1) + "\n").encode())
+        payload = {row.name: _short(row) for row in rows}
+        return {"windows": plan.windows, "figures": payload, "versus": _versus(rows)}
+
+    def _report(self, number: int) -> Path:
+        """Give the file of a cycle's benchmark, in the form that promotions read."""
+        return self.path / f"benchmark-{number:04d}.json"
 
     def _fresh(self, number: int) -> tuple[BenchScenario, BenchPlan]:
         """Give this cycle's own windows: a scenario whose seed no other cycle has."""
@@ -235,16 +254,12 @@ class _WindowCache:
         return [self._found[who, number] for number in range(plan.windows)]
 
 
-def _versus(results: Mapping[str, Mapping[str, list[PlayedWindow]]], scenario: str) -> dict[str, dict[str, float]]:
+def _versus(rows: list[ContestantFigures]) -> dict[str, dict[str, float]]:
     """Give how much more the candidate earned than each other, in USD a window with its paired interval."""
-    pnl = {who: np.array([item.pnl for item in of[scenario]]) / 1e9 for who, of in results.items()}
-    from playproof.stats.evidence import paired_intervals
-
-    others = {who: profit for who, profit in pnl.items() if who != "candidate"}
-    result = paired_intervals(pnl["candidate"], others, np.random.default_rng(1))
+    candidate = next(row for row in rows if row.name == "candidate")
     return {
-        who: {"difference": float((pnl["candidate"] - others[who]).mean()), "low": low, "high": high}
-        for who, (low, high) in result.items()
+        who: {"difference": pair.difference, "low": pair.interval[0], "high": pair.interval[1]}
+        for who, pair in candidate.versus.items()
     }
 
 

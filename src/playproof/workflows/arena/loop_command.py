@@ -128,7 +128,57 @@ def _line(payload: Mapping[str, Any]) -> str:
 def _joints(noted: Callable[[int, Mapping[str, Any]], None], track: list[str] | None, name: str) -> LoopSteps:
     from playproof.workflows.arena.loop import LoopSteps
 
-    return LoopSteps(lambda lesson: grpo(lesson, track, name), collect, sync_outcomes, score, contestant_of, noted)
+    return LoopSteps(
+        lambda lesson: grpo(lesson, track, name),
+        collect,
+        sync_outcomes,
+        score,
+        contestant_of,
+        lambda candidate, why, report: promote_candidate(name, candidate, why, report),
+        lambda: model_in_use(name),
+        noted,
+    )
+
+
+IN_USE = "in-use"
+"""Alias of a loop's model in the registry, which has the loop's name."""
+
+
+def promote_candidate(name: str, candidate: str, why: str, report: Path) -> str | None:
+    """Add a candidate to the registry and promote it; give its files there, None if its gate or a rival refused it.
+
+    What is no checkpoint, such as a scripted player, has no version and is in use for the loop alone.
+    """
+    from playproof.cli.targets import open_registry
+    from playproof.models.changing import promote
+    from playproof.models.gates import PromotionRefused
+    from playproof.models.registry import PointerConflict
+    from playproof.policies.checkpoint import CARD
+
+    if not (Path(candidate) / CARD).exists():
+        return candidate
+    with open_registry() as registry:
+        version, _ = registry.add(Path(candidate), name)
+        if registry.pointer(name, IN_USE).version != version.version:  # else an earlier attempt got here
+            try:
+                done = promote(registry, version, IN_USE, who=f"arena loop {name}", why=why, report=report)
+            except (PromotionRefused, PointerConflict) as error:
+                note(f"{version.label} is not promoted: {error}")
+                return None
+            for problem in done.problems:
+                note(f"a hook failed; the change stands: {problem}")
+        return str(registry.open(version))
+
+
+def model_in_use(name: str) -> str | None:
+    """Give the files of the version that the loop's alias stands for; empty after a rollback to before the first."""
+    from playproof.cli.targets import open_registry
+
+    with open_registry() as registry:
+        pointer = registry.pointer(name, IN_USE)
+        if not pointer.generation:
+            return None
+        return "" if pointer.version is None else str(registry.open(registry.version(name, pointer.version)))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -49,6 +49,9 @@ class LaneSettings:
     """Archetypes that trade in the same market, at the same ticks."""
     cash: int | None = None
     stake: int | None = None
+    leverage: int = 1
+    """Least leverage of the player's perps. A position loses its margin at most, so that with a higher one the same
+    sizes fit into a smaller stake: this and the stake bound what a window can lose."""
     benchmark: bool = True
     """Is the return of buying and holding taken off at the end of a window? As the reward `alpha` does."""
     rules: MarketRules = field(default_factory=MarketRules)
@@ -56,6 +59,8 @@ class LaneSettings:
     def __post_init__(self) -> None:
         if self.decisions < 1 or 60 % self.decisions:
             raise ConfigError(f"expected a number of decisions that divides 60, found {self.decisions}")
+        if not 1 <= self.leverage <= self.rules.max_leverage:
+            raise ConfigError(f"expected a leverage from 1 to {self.rules.max_leverage}, found {self.leverage}")
         for name in self.others:
             lookup(ARCHETYPES, name, "archetype")
 
@@ -125,7 +130,7 @@ class ArenaMarketPlayer:
         """Carry out the player's order and those of the others, in the order of this tick."""
         world = self.world
         slots = {slot_of(market): market for market in world.public.questions}
-        choices = {PLAYER: action if isinstance(action, Choice) else order_choice(action, slots)}
+        choices = {PLAYER: self._limited(action if isinstance(action, Choice) else order_choice(action, slots))}
         for name, trader in self.others.items():
             row = [0.0 if value is None else value for value in values(world.known(name))]
             rng = np.random.default_rng([world.settings.seed, world.clock, *name.encode()]) if trader.choose else _IDLE
@@ -140,6 +145,15 @@ class ArenaMarketPlayer:
                 opens = done.fill is not None and done.fill.order not in ("CLOSE", "SELL")
                 self.staked += done.fill.amount if done.fill is not None and opens else 0
             self._note(done.facts)
+
+    def _limited(self, choice: Choice) -> Choice:
+        """Open perps with the least leverage at least."""
+        least = self.settings.leverage
+        if least == 1 or choice.kind not in ("OPEN_LONG", "OPEN_SHORT"):
+            return choice
+        asked = choice.arguments.get("leverage")
+        leverage = max(least, asked if isinstance(asked, int) else 1)
+        return replace(choice, arguments={**choice.arguments, "leverage": leverage})
 
     def _advance(self, ticks: int) -> None:
         for _ in range(ticks):

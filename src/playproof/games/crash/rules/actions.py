@@ -154,9 +154,9 @@ def _possible_trader(rows: Rows, names: tuple[str, ...]) -> Mask:
 
 
 ACTIONS: Mapping[str, ActionSet] = {
-    "buttons": ActionSet((MAIN, BETS), (0, 0), recorded_buttons, possible=_possible_buttons),
+    "buttons": ActionSet((MAIN, BETS), (0, 0), recorded_buttons, local=(1,), possible=_possible_buttons),
     "buttons-share": ActionSet(
-        (MAIN, BETS, SHARES), (0, 0, 0), recorded_buttons_share, possible=_possible_buttons_share
+        (MAIN, BETS, SHARES), (0, 0, 0), recorded_buttons_share, local=(1, 2), possible=_possible_buttons_share
     ),
     "trader": ActionSet(
         (TRADER_MAIN, tuple(show(size).rstrip("0") for size in SIZES), tuple(f"{share} %" for share in TENTHS)),

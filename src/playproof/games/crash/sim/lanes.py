@@ -21,7 +21,7 @@ from playproof.games.crash.rewards.presets import is_minimal, to_reward
 from playproof.games.crash.rewards.terms import to_facts
 from playproof.games.crash.rules.money import MAX_MONEY, MIN_BET
 from playproof.games.crash.rules.prices import MASK, MAX_TICKS
-from playproof.games.crash.rules.worlds import get_world
+from playproof.games.crash.rules.worlds import INSTARUG_SHARE, INSTARUG_TICKS, get_world
 from playproof.games.crash.sim import kernel, layout
 from playproof.games.crash.sim.arrays import Floats, Ints, Marks, Records, Rows
 from playproof.games.crash.sim.kernel import seed_lanes
@@ -249,10 +249,68 @@ class KernelLanes:
         self.clipped = 0
         """Steps so far whose reward was clipped."""
         self.purse = RewardTracker(settings, count) if self.config["watched"][0] else None
+        self.use_tape(self.tape)
+
+    def use_tape(self, tape: Records) -> None:
+        """Read prices from this array from now on; the table of rounds stays."""
+        self.tape = tape
         moments = (self.purse.before, self.purse.after) if self.purse else (self.lanes, self.lanes)
         self._addresses = layout.addresses(
             self.lanes, self.states, self.sites, self.lots, self.config, self.tape_rounds, self.tape, *moments
         )
+
+    def fork(self, rng: np.random.Generator) -> Marks:
+        """Give every lane whose round goes on another future; tell which lanes have one.
+
+        In a world the draws after this tick are keyed anew. A forced rug of world `instarug` was drawn at the start:
+        it is drawn again from its law, given that it has not come yet. On a tape the rest of another recorded round
+        that lasted longer than this tick is put in place of the lane's own, scaled to the lane's price.
+        """
+        lanes = self.lanes
+        alive: Marks = (lanes["over"] == 0) & (lanes["done"] == 0) & (lanes["phase"] != state.RUGGED)
+        if self.config["taped"][0]:
+            return self._fork_tape(alive, rng)
+        chosen = np.flatnonzero(alive)
+        for name in ("price_key", "world_key"):
+            lanes[name][chosen] = rng.integers(1 << 64, size=len(chosen), dtype=np.uint64)
+        if self.settings.world == "instarug":
+            for lane in chosen[lanes["tick"][chosen] < INSTARUG_TICKS].tolist():
+                tick = int(lanes["tick"][lane])
+                # Rejection: no forced rug, or one that is still to come.
+                while True:
+                    forced = 1 + int(INSTARUG_TICKS * rng.random()) if rng.random() < INSTARUG_SHARE else 0
+                    if forced == 0 or forced > tick:
+                        break
+                lanes["instarug"][lane] = forced
+        return alive
+
+    def _fork_tape(self, alive: Marks, rng: np.random.Generator) -> Marks:
+        """Put the rest of other rounds in place, at the end of a longer tape."""
+        lanes, table = self.lanes, self.tape_rounds
+        lasts = np.sort(table["last_tick"])
+        order = np.argsort(table["last_tick"], kind="stable")
+        forked = np.zeros(self.count, np.bool_)
+        pieces, end = [self.tape], len(self.tape)
+        for lane in np.flatnonzero(alive).tolist():
+            tick, start = int(lanes["tick"][lane]), int(lanes["tape_start"][lane])
+            longer = int(np.searchsorted(lasts, tick, side="right"))
+            if longer >= len(order) - 1:  # itself alone
+                continue
+            donor = table[order[int(rng.integers(longer, len(order)))]]
+            first, last = int(donor["start"]), int(donor["last_tick"])
+            rest = self.tape[first + tick + 1 : first + last + 1].copy()
+            before = float(self.tape["price"][first + tick])
+            if before > 0:
+                rest["price"] *= float(lanes["price"][lane]) / before
+            piece = np.concatenate([self.tape[start : start + tick + 1], rest])
+            lanes["tape_start"][lane], lanes["last_tick"][lane] = end, last
+            lanes["tape_peak"][lane] = max(float(piece["price"][:-1].max()), float(lanes["peak"][lane]))
+            pieces.append(piece)
+            end += len(piece)
+            forked[lane] = True
+        if forked.any():
+            self.use_tape(np.concatenate(pieces))
+        return forked
 
     def only(self, kept: Ints) -> KernelLanes:
         """Give these lanes alone, as they stand."""

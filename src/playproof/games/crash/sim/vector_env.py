@@ -183,6 +183,21 @@ class CrashVectorGame:
         drop_refused(self._lanes.lanes, self._lanes.config, settled)
         return settled
 
+    def fork(self, rng: np.random.Generator) -> Chosen:
+        """Give every lane whose round goes on another future; past and present stay."""
+        return self._lanes.fork(rng)
+
+    def save(self) -> tuple[dict[str, NDArray[np.generic]], Records]:
+        """Give copies of the whole state."""
+        return {name: array.copy() for name, array in self.arrays().items()}, self._lanes.tape
+
+    def restore(self, saved: tuple[dict[str, NDArray[np.generic]], Records]) -> None:
+        """Write a saved state back."""
+        arrays, tape = saved
+        for name, array in self.arrays().items():
+            array[...] = arrays[name]
+        self._lanes.use_tape(tape)
+
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Give the whole state as the arrays it lives in."""
         lanes = self._lanes

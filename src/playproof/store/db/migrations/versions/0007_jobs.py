@@ -7,8 +7,8 @@ from alembic import op
 
 from playproof.store.db.columns import Moment
 
-revision = "0005_jobs"
-down_revision = "0004_markets"
+revision = "0007_jobs"
+down_revision = "0006_bots"
 branch_labels = None
 depends_on = None
 

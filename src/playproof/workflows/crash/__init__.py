@@ -1,0 +1,1 @@
+"""What runs several stages for the crash game: policies on a live feed, bots behind a gate."""
