@@ -58,7 +58,7 @@ class Dashboard:
         for pattern, _ in PAGES:
             address = re.sub(r"\{(\w+)\}", lambda match: names[match[1]], pattern)
             result.append(address + {"/runs/compare": "?names=learner+other", "/datasets/compare": "?a=x&b=y",
-                                     "/arena/search": "?q=script"}.get(address, ""))  # fmt: skip
+                                     "/agents/search": "?q=script"}.get(address, ""))  # fmt: skip
         return result
 
 
@@ -213,17 +213,17 @@ class Tags(HTMLParser):
 def test_texts_of_strangers_are_shown_as_text(site: Dashboard) -> None:
     client = site.client("admin")
     for identity, text in zip(site.identities, HOSTILE, strict=True):
-        page = client.get(f"/arena/trajectories/{identity}").text
+        page = client.get(f"/agents/trajectories/{identity}").text
         reading = Tags()
         reading.feed(page)
         assert not reading.bad, (text, reading.bad)
         assert html.escape(text, quote=False).replace("'", "&#39;").replace('"', "&#34;") in page
         sql = "SELECT '" + text.replace("'", "''") + "' AS \"" + text.replace('"', '""') + '"'
-        for address in (f"/store/query?sql={quote(sql)}", f"/arena/search?q={quote(text)}", f"/?said={quote(text)}"):
+        for address in (f"/store/query?sql={quote(sql)}", f"/agents/search?q={quote(text)}", f"/?said={quote(text)}"):
             reading = Tags()
             reading.feed(client.get(address).text)
             assert not reading.bad, (address, reading.bad)
-    for address in [*site.addresses(), "/arena/review"]:
+    for address in [*site.addresses(), "/agents/review"]:
         reading = Tags()
         reading.feed(client.get(address).text)
         assert not reading.bad, (address, reading.bad)
@@ -244,14 +244,14 @@ def test_tables_are_the_same_as_page_csv_and_json(site: Dashboard) -> None:
     rows = client.get(f"/data/trajectories.json?{query}").json()["rows"]
     assert [row["trajectory_id"] for row in rows] == [site.identities[3]]
     assert len(client.get(f"/data/trajectories.csv?{query}").text.splitlines()) == 2
-    assert site.identities[3][:12] in client.get(f"/arena/trajectories?{query}").text
+    assert site.identities[3][:12] in client.get(f"/agents/trajectories?{query}").text
     assert client.get("/data/trajectories.json?sort=odd").status_code == 400
     assert client.get("/data/trajectories.json?sort=final_pnl").status_code == 400
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_pages_cut_by_key_give_every_row_once(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    from playproof.dashboard.pages.arena import TRAJECTORIES
+    from playproof.dashboard.pages.agents import TRAJECTORIES
     from playproof.dashboard.tables import TableQuery, cursor
 
     url = f"sqlite:///{tmp_path / 'x.db'}" if kind == "sqlite" else request.getfixturevalue("postgres").new()

@@ -14,7 +14,7 @@ import polars as pl
 from playproof.dashboard.actions import once_field
 from playproof.dashboard.context import DashboardContext, stat_of
 from playproof.dashboard.pages.shown import moment, moment_of
-from playproof.dashboard.shell import Block, Facts, Field, Form, Link, Page, Part
+from playproof.dashboard.shell import Block, FactList, Field, Form, Link, Page, Part
 from playproof.dashboard.tables import Row, TableSource, matches, page_of, view
 from playproof.datasets import Dataset, open_dataset
 from playproof.datasets.registry import DatasetEntry, list_datasets
@@ -163,7 +163,7 @@ def dataset_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         title=label,
         trail=[Link("Data sets", "/datasets")],
         blocks=[
-            Block("facts", [Facts(pairs=facts)]),
+            Block("facts", [FactList(pairs=facts)]),
             Block(
                 "splits",
                 [

@@ -19,8 +19,8 @@ import orjson
 
 from playproof.dashboard.actions import once_field
 from playproof.dashboard.context import DashboardContext, stat_of
-from playproof.dashboard.pages.shown import moment, moment_of, money, state
-from playproof.dashboard.shell import Block, Facts, Field, Form, Link, Page, Part
+from playproof.dashboard.pages.shown import moment, moment_of, money, performing_games, state
+from playproof.dashboard.shell import Block, FactList, Field, Form, Link, Page, Part
 from playproof.dashboard.tables import Row, TableSource, matches, page_of, view
 from playproof.errors import InputError
 from playproof.home import check_id
@@ -261,7 +261,7 @@ def train_form() -> Form:
             once_field(),
             Field(name="name", label="name of the run", required=True),
             Field(name="method", label="method", kind="select", options=METHODS[:-1], value="ppo"),
-            Field(name="game", label="game", value="crash"),
+            Field(name="game", label="game", kind="select", options=performing_games()),
             Field(name="world", label="world", hint="a world, or a data set"),
             Field(name="dataset", label="data set"),
             Field(name="player", label="player", hint="for imitation in a world"),
@@ -347,7 +347,7 @@ def run_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         trail=[Link("Runs", "/runs")],
         lead="This is how it learned, not a proof of an edge: that is what validate gives.",
         blocks=[
-            Block("facts", [Facts(pairs=facts)]),
+            Block("facts", [FactList(pairs=facts)]),
             Block("curves", charts),
             Block("doing", doing, "What can be done"),
             Block("result", [result, *links] if result.rows else links, "Result"),
