@@ -46,7 +46,7 @@ demo: setup ## show what the product does, into demo-output/
 	$(DEMO) validate human --world published --rounds 500 --output demo-output/verdict || test $$? -eq 2
 
 test: setup check ## run the checks and the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python scripts/run_tests.py
 
 check: setup ## ruff, mypy strict, codespell, and the layers of imports
 	$(BIN)/ruff check .
