@@ -42,7 +42,7 @@ class ActionRequest:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Redirection:
     """Where to go afterwards, and what to say there."""
 
     to: str
@@ -50,20 +50,20 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Action:
+class FormAction:
     """One thing that a form does."""
 
     role: DashboardRole
-    run: Callable[[ActionRequest], Outcome | Page]
+    run: Callable[[ActionRequest], Redirection | Page]
 
 
-def start(asked: ActionRequest, words: Sequence[str]) -> Outcome:
+def start(asked: ActionRequest, words: Sequence[str]) -> Redirection:
     """Put a job in; a form that is sent twice makes one job."""
     once = asked.text("once")
     identity = once if re.fullmatch(r"[0-9a-f]{16}", once) else None
     context = asked.context
     job = queue.enqueue(context.engine, context.root, list(words), asked.session.role, asked.now, identity)
-    return Outcome(f"/jobs/{job.job_id}", f"asked for: {job.command}")
+    return Redirection(f"/jobs/{job.job_id}", f"asked for: {job.command}")
 
 
 def once_field() -> Field:
@@ -81,7 +81,7 @@ def options(asked: ActionRequest, *names: str) -> list[str]:
     return words
 
 
-def _record(asked: ActionRequest) -> Outcome:
+def _record(asked: ActionRequest) -> Redirection:
     kind = asked.text("kind") or "socket"
     if kind not in ("socket", "browser"):
         raise UnknownName("way to record", kind, ("socket", "browser"))
@@ -90,62 +90,62 @@ def _record(asked: ActionRequest) -> Outcome:
     return start(asked, [*words, "--json"])
 
 
-def _perform(asked: ActionRequest) -> Outcome:
-    return start(asked, ["perform", asked.text("game") or "crash", *options(asked, "rounds", "speed"), "--no-browser"])
+def _perform(asked: ActionRequest) -> Redirection:
+    return start(asked, ["perform", _name(asked.text("game")), *options(asked, "rounds", "speed"), "--no-browser"])
 
 
-def _build(asked: ActionRequest) -> Outcome:
+def _build(asked: ActionRequest) -> Redirection:
     name = asked.text("name")
     words = ["dataset", "build", _name(name), *options(asked, "reward", "split", "gap", "world", "session")]
     return start(asked, words)
 
 
-def _train(asked: ActionRequest) -> Outcome:
+def _train(asked: ActionRequest) -> Redirection:
     method = asked.text("method") or "ppo"
     settings = [part for line in asked.text("settings").split() for part in ("--set", line)]
     fields = options(asked, "game", "world", "dataset", "player", "steps", "rounds", "seed", "model")
     return start(asked, ["train", method, "--name", _name(asked.text("name")), *fields, *settings])
 
 
-def _resume(asked: ActionRequest) -> Outcome:
+def _resume(asked: ActionRequest) -> Redirection:
     return start(asked, ["train", asked.text("method"), "--name", _name(asked.text("name")), "--resume"])
 
 
-def _validate(asked: ActionRequest) -> Outcome:
+def _validate(asked: ActionRequest) -> Redirection:
     fields = options(asked, "world", "data", "rounds", "seed", "game")
     return start(asked, ["validate", _name(asked.text("policy")), *fields])
 
 
-def _compare(asked: ActionRequest) -> Outcome:
+def _compare(asked: ActionRequest) -> Redirection:
     policies = asked.text("policies").split()
     if len(policies) < 2:
         raise InputError(f"expected at least two policies to compare, found {len(policies)}")
     return start(asked, ["compare", *map(_name, policies), *options(asked, "world", "rounds", "seed")])
 
 
-def _check(asked: ActionRequest) -> Outcome:
+def _check(asked: ActionRequest) -> Redirection:
     return start(asked, ["dataset", "check", _name(asked.text("name"))])
 
 
-def _verify(asked: ActionRequest) -> Outcome:
+def _verify(asked: ActionRequest) -> Redirection:
     return start(asked, ["store", "verify", "--json"])
 
 
-def _compact(asked: ActionRequest) -> Outcome | Page:
+def _compact(asked: ActionRequest) -> Redirection | Page:
     if not asked.sure:
         return sure_page(
             "Move the logs into Parquet",
             "store/compact",
             asked,
             (
-                "Whole windows of every log are moved into Parquet parts. A log that is being written is refused, and no"
+                "Whole windows of every log are moved into Parquet parts. A log that is being written is refused and no"
                 " event is lost. It cannot be taken back."
             ),
         )
     return start(asked, ["store", "compact"])
 
 
-def _cancel(asked: ActionRequest) -> Outcome | Page:
+def _cancel(asked: ActionRequest) -> Redirection | Page:
     job = queue.read_job(asked.context.engine, asked.context.root, asked.text("job"))
     if not asked.sure and job.status == "running":
         return sure_page(
@@ -158,15 +158,15 @@ def _cancel(asked: ActionRequest) -> Outcome | Page:
             ),
         )
     queue.cancel(asked.context.engine, asked.context.root, job.job_id, asked.now)
-    return Outcome(f"/jobs/{job.job_id}", "asked to end")
+    return Redirection(f"/jobs/{job.job_id}", "asked to end")
 
 
-def _retry(asked: ActionRequest) -> Outcome:
+def _retry(asked: ActionRequest) -> Redirection:
     job = queue.retry(asked.context.engine, asked.context.root, asked.text("job"))
-    return Outcome(f"/jobs/{job.job_id}", "begun again")
+    return Redirection(f"/jobs/{job.job_id}", "begun again")
 
 
-def _mark(asked: ActionRequest) -> Outcome:
+def _mark(asked: ActionRequest) -> Redirection:
     verdict = asked.text("verdict")
     if verdict not in ("", "accepted", "rejected", "clear"):
         raise UnknownName("mark", verdict, ("accepted", "rejected", "clear"))
@@ -183,8 +183,8 @@ def _mark(asked: ActionRequest) -> Outcome:
     )
     queue.ring(asked.context.root)
     if asked.text("next") == "queue":
-        return Outcome(f"/arena/review?after={quote(identity)}")
-    return Outcome(f"/arena/trajectories/{quote(identity)}", "marked")
+        return Redirection(f"/agents/review?after={quote(identity)}")
+    return Redirection(f"/agents/trajectories/{quote(identity)}", "marked")
 
 
 def _link(asked: ActionRequest) -> Page:
@@ -216,19 +216,19 @@ def _name(text: str) -> str:
     return text
 
 
-ACTIONS: Mapping[str, Action] = {
-    "record": Action("operator", _record),
-    "perform": Action("operator", _perform),
-    "datasets/build": Action("operator", _build),
-    "datasets/check": Action("operator", _check),
-    "train": Action("operator", _train),
-    "train/resume": Action("operator", _resume),
-    "validate": Action("operator", _validate),
-    "compare": Action("operator", _compare),
-    "store/verify": Action("operator", _verify),
-    "store/compact": Action("admin", _compact),
-    "jobs/cancel": Action("operator", _cancel),
-    "jobs/retry": Action("operator", _retry),
-    "mark": Action("operator", _mark),
-    "link": Action("admin", _link),
+ACTIONS: Mapping[str, FormAction] = {
+    "record": FormAction("operator", _record),
+    "perform": FormAction("operator", _perform),
+    "datasets/build": FormAction("operator", _build),
+    "datasets/check": FormAction("operator", _check),
+    "train": FormAction("operator", _train),
+    "train/resume": FormAction("operator", _resume),
+    "validate": FormAction("operator", _validate),
+    "compare": FormAction("operator", _compare),
+    "store/verify": FormAction("operator", _verify),
+    "store/compact": FormAction("admin", _compact),
+    "jobs/cancel": FormAction("operator", _cancel),
+    "jobs/retry": FormAction("operator", _retry),
+    "mark": FormAction("operator", _mark),
+    "link": FormAction("admin", _link),
 }

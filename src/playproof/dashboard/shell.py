@@ -29,7 +29,7 @@ NAVIGATION = (
     ("/datasets", "Data sets"),
     ("/runs", "Runs"),
     ("/proof", "Proof"),
-    ("/arena", "Arena"),
+    ("/agents", "Agents"),
     ("/jobs", "Jobs"),
     ("/settings", "Settings"),
 )
@@ -76,7 +76,7 @@ class Form:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class FactList:
     """Names and values, side by side."""
 
     pairs: Sequence[tuple[str, object]]
@@ -125,7 +125,7 @@ class DataView:
     kind: str = "data"
 
 
-Part = str | Link | Chart | PageTable | PageSection | Form | Facts | TextBlock | Talk | DataView
+Part = str | Link | Chart | PageTable | PageSection | Form | FactList | TextBlock | Talk | DataView
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,10 @@ def render_page(page: Page, *, path: str, role: str, csrf: str, allowed: frozens
         .get_template("page.html")
         .render(
             page=page,
+            title=f"{page.title} · Playproof",
+            policy=None,
+            static_url=f"/static/{asset_stamp()}/",
+            script_names=(),
             blocks=shown,
             path=path,
             section="/" + path.split("?", maxsplit=1)[0].strip("/").split("/")[0],
@@ -166,7 +170,6 @@ def render_page(page: Page, *, path: str, role: str, csrf: str, allowed: frozens
             said=said,
             navigation=NAVIGATION,
             cursor=cursor_of([html for _, html in shown]),
-            stamp=asset_stamp(),
         )
     )
 

@@ -12,8 +12,8 @@ from itertools import islice
 
 from playproof.dashboard.actions import once_field
 from playproof.dashboard.context import DashboardContext, stat_of
-from playproof.dashboard.pages.shown import moment
-from playproof.dashboard.shell import Block, Facts, Field, Form, Link, Page, Part
+from playproof.dashboard.pages.shown import moment, performing_games
+from playproof.dashboard.shell import Block, FactList, Field, Form, Link, Page, Part
 from playproof.dashboard.tables import Row, TableSource, matches, page_of, view
 from playproof.datasets import open_dataset
 from playproof.errors import InputError
@@ -127,7 +127,7 @@ def recordings_page(context: DashboardContext, values: Mapping[str, str]) -> Pag
         submit="Play",
         fields=[
             once_field(),
-            Field(name="game", label="game", value="crash"),
+            Field(name="game", label="game", kind="select", options=performing_games()),
             Field(name="rounds", label="rounds", kind="number", value="2"),
             Field(name="speed", label="speed", kind="number", value="8"),
         ],
@@ -195,7 +195,7 @@ def session_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         title=name,
         trail=[Link("Recordings", "/recordings")],
         blocks=[
-            Block("facts", [Facts(pairs=facts), *cut]),
+            Block("facts", [FactList(pairs=facts), *cut]),
             Block("prices", [chart] if chart else []),
             Block("presses", [table] if presses else ["No press was recorded."], "Presses"),
             Block("windows", ["A window opens as a replay once a data set holds it.", windows], "Windows"),

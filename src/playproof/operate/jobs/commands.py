@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from playproof.errors import InputError
+from playproof.game import game_names
 from playproof.train.run import CONFIG
 
 OnLoss = Literal["resume", "again", "never"]
@@ -37,6 +38,8 @@ class JobCommand:
     """Is its first value an address?"""
 
 
+ANY_GAME = "GAME"
+"""In a command: the name of an installed game, whose own commands stand under it."""
 _RECORDED = "what was recorded is in the store; begin a new recording"
 COMMANDS: tuple[JobCommand, ...] = (
     JobCommand(("record", "socket"), "never", _RECORDED, url=True),
@@ -58,8 +61,8 @@ COMMANDS: tuple[JobCommand, ...] = (
     JobCommand(("reward", "check"), "again"),
     JobCommand(("windows",), "again"),
     JobCommand(("judge", "run"), "again"),
-    JobCommand(("arena", "loop"), "again"),
-    JobCommand(("arena", "run"), "never", "its trajectories are kept; begin a new run"),
+    JobCommand((ANY_GAME, "loop"), "again"),
+    JobCommand((ANY_GAME, "run"), "never", "its trajectories are kept; begin a new run"),
 )
 OPTIONS = frozenset(
     (
@@ -136,7 +139,9 @@ def find_command(arguments: Sequence[str]) -> JobCommand:
     """Check a command line, and give the command that it is."""
     if not 1 <= len(arguments) <= MOST_WORDS:
         raise InputError(f"expected a command line of 1 to {MOST_WORDS} words, found {len(arguments)}")
-    command = next((item for item in COMMANDS if tuple(arguments[: len(item.words)]) == item.words), None)
+    first = ANY_GAME if arguments[0] in game_names() else arguments[0]
+    start = (first, *arguments[1:])
+    command = next((item for item in COMMANDS if start[: len(item.words)] == item.words), None)
     if command is None:
         known = ", ".join(" ".join(item.words) for item in COMMANDS)
         raise InputError(f"expected a command that may be a job, found {' '.join(arguments[:2])[:80]!r}; use {known}")
