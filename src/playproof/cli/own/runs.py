@@ -269,7 +269,9 @@ def _differences(first: str, second: str, differences: Json) -> Table | str:
 
     if not differences:
         return "no setting and no result differs"
-    table = Table("setting or result", Text(first), Text(second))
-    for name, (one, other) in differences.items():
-        table.add_row(Text(name), Text(str(one)), Text(str(other)))
+    table = Table("setting or result")
+    for name in (first, second):
+        table.add_column(Text(name))
+    for setting, (one, other) in differences.items():
+        table.add_row(Text(setting), Text(str(one)), Text(str(other)))
     return table
