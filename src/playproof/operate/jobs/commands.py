@@ -70,7 +70,7 @@ OPTIONS = frozenset(
         "--agents",
         "--axis",
         "--base",
-        "--beginnings",
+        "--restarts",
         "--budget",
         "--clock",
         "--cuts",
