@@ -23,7 +23,7 @@ from typer.main import get_command
 
 from playproof import __version__
 from playproof.cli.output import print_anywhere, printable
-from playproof.errors import ConfigError, ContractError, PlayproofError
+from playproof.errors import ConfigError, ContractError, PlayproofError, missing_extra
 
 GROUP = "playproof.commands"
 DEBUG = "PLAYPROOF_DEBUG"
@@ -156,8 +156,11 @@ def run_command(command: Any, name: str, args: Sequence[str] | None) -> int:
         return done.exit_code
     except typer.TyperException as error:
         return _usage(error)
-    except PlayproofError as error:
-        return _fail(error)
+    except (PlayproofError, ModuleNotFoundError) as error:
+        known = missing_extra(error) if isinstance(error, ModuleNotFoundError) else error
+        if known is None:
+            raise
+        return _fail(known)
     return 0
 
 

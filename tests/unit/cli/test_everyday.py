@@ -137,6 +137,46 @@ def test_a_shell_completes_commands() -> None:
     assert answer.stdout.split() == ["validate"], answer.stderr
 
 
+BLOCK = """
+import sys, importlib.abc
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in MODULES:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocker())
+from playproof.cli.app import main
+sys.exit(main(WORDS))
+"""
+EXTRAS = (
+    *("torch", "stable_baselines3", "sb3_contrib", "lightgbm", "sklearn", "scipy", "arch", "safetensors", "onnx"),
+    *("onnxruntime", "optuna", "tensorboard", "transformers", "tokenizers", "peft", "gguf", "openai", "playwright"),
+    *("psycopg", "minari", "ray", "wandb", "pandas"),
+)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "train ppo --game crash --world drift --name x --steps 1000",
+        "train sft --name x",
+        "validate learner",
+        "train tune ppo --name x",
+        "serve smollm2",
+        "arena run --agents 2 --windows 1 --llm http://127.0.0.1:9/v1",
+        "record browser http://127.0.0.1:9",
+        "judge check",
+    ],
+)
+def test_a_base_install_says_which_extra_is_missing(words: str, tmp_path: Path) -> None:
+    program = BLOCK.replace("MODULES", repr(set(EXTRAS))).replace("WORDS", repr(words.split()))
+    environment = {**os.environ, "PLAYPROOF_HOME": str(tmp_path)}
+    answer = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert "Traceback" not in answer.stderr, answer.stderr
+    assert answer.returncode in (0, 1), answer.stderr
+
+
 def test_the_command_of_a_stake_takes_coins() -> None:
     from playproof.cli.proof.validate import app
 
