@@ -430,3 +430,17 @@ def _checkpoint(home: Path, number: int) -> str:
         return registry.version("trader", number).checkpoint
     finally:
         engine.dispose()
+
+
+def test_a_real_report_is_read_and_its_verdict_named(
+    local: Registry, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `validate` writes today is what the gate reads, from the command to the refusal."""
+    path = linear_policy(tmp_path / "waits", 0, 3)
+    assert main(["models", "add", str(path), "--name", "still"]) == 0
+    assert main(["validate", "still:1", "--world", "published", "--rounds", "20"]) in (0, 2)
+    capsys.readouterr()
+    assert main(["models", "promote", "still", "1", "--to", "champion", "--why", "x"]) == 2
+    assert "gate verdict: expected EDGE SHOWN for champion, found NOT EVALUABLE" in capsys.readouterr().err
+    assert main(["models", "add", str(path), "--name", "again", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "NOT EVALUABLE"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,9 +18,11 @@ from playproof.money import UNIT, to_units
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from playproof.game import Game
     from playproof.operate.experiments.ledger import Experiment, ExperimentLedger
     from playproof.operate.experiments.plan import ExperimentArm, ExperimentPlan, ExperimentUnit, Mode
     from playproof.stats.sequential import SequentialVerdict
+    from playproof.validate.examine import Subject
 
 app = typer.Typer(no_args_is_help=True, help=__doc__.partition("\n")[0])
 ARM = "A version (NAME:VERSION, NAME@ALIAS), a run, a checkpoint or a baseline."
@@ -40,7 +43,7 @@ def start(
         str, typer.Option(help="shadow: both on the same prices; forks: copies of one market; split: by hash.")
     ] = "shadow",
     on: Annotated[
-        str, typer.Option(help="A world, a data set, or, for a split, `agents`: those that are recorded.")
+        str, typer.Option(help="A world, a data set, the address of a live feed, or, for a split, `agents`.")
     ] = "",
     margin: Annotated[
         str, typer.Option(help="Coins or USD a unit that do not matter; 0: never conclude equality.")
@@ -58,6 +61,7 @@ def start(
     max_tokens: Annotated[int, typer.Option(help="Forks: longest answer of a model.")] = 120,
     share: Annotated[float, typer.Option(help="Split: share of units that B gets.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Same seed, same windows.")] = 1,
+    game: Annotated[str | None, typer.Option(help="The game; default: the versions' own.")] = None,
     units: Annotated[
         int, typer.Option(min=0, help="Play so many units now, then leave it running; 0: to its end.")
     ] = 0,
@@ -79,7 +83,7 @@ def start(
     if leverage:
         forks["leverage"] = leverage
     with _ledger() as ledger:
-        plan = _plan(name, modes[mode], a, b, on, (loss, gain, margin), budget, share, seed, forks)
+        plan = _plan(name, modes[mode], a, b, on, (loss, gain, margin), budget, share, seed, forks, game)
         experiment = ledger.register(plan)
         if not register_only and experiment.ended_at is None:
             _play(ledger, plan, units or plan.budget)
@@ -116,24 +120,25 @@ def _plan(
     share: float,
     seed: int,
     forks: Json,
+    game: str | None,
 ) -> ExperimentPlan:
     """Give the plan that the options describe, every default filled in."""
-    from playproof.game import first, load_game
+    from playproof.game import first
     from playproof.operate.experiments.plan import ExperimentPlan
 
     loss, gain, margin = (_amount(text) for text in money)
     if mode == "forks" or on == AGENTS:
-        played = language_game(None)
-        arms, game, stake = [_language_arm(item) for item in (a, b)], played.name, played.defaults.stake
-        options, on = dict(forks), on or first(played.worlds)
+        played = language_game(game)
+        arms, stake = [_language_arm(item) for item in (a, b)], played.defaults.stake
+        options = dict(forks)
     else:
-        arms, game, stake = _policy_arms(a, b, on, loss or None)
-        options, on = {}, on or first(load_game(game).worlds)
+        arms, played, stake = _policy_arms(a, b, on, loss or None, game)
+        options = {}
     limit = loss or stake
     return ExperimentPlan(
         name=name,
         mode=mode,
-        game=game,
+        game=played.name,
         a=arms[0],
         b=arms[1],
         loss_limit=limit,
@@ -141,7 +146,7 @@ def _plan(
         margin=margin,
         budget=budget,
         share=share,
-        on=on,
+        on=on or first(played.worlds),
         seed=seed,
         options=options,
     )
@@ -158,14 +163,14 @@ def _amount(text: str) -> int:
     return units
 
 
-def _policy_arms(a: str, b: str, on: str, stake: int | None) -> tuple[list[ExperimentArm], str, int]:
+def _policy_arms(a: str, b: str, on: str, stake: int | None, name: str | None) -> tuple[list[ExperimentArm], Game, int]:
     """Give both policies, their game, and the stake that both reserve for a window."""
     from playproof.operate.experiments.plan import ExperimentArm
     from playproof.validate.examine import load_subject
 
     loads = [find_policy(item) for item in (a, b)]
     data, world = _source(on)
-    game = policy_game(loads, None, data, world)
+    game = policy_game(loads, name, data, world)
     subjects = [load_subject(game, load, stake=stake) for load in loads]
     stakes = {subject.stake for subject in subjects}
     if len(stakes) > 1:
@@ -177,7 +182,7 @@ def _policy_arms(a: str, b: str, on: str, stake: int | None) -> tuple[list[Exper
         ExperimentArm(_label(text), subject.policy_hash, load)
         for text, load, subject in zip((a, b), loads, subjects, strict=True)
     ]
-    return arms, game.name, stakes.pop()
+    return arms, game, stakes.pop()
 
 
 def _label(text: str) -> str:
@@ -202,13 +207,22 @@ def _source(on: str) -> tuple[str | None, str | None]:
     """Tell a data set from a world."""
     from playproof.game import game_names, load_game
 
+    if _is_feed(on):
+        return None, None
     if not on or any(on in load_game(item).worlds for item in game_names()):
         return None, on or None
     return str(find_data(on)), None
 
 
+def _is_feed(on: str) -> bool:
+    return on.startswith(("http://", "https://", "ws://", "wss://"))
+
+
 def _play(ledger: ExperimentLedger, plan: ExperimentPlan, wanted: int) -> None:
     """Add units until an ending is reached, or as many are added as were asked for."""
+    if _is_feed(plan.on):
+        _follow(ledger, plan, wanted)
+        return
     added = 0
     for chunk in _units(ledger, plan, len(ledger.units(plan.name))):
         if (room := wanted - added) <= 0:
@@ -220,6 +234,45 @@ def _play(ledger: ExperimentLedger, plan: ExperimentPlan, wanted: int) -> None:
             break
 
 
+FOLLOWERS = "playproof.shadow"
+"""Entry points: by game, what follows a live feed with two policies."""
+
+
+def _follow(ledger: ExperimentLedger, plan: ExperimentPlan, wanted: int) -> None:
+    """Let both decide on a live feed, round after round."""
+    followers = {point.name: point for point in entry_points(group=FOLLOWERS)}
+    if plan.mode == "forks" or plan.game not in followers:
+        raise ConfigError(f"expected a live feed of {', '.join(followers)} in shadow or split, found {plan.game}")
+    added = 0
+
+    def take(units: list[ExperimentUnit]) -> bool:
+        nonlocal added
+        pairs = [(unit.unit, unit.pnl_a or 0, unit.pnl_b or 0) for unit in units]
+        added += ledger.add(plan.name, [arm_unit(plan, *pair) for pair in pairs])
+        verdict = ledger.look(plan.name)
+        note(f"{verdict.windows:,} units: {verdict.ending}")
+        return added < wanted and ledger.find(plan.name).ended_at is None
+
+    from playproof.operate.experiments.feeds import arm_unit
+
+    left_out = followers[plan.game].load()(plan, *_subjects(plan), take)
+    if left_out:
+        note(f"{left_out} rounds did not count: parts of them were not received")
+
+
+def _subjects(plan: ExperimentPlan) -> tuple[Subject, Subject]:
+    """Load both policies, as they were registered."""
+    from playproof.game import load_game
+    from playproof.validate.examine import load_subject
+
+    game = load_game(plan.game)
+    a, b = (load_subject(game, arm.load, stake=plan.loss_limit) for arm in (plan.a, plan.b))
+    for arm, subject in ((plan.a, a), (plan.b, b)):
+        if subject.policy_hash != arm.policy_hash:
+            raise ConfigError(f"expected {arm.label} as it was registered, found another policy at {arm.load}")
+    return a, b
+
+
 def _units(ledger: ExperimentLedger, plan: ExperimentPlan, known: int) -> Iterator[list[ExperimentUnit]]:
     from playproof.operate.experiments import feeds
 
@@ -227,23 +280,20 @@ def _units(ledger: ExperimentLedger, plan: ExperimentPlan, known: int) -> Iterat
         yield feeds.agent_units(plan, ledger.engine, ledger.find(plan.name).registered_at)
         return
     from playproof.game import load_game
-    from playproof.validate.examine import data_plan, load_subject
+    from playproof.validate.examine import data_plan
 
     game = load_game(plan.game)
     if plan.mode == "forks":
         yield from feeds.forked_units(plan, game, known)
         return
-    a_subject, b_subject = (load_subject(game, arm.load, stake=plan.loss_limit) for arm in (plan.a, plan.b))
-    for arm, subject in ((plan.a, a_subject), (plan.b, b_subject)):
-        if subject.policy_hash != arm.policy_hash:
-            raise ConfigError(f"expected {arm.label} as it was registered, found another policy at {arm.load}")
+    a, b = _subjects(plan)
     if plan.on in game.worlds:
-        yield from feeds.simulated_units(plan, game, a_subject, b_subject, known)
+        yield from feeds.simulated_units(plan, game, a, b, known)
         return
     tape = data_plan(game, str(find_data(plan.on)), "test", None, plan.seed).source
     if isinstance(tape, str):
         raise ConfigError(f"expected a data set with recorded windows, found {plan.on}")
-    yield from feeds.recorded_units(plan, game, a_subject, b_subject, tape)
+    yield from feeds.recorded_units(plan, game, a, b, tape)
 
 
 @app.command()

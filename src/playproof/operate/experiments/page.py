@@ -175,7 +175,8 @@ def _sequence(plan: ExperimentPlan, gaps: np.ndarray) -> Chart:
     first = max(0, next((at for at, time in enumerate(times) if time >= 5), 0))
     levels = [LevelLine(value=0.0, name="no difference", colour="dim")]
     if plan.margin:
-        levels += [LevelLine(value=sign * plan.margin / UNIT, name="margin", colour="faint") for sign in (1, -1)]
+        margin = plan.margin / UNIT
+        levels += [LevelLine(value=value, name=f"margin {value:+g}", colour="faint") for value in (margin, -margin)]
     return Chart(
         title="A less B, a unit: mean and confidence sequence, 95 % at all units together",
         x=ChartAxis(title="units"),
