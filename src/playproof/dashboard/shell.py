@@ -30,6 +30,9 @@ NAVIGATION = (
     ("/runs", "Runs"),
     ("/proof", "Proof"),
     ("/agents", "Agents"),
+    ("/models", "Models"),
+    ("/experiments", "Experiments"),
+    ("/bots", "Bots"),
     ("/jobs", "Jobs"),
     ("/settings", "Settings"),
 )
@@ -168,6 +171,7 @@ def render_page(page: Page, *, path: str, role: str, csrf: str, allowed: frozens
             role=role,
             csrf=csrf,
             said=said,
+            kills="operator" in allowed,
             navigation=NAVIGATION,
             cursor=cursor_of([html for _, html in shown]),
         )
