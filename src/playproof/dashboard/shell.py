@@ -45,6 +45,8 @@ class Link:
     text: str
     href: str
     tone: str = ""
+    key: str = ""
+    """A key that follows it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,8 @@ class Form:
     inline: bool = False
     role: str = "operator"
     """Who may send it; others do not see it."""
+    key: str = ""
+    """A key that presses its button."""
 
 
 @dataclass(frozen=True, kw_only=True)
