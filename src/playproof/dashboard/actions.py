@@ -18,7 +18,15 @@ from playproof.dashboard.context import DashboardContext
 from playproof.dashboard.marks import mark_trajectory
 from playproof.dashboard.shell import Block, Field, Form, Link, Page
 from playproof.errors import InputError, UnknownName
+from playproof.home import check_id
+from playproof.models import changing
+from playproof.models.registry import Registry
+from playproof.operate import state as bots
 from playproof.operate.jobs import queue
+from playproof.operate.state import read_bots
+
+LIVE = "live"
+"""The alias that plays for money: its name has to be typed."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +195,80 @@ def _mark(asked: ActionRequest) -> Redirection:
     return Redirection(f"/agents/trajectories/{quote(identity)}", "marked")
 
 
+def _add_model(asked: ActionRequest) -> Redirection:
+    return start(asked, ["models", "add", _name(asked.text("run")), *options(asked, "name")])
+
+
+def _promote(asked: ActionRequest) -> Redirection | Page:
+    registry = Registry(asked.context.engine, asked.context.root, asked.context.clock)
+    version = registry.find(f"{_name(asked.text('name'))}:{asked.text('version')}").version
+    alias, why = _name(asked.text("alias")), asked.text("why")
+    if not asked.sure:
+        before = registry.pointer(version.name, alias).version
+        present = "nothing" if before is None else f"version {before}"
+        text = (
+            f"{version.name}@{alias} stands for {present} and will stand for"
+            f" version {version.version} (verdict: {version.verdict or 'none'}). Whoever serves the alias changes over."
+        )
+        return sure_page(
+            f"Promote {version.label}", "models/promote", asked, text, typed=version.name * (alias == LIVE)
+        )
+    if alias == LIVE:
+        _check_typed(asked, version.name)
+    changing.promote(registry, version, alias, who=f"dashboard {asked.session.role}", why=why)
+    return Redirection(f"/models/{quote(version.name)}", f"{version.name}@{alias} is version {version.version} now")
+
+
+def _rollback(asked: ActionRequest) -> Redirection | Page:
+    registry = Registry(asked.context.engine, asked.context.root, asked.context.clock)
+    name, alias = _name(asked.text("name")), _name(asked.text("alias"))
+    if not asked.sure:
+        present = registry.pointer(name, alias).version
+        text = f"{name}@{alias} stands for version {present} and goes back to what stood before it. No gate is asked."
+        return sure_page(f"Roll {name}@{alias} back", "models/rollback", asked, text)
+    changing.rollback(registry, name, alias, who=f"dashboard {asked.session.role}", why=asked.text("why"))
+    return Redirection(f"/models/{quote(name)}", f"{name}@{alias} went back")
+
+
+def _start_bot(asked: ActionRequest) -> Redirection:
+    fields = options(asked, "account", "rounds", "seconds")
+    return start(asked, ["bot", "run", _name(asked.text("policy")), asked.text("url"), "--paper", *fields, "--json"])
+
+
+def _kill(asked: ActionRequest) -> Redirection:
+    """Kill one bot, or all of them; at once, without a second page."""
+    context, account = asked.context, asked.text("account")
+    known = [bot.account.account for bot in read_bots(context.engine, context.root, 0)]
+    names = [check_id(account, "an account's name")] if account else known
+    for name in names:
+        bots.kill(context.root, name, f"the dashboard's button, pressed by an {asked.session.role}")
+    said = f"killed: {', '.join(names)}" if names else "there is no bot to kill"
+    return Redirection(f"/bots/{quote(account)}" if account else "/bots", said)
+
+
+def _take_over(asked: ActionRequest) -> Redirection:
+    account = check_id(asked.text("account"), "an account's name")
+    bots.take_over(asked.context.root, account)
+    return Redirection(f"/bots/{quote(account)}", "you play until the round ends")
+
+
+def _reset(asked: ActionRequest) -> Redirection | Page:
+    account, why = check_id(asked.text("account"), "an account's name"), asked.text("why")
+    if not why:
+        raise InputError("expected a reason for the reset, found none; say why it may trade again")
+    if not asked.sure:
+        text = f"Kill and latch are taken off account {account}: after a reconciliation its bot may send orders again."
+        return sure_page(f"Reset {account}", "bots/reset", asked, text, typed=account)
+    _check_typed(asked, account)
+    bots.reset(asked.context.engine, asked.context.root, account, why, asked.now)
+    return Redirection(f"/bots/{quote(account)}", "kill and latch were taken off")
+
+
+def _check_typed(asked: ActionRequest, name: str) -> None:
+    if asked.text("typed") != name:
+        raise InputError(f"expected {name} to be typed, found {asked.text('typed')[:60]!r}; nothing was changed")
+
+
 def _link(asked: ActionRequest) -> Page:
     role = asked.text("role") or "viewer"
     chosen = next((item for item in ROLES if item == role), None)
@@ -227,6 +309,13 @@ ACTIONS: Mapping[str, FormAction] = {
     "compare": FormAction("operator", _compare),
     "store/verify": FormAction("operator", _verify),
     "store/compact": FormAction("admin", _compact),
+    "models/add": FormAction("operator", _add_model),
+    "models/promote": FormAction("admin", _promote),
+    "models/rollback": FormAction("admin", _rollback),
+    "bots/start": FormAction("operator", _start_bot),
+    "bots/kill": FormAction("operator", _kill),
+    "bots/takeover": FormAction("operator", _take_over),
+    "bots/reset": FormAction("admin", _reset),
     "jobs/cancel": FormAction("operator", _cancel),
     "jobs/retry": FormAction("operator", _retry),
     "mark": FormAction("operator", _mark),

@@ -83,7 +83,8 @@ class Watch:
 
 def _entries(path: Path) -> tuple[str, ...]:
     try:
-        return tuple(sorted(entry.name for entry in os.scandir(path)))
+        # a reader touches the file of shared memory of a log: it says nothing
+        return tuple(sorted(entry.name for entry in os.scandir(path) if not entry.name.endswith("-shm")))
     except OSError:
         return ()
 

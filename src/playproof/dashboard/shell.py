@@ -30,6 +30,9 @@ NAVIGATION = (
     ("/runs", "Runs"),
     ("/proof", "Proof"),
     ("/agents", "Agents"),
+    ("/models", "Models"),
+    ("/experiments", "Experiments"),
+    ("/bots", "Bots"),
     ("/jobs", "Jobs"),
     ("/settings", "Settings"),
 )
@@ -42,6 +45,8 @@ class Link:
     text: str
     href: str
     tone: str = ""
+    key: str = ""
+    """A key that follows it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +78,8 @@ class Form:
     inline: bool = False
     role: str = "operator"
     """Who may send it; others do not see it."""
+    key: str = ""
+    """A key that presses its button."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +175,7 @@ def render_page(page: Page, *, path: str, role: str, csrf: str, allowed: frozens
             role=role,
             csrf=csrf,
             said=said,
+            kills="operator" in allowed,
             navigation=NAVIGATION,
             cursor=cursor_of([html for _, html in shown]),
         )

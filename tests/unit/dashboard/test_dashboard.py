@@ -52,8 +52,15 @@ class Dashboard:
 
     def addresses(self) -> list[str]:
         """Give an address of every page."""
-        names = {"session": "none", "label": "none", "name": "learner", "report": "validate-aa-bb",
-                 "trajectory": self.identities[0], "job": self.job}  # fmt: skip
+        names = {
+            "session": "none",
+            "label": "none",
+            "name": "learner",
+            "report": "validate-aa-bb",
+            "trajectory": self.identities[0],
+            "job": self.job,
+        }
+        names |= dict.fromkeys(("model", "experiment", "account"), "none")  # fmt: skip
         result = []
         for pattern, _ in PAGES:
             address = re.sub(r"\{(\w+)\}", lambda match: names[match[1]], pattern)
@@ -62,7 +69,14 @@ class Dashboard:
         return result
 
 
-MISSING = ("/recordings/none", "/datasets/none", "/datasets/compare?a=x&b=y")
+MISSING = (
+    "/models/none",
+    "/experiments/none",
+    "/bots/none",
+    "/recordings/none",
+    "/datasets/none",
+    "/datasets/compare?a=x&b=y",
+)
 """Pages of things that this home lacks: they say so."""
 
 

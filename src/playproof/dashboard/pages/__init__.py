@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from playproof.dashboard.context import DashboardContext
-from playproof.dashboard.pages import agents, data_sets, front, jobs, proof, recordings, runs, settings, store
+from playproof.dashboard.pages import (
+    agents,
+    bots,
+    data_sets,
+    front,
+    jobs,
+    models,
+    proof,
+    recordings,
+    runs,
+    settings,
+    store,
+)
 from playproof.dashboard.shell import Page
 from playproof.dashboard.tables import TableSource
 
@@ -29,6 +41,12 @@ PAGES: tuple[tuple[str, Callable[[DashboardContext, Mapping[str, str]], Page]], 
     ("/agents/search", agents.search_page),
     ("/agents/review", agents.review_page),
     ("/agents/trajectories/{trajectory}", agents.trajectory_page),
+    ("/models", models.models_page),
+    ("/models/{model}", models.model_page),
+    ("/experiments", models.experiments_page),
+    ("/experiments/{experiment}", models.experiment_page),
+    ("/bots", bots.bots_page),
+    ("/bots/{account}", bots.bot_page),
     ("/jobs", jobs.jobs_page),
     ("/jobs/{job}", jobs.job_page),
     ("/settings", settings.settings_page),
@@ -44,6 +62,7 @@ TABLES: Mapping[str, TableSource] = {
         proof.REPORTS,
         proof.TRIALS,
         agents.TRAJECTORIES,
+        models.MODELS,
         jobs.JOBS,
     )
 }

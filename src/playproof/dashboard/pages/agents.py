@@ -272,6 +272,7 @@ def _conversation(context: DashboardContext, identity: str, kind: str) -> Page:
             action="/do/mark",
             submit=label,
             inline=True,
+            key=label[-2],
             tone="plain" if verdict == "clear" else "",
             fields=[*hidden, Field(name="verdict", label="", kind="hidden", value=verdict)],
         )
@@ -289,7 +290,7 @@ def _conversation(context: DashboardContext, identity: str, kind: str) -> Page:
         )
     )
     if kind == "queue":
-        marking.append(Link("Next (j)", f"/agents/review?after={identity}"))
+        marking.append(Link("Next (j)", f"/agents/review?after={identity}", key="j"))
     return Page(
         title=f"{stored.agent_id} in {stored.window_id}",
         trail=[

@@ -33,7 +33,10 @@ SHOWN_WINDOWS, SHOWN_PRESSES, SHOWN_TICKS = 200, 30, 400
 def log_state(context: DashboardContext) -> tuple[object, ...]:
     """Give the state of the logs and parts."""
     folder = context.root / "log"
-    return tuple((path.name, stat_of(path)) for path in sorted(folder.iterdir())) if folder.is_dir() else ()
+    if not folder.is_dir():
+        return ()
+    # a reader touches the file of shared memory, so that one says nothing
+    return tuple((path.name, stat_of(path)) for path in sorted(folder.iterdir()) if not path.name.endswith("-shm"))
 
 
 def sessions(context: DashboardContext) -> list[Row]:

@@ -71,7 +71,7 @@ def settings_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         blocks=[
             Block("places", [PageTable(head=("what", "where"), rows=locations, words=2)], "Where things are"),
             Block("judges", [judges] if spent else ["No judge was asked."], "Judge budget spent"),
-            Block("keys", [keys], "Tokens and notifications"),
+            Block("variables", [keys], "Tokens and notifications"),
             Block("people", [link, leave], "Who may come in"),
         ],
     )

@@ -34,16 +34,16 @@ class JobCommand:
     on_loss: OnLoss
     why: str = ""
     """Why it is not begun again, where it is not."""
-    url: bool = False
-    """Is its first value an address?"""
+    url_at: int | None = None
+    """Which of its words is an address."""
 
 
 ANY_GAME = "GAME"
 """In a command: the name of an installed game, whose own commands stand under it."""
 _RECORDED = "what was recorded is in the store; begin a new recording"
 COMMANDS: tuple[JobCommand, ...] = (
-    JobCommand(("record", "socket"), "never", _RECORDED, url=True),
-    JobCommand(("record", "browser"), "never", _RECORDED, url=True),
+    JobCommand(("record", "socket"), "never", _RECORDED, url_at=0),
+    JobCommand(("record", "browser"), "never", _RECORDED, url_at=0),
     JobCommand(("perform",), "never", _RECORDED),
     JobCommand(("dataset", "build"), "again"),
     JobCommand(("dataset", "check"), "again"),
@@ -60,12 +60,15 @@ COMMANDS: tuple[JobCommand, ...] = (
     JobCommand(("replay",), "again"),
     JobCommand(("reward", "check"), "again"),
     JobCommand(("windows",), "again"),
+    JobCommand(("models", "add"), "again"),
+    JobCommand(("bot", "run"), "never", "its account is reconciled when a new one begins", url_at=1),
     JobCommand(("judge", "run"), "again"),
     JobCommand((ANY_GAME, "loop"), "again"),
     JobCommand((ANY_GAME, "run"), "never", "its trajectories are kept; begin a new run"),
 )
 OPTIONS = frozenset(
     (
+        "--account",
         "--actions",
         "--agents",
         "--axis",
@@ -104,6 +107,7 @@ OPTIONS = frozenset(
         "--no-browser",
         "--observation",
         "--once",
+        "--paper",
         "--permutations",
         "--player",
         "--preset",
@@ -146,7 +150,7 @@ def find_command(arguments: Sequence[str]) -> JobCommand:
         known = ", ".join(" ".join(item.words) for item in COMMANDS)
         raise InputError(f"expected a command that may be a job, found {' '.join(arguments[:2])[:80]!r}; use {known}")
     for index, word in enumerate(arguments[len(command.words) :]):
-        _check_word(word, command.url and index == 0)
+        _check_word(word, index == command.url_at)
     return command
 
 
