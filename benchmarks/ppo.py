@@ -180,7 +180,7 @@ def clone(quick: bool) -> Found:
         if not (_place(tag(scratch, quick), scratch) / RESULT).exists():
             trained(tag(scratch, quick), game, scratch)
         alone = _steps_to(_place(tag(scratch, quick), scratch), game, scratch)
-        taken, begun = _steps_to(done.path, game, config), (scratch.steps + discarded_steps(scratch)) - scratch.steps
+        taken, begun = _steps_to(done.path, game, config), discarded_steps(scratch)
         halves.append(taken / (alone + begun))
         named = f"PPO from a clone in {EDGE}, seed {seed}"
         results += [

@@ -182,8 +182,8 @@ def likeness_tables(result: Mapping[str, Any]) -> PageSection | None:
     acted = 0
     for number, head in enumerate(heads):
         summary = (
-            f"Accuracy {head['accuracy']:.3f}; always waiting {head['always_wait']:.3f}, the choice made most "
-            f"{head['majority']:.3f}. Balanced accuracy {head['balanced']:.3f} over {', '.join(head['scored'])}. "
+            f"Accuracy {head['accuracy']:.3f} of the likeliest choice; always waiting {head['always_wait']:.3f}, the "
+            f"choice made most {head['majority']:.3f}. {_named_right(head)}Balanced accuracy {head['balanced']:.3f} over {', '.join(head['scored'])}. "
             f"Log loss {head['log_loss']:.4f} nats, of his mix alone {head['mix_loss']:.4f}."
         )
         acted += sum(map(sum, head["confusion"][1:]))
@@ -203,6 +203,16 @@ def likeness_tables(result: Mapping[str, Any]) -> PageSection | None:
         f"row says.{few}"
     )
     return PageSection("How well it knows the player", [text, *parts])
+
+
+def _named_right(head: Mapping[str, Any]) -> str:
+    """Say what the table counts: another prediction than the accuracy. Runs of earlier versions did not note it."""
+    if "named_right" not in head:
+        return ""
+    return (
+        "The table is about the balanced prediction, to which every choice is equally likely beforehand; it is right in "
+        f"{head['named_right']:.1%} of the steps. "
+    )
 
 
 def _flat(payload: Mapping[str, object]) -> Json:

@@ -67,6 +67,8 @@ class HeadMetrics:
     """Of the balanced prediction, by choice; None where it never names one."""
     recall: tuple[float | None, ...]
     """None where the player never chose it."""
+    named_right: float
+    """Share of steps in which the balanced prediction is right: what the confusion matrix adds up to."""
     confusion: tuple[tuple[int, ...], ...]
     """Rows: what the player chose; columns: what the balanced prediction names."""
 
@@ -117,6 +119,7 @@ def head_likeness(
         scored=tuple(choices[index] for index in scored.tolist()),
         precision=tuple(_share(a, b) for a, b in zip(right.tolist(), guessed.tolist(), strict=True)),
         recall=tuple(_share(a, b) for a, b in zip(right.tolist(), met.tolist(), strict=True)),
+        named_right=float(right.sum() / max(1, len(chosen))),
         confusion=tuple(tuple(row) for row in confusion.tolist()),
     )
 

@@ -468,3 +468,32 @@ def test_a_clone_on_the_tick_clock_can_be_rolled_out(human: Transitions) -> None
 
 
 BC_CURVE = [0.9799, 0.666, 0.5046, 0.4557]
+
+
+def test_there_must_be_something_to_clone() -> None:
+    from types import SimpleNamespace
+
+    from playproof.cli.train.bc import check_demonstrations
+    from playproof.errors import InputError
+
+    def split(train: int, unseen: int) -> Any:
+        parts = [np.zeros((500, 2), np.int64) for _ in range(2)]
+        parts[0][:train, 0], parts[1][:unseen, 1] = 1, 2
+        train_part, unseen_part = (SimpleNamespace(actions=part, rewards=np.zeros(500)) for part in parts)
+        return SimpleNamespace(train=train_part, unseen=unseen_part)
+
+    with pytest.raises(InputError, match="500 steps of waiting"):
+        check_demonstrations(split(0, 40))
+    assert "3 held out" in str(check_demonstrations(split(40, 3)))
+    assert check_demonstrations(split(40, 40)) is None
+
+
+def test_the_table_and_its_accuracy_are_about_one_prediction() -> None:
+    from playproof.train.imitation_metrics import head_likeness
+
+    chances = np.tile([0.9, 0.1], (200, 1))
+    chosen = np.repeat([0, 1], [180, 20])
+    metrics = head_likeness(chances, chosen, chosen, ("WAIT", "BUY"))
+    total = sum(map(sum, metrics.confusion))
+    assert metrics.named_right == sum(metrics.confusion[i][i] for i in range(2)) / total
+    assert metrics.accuracy == 0.9

@@ -12,8 +12,9 @@ from playproof.cli.output import AsJson, emit, note
 from playproof.cli.targets import run_folder
 from playproof.cli.train import data_options as data
 from playproof.cli.train.group import Name, Resume, check_new, epochs_bar, opened_run
-from playproof.errors import ConfigError
+from playproof.errors import ConfigError, InputError
 from playproof.json_types import Json
+from playproof.reports.run import ENOUGH
 from playproof.train.config import BcConfig, TreesConfig
 
 if TYPE_CHECKING:
@@ -74,8 +75,9 @@ def bc(
     split = data.load_split(data_config)
     if interventions:
         split = data.only_interventions(split)
+    too_few = check_demonstrations(split)  # before the run takes its name
     with opened_run(path, "bc", {"config": asdict(config), "lessons": vars(data_config)}, resume) as run:
-        result = _clone(run, split, config, curve)
+        result = _clone(run, split, config, curve) | {"too_few": too_few}
         run.finish(result)
     emit(result, as_json, lambda: tables(result))
 
@@ -132,6 +134,25 @@ def _clone(run: Run, split: data.TrainValSplit, config: BcConfig | TreesConfig, 
     }
 
 
+def check_demonstrations(split: data.TrainValSplit) -> str | None:
+    """Refuse to clone a player who never did anything; say, before training, if there is little to learn from."""
+    acted, unseen = (int((part.actions != 0).any(axis=1).sum()) for part in (split.train, split.unseen))
+    steps = len(split.train.rewards)
+    if not acted:
+        raise InputError(
+            f"expected a player who does something, found {steps:,} steps of waiting; record presses, or build the data"
+            " set from sessions that hold some"
+        )
+    if min(acted, unseen) >= ENOUGH:
+        return None
+    text = (
+        f"too little to clone well: {acted:,} choices to learn from, {unseen:,} held out to score on, and at least"
+        f" {ENOUGH} of each are needed; record more rounds"
+    )
+    note(text)
+    return text
+
+
 def _mix(split: data.TrainValSplit, policy: Any) -> dict[str, list[float | None]]:
     """Let the clone play by chance, on its clock; give each choice's share of the player's steps and of its own."""
     from playproof.datasets.dataset import starts
@@ -154,15 +175,26 @@ def tables(result: Json) -> RenderableType:
     """Lay scores, recalls and confusion out."""
     from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [Text(result["too_few"], style="yellow")] if result.get("too_few") else []
     for index, head in enumerate(result["heads"]):
         scores = Table("", "clone", "majority", "always first", title=f"head {index}", title_justify="left")
-        scores.add_row("accuracy", *(f"{head[name]:.4f}" for name in ("accuracy", "majority", "always_wait")))
+        scores.add_row(
+            "accuracy of the likeliest choice",
+            *(f"{head[name]:.4f}" for name in ("accuracy", "majority", "always_wait")),
+        )
         chance = 1 / max(1, len(head["scored"]))
+        scores.add_row("accuracy of the balanced prediction", f"{head['named_right']:.4f}", "-", "-")
         scores.add_row("balanced accuracy", f"{head['balanced']:.4f}", f"{chance:.4f}", f"{chance:.4f}")
         scores.add_row("log loss", f"{head['log_loss']:.4f}", f"{head['mix_loss']:.4f}", "-")
-        detail = Table("choice", "precision", "recall", *head["choices"], title="rows: the player's choice")
+        detail = Table(
+            "choice",
+            "precision",
+            "recall",
+            *head["choices"],
+            title="rows: the player's choice; columns: the balanced prediction",
+        )
         for number, choice in enumerate(head["choices"]):
             shares = (head["precision"][number], head["recall"][number])
             shown = ["-" if share is None else f"{share:.3f}" for share in shares]
