@@ -183,7 +183,8 @@ def likeness_tables(result: Mapping[str, Any]) -> PageSection | None:
     for number, head in enumerate(heads):
         summary = (
             f"Accuracy {head['accuracy']:.3f} of the likeliest choice; always waiting {head['always_wait']:.3f}, the "
-            f"choice made most {head['majority']:.3f}. {_named_right(head)}Balanced accuracy {head['balanced']:.3f} over {', '.join(head['scored'])}. "
+            f"choice made most {head['majority']:.3f}. {_named_right(head)}"
+            f"Balanced accuracy {head['balanced']:.3f} over {', '.join(head['scored'])}. "
             f"Log loss {head['log_loss']:.4f} nats, of his mix alone {head['mix_loss']:.4f}."
         )
         acted += sum(map(sum, head["confusion"][1:]))
@@ -210,8 +211,8 @@ def _named_right(head: Mapping[str, Any]) -> str:
     if "named_right" not in head:
         return ""
     return (
-        "The table is about the balanced prediction, to which every choice is equally likely beforehand; it is right in "
-        f"{head['named_right']:.1%} of the steps. "
+        "The table is about the balanced prediction, to which every choice is equally likely beforehand; it is right"
+        f" in {head['named_right']:.1%} of the steps. "
     )
 
 

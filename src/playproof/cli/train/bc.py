@@ -180,21 +180,14 @@ def tables(result: Json) -> RenderableType:
     parts: list[RenderableType] = [Text(result["too_few"], style="yellow")] if result.get("too_few") else []
     for index, head in enumerate(result["heads"]):
         scores = Table("", "clone", "majority", "always first", title=f"head {index}", title_justify="left")
-        scores.add_row(
-            "accuracy of the likeliest choice",
-            *(f"{head[name]:.4f}" for name in ("accuracy", "majority", "always_wait")),
-        )
+        likeliest = (f"{head[name]:.4f}" for name in ("accuracy", "majority", "always_wait"))
+        scores.add_row("accuracy of the likeliest choice", *likeliest)
         chance = 1 / max(1, len(head["scored"]))
         scores.add_row("accuracy of the balanced prediction", f"{head['named_right']:.4f}", "-", "-")
         scores.add_row("balanced accuracy", f"{head['balanced']:.4f}", f"{chance:.4f}", f"{chance:.4f}")
         scores.add_row("log loss", f"{head['log_loss']:.4f}", f"{head['mix_loss']:.4f}", "-")
-        detail = Table(
-            "choice",
-            "precision",
-            "recall",
-            *head["choices"],
-            title="rows: the player's choice; columns: the balanced prediction",
-        )
+        rows = "rows: the player's choice; columns: the balanced prediction"
+        detail = Table("choice", "precision", "recall", *head["choices"], title=rows)
         for number, choice in enumerate(head["choices"]):
             shares = (head["precision"][number], head["recall"][number])
             shown = ["-" if share is None else f"{share:.3f}" for share in shares]
