@@ -21,6 +21,8 @@ from playproof.json_types import Json
 
 COLOURS = ("blue", "good", "warn", "violet", "teal", "bad", "pink", "olive")
 """Colours by turn: names of variables in static/style.css, which has them for light, dark and paper."""
+ACTION_COLOURS = ("dim", "good", "warn", "blue", "violet", "teal", "pink", "olive", "bad")
+"""Of the choices of a head, in their order, waiting first: the same on game page, cards, reports and replays."""
 MOST_POINTS = 20_000
 """Points of a series that a page holds at most."""
 MOST_ROWS = 40
@@ -33,6 +35,11 @@ Symbol = Literal["circle", "cross", "dash", "none"]
 Dash = Literal["", "dash", "dot"]
 Coordinates = Sequence[Any]
 """Numbers, None for a gap, names, or moments."""
+
+
+def action_colour(name: str, head: Sequence[str]) -> str:
+    """Give a choice of a head its colour; choices of other heads are dim."""
+    return ACTION_COLOURS[head.index(name) % len(ACTION_COLOURS)] if name in head else "dim"
 
 
 @dataclass(frozen=True, kw_only=True)

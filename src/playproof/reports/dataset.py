@@ -19,7 +19,16 @@ import polars as pl
 from playproof.datasets.build import GAP
 from playproof.datasets.dataset import Dataset, SessionTables
 from playproof.game import WAIT, DataCard, Game, first, load_game
-from playproof.reports.chart import COLOURS, BandSeries, BarSeries, Chart, ChartAxis, MarkerSeries, Series
+from playproof.reports.chart import (
+    COLOURS,
+    BandSeries,
+    BarSeries,
+    Chart,
+    ChartAxis,
+    MarkerSeries,
+    Series,
+    action_colour,
+)
 from playproof.reports.page import PageSection, PageTable, render
 
 EXAMPLES = 4
@@ -231,11 +240,6 @@ def _action_note(dataset_counts: DatasetCounts) -> str:
     )
 
 
-def _colour(name: str, head: Sequence[str]) -> str:
-    """Give an action the same colour everywhere."""
-    return COLOURS[(head.index(name) if name in head else 0) % len(COLOURS)]
-
-
 def _phases(dataset_counts: DatasetCounts, showing: DataCard | None, heads: Sequence[str]) -> Iterator[Part]:
     if showing is None or showing.phase is None:
         yield "This game has no phases."
@@ -253,7 +257,7 @@ def _phases(dataset_counts: DatasetCounts, showing: DataCard | None, heads: Sequ
                 name=name,
                 x=phases,
                 y=[dataset_counts.phases[phase][name] for phase in phases],
-                colour=_colour(name, heads),
+                colour=action_colour(name, heads),
             )
             for name in names
         ],
@@ -294,7 +298,7 @@ def example_chart(dataset: Dataset, session: str, window: str, showing: DataCard
         series=[
             Series(name=showing.price, x=ticks, y=prices, colour="faint"),
             *(
-                MarkerSeries(name=name, x=x, y=y, colour="dim" if name == ADJUSTED else _colour(name, heads[0]))
+                MarkerSeries(name=name, x=x, y=y, colour=action_colour(name, heads[0]))
                 for name, (x, y) in sorted(marks.items(), key=lambda item: item[0] != ADJUSTED)
             ),
         ],

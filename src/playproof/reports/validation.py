@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from playproof.home import write_durably
 from playproof.json_types import Json
 from playproof.provenance import commit
-from playproof.reports.chart import BandSeries, BarSeries, Chart, ChartAxis, LevelLine, MarkerSeries, Series
+from playproof.reports.chart import (
+    BandSeries,
+    BarSeries,
+    Chart,
+    ChartAxis,
+    LevelLine,
+    MarkerSeries,
+    Series,
+    action_colour,
+)
 from playproof.reports.page import PageSection, PageTable, Toned, render
 from playproof.stats.evidence import REJECT
 from playproof.validate.examine import Examination, stake_returns
@@ -200,7 +209,15 @@ def mix_figure(examination: Examination) -> Chart:
     return Chart(
         title="Actions, without WAIT",
         x=ChartAxis(title="share of all steps", percent=True),
-        series=[BarSeries(name=name, y=list(played), x=[item.mix[name] for item in played.values()]) for name in names],
+        series=[
+            BarSeries(
+                name=name,
+                y=list(played),
+                x=[item.mix[name] for item in played.values()],
+                colour=action_colour(name, examination.played.choices),
+            )
+            for name in names
+        ],
         height=max(320, 60 + 30 * len(played)),
     )
 

@@ -395,3 +395,20 @@ def test_the_game_page_keeps_a_policy_without_inline_code(browser: Any) -> None:
         page.wait_for_selector("#chart[data-drawn] canvas")
         assert not failures
         page.context.close()
+
+
+def test_actions_have_one_palette_everywhere() -> None:
+    """BUY is green and SELL amber on the game page, on data cards, in reports and in replays."""
+    from playproof.games.crash.rules.actions import ACTIONS
+    from playproof.reports import chart
+
+    head = ACTIONS["buttons"].heads[0]
+    colours = [chart.action_colour(name, head) for name in ("WAIT", "BUY", "SELL", "SIDEBET")]
+    assert colours == ["dim", "good", "warn", "blue"]
+    package = Path(chart.__file__).parents[1]
+    page = "".join(path.read_text() for path in (package / "games/crash/server/page").glob("*.css"))
+    assert ".buy { background: var(--good)" in page
+    assert ".sell { background: var(--warn)" in page
+    replay = (package / "reports/static/replay.js").read_text()
+    listed = ", ".join(f'"{colour}"' for colour in chart.ACTION_COLOURS)
+    assert f"const ACTIONS = [{listed}];" in replay

@@ -3,8 +3,10 @@ let data = null;
 const $ = (id) => document.getElementById(id);
 const SPEEDS = [1, 2, 4, 8, 16, 32, 64, 128];
 const { PALETTE } = playproof;
+/* Of the choices of a head, waiting first: as in reports/chart.py. */
+const ACTIONS = ["dim", "good", "warn", "blue", "violet", "teal", "pink", "olive", "bad"];
 /* For each kind of mark: its symbol in charts, its colour, its sign in the list. */
-const MARKS = { entry: ["up", "good", "▲"], exit: ["down", "warn", "▼"], bet: ["circle", "violet", "●"], won: ["star", "good", "★"],
+const MARKS = { entry: ["up", "good", "▲"], exit: ["down", "warn", "▼"], bet: ["circle", "blue", "●"], won: ["star", "good", "★"],
   lost: ["cross", "bad", "✕"], end: ["", "bad", "■"] };
 const at = { episode: -1, point: 0, playing: false, speed: 3 };
 let episode = null, panels = [], timer = 0, last = 0;
@@ -139,7 +141,7 @@ function barPanel(title, values) {
 
 function chancePanel(head) {
   const steps = head.p[0].map((_, step) => step);
-  const colours = head.choices.map((_, index) => (index ? PALETTE[(index - 1) % PALETTE.length] : "faint"));
+  const colours = head.choices.map((_, index) => (index ? ACTIONS[index % ACTIONS.length] : "faint"));
   addPanel("chances of its choices", {
     height: 80, stacked: true, y: { range: [0, 1], percent: true },
     series: head.choices.map((name, index) => ({ kind: "area", name, x: [...steps, steps.length], y: [...head.p[index], head.p[index].at(-1)], step: true, colour: colours[index] })),
@@ -190,7 +192,7 @@ function thoughts(point) {
     if (number) box.append(make("hr"));
     head.choices.forEach((name, index) => {
       const chance = head.p[index][point], taken = chosen.includes(name);
-      if (!number || chance >= 0.005 || taken) box.append(bar(name, chance, taken, index ? PALETTE[(index - 1) % PALETTE.length] : "dim"));
+      if (!number || chance >= 0.005 || taken) box.append(bar(name, chance, taken, ACTIONS[index % ACTIONS.length]));
     });
   });
   for (const [name, of] of Object.entries(episode.predictions)) box.append(bar(name.replaceAll("_", " "), of[point], false, "bad"));
