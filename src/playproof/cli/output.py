@@ -17,6 +17,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.progress import Progress
+    from rich.table import Table
+    from rich.text import Text
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 """The option that every command with results takes."""
@@ -49,7 +51,66 @@ def emit(data: object, as_json: bool, table: RenderableType | Callable[[], Rende
     if as_json:
         sys.stdout.write(to_json(data) + "\n")
         return
-    console().print(table() if callable(table) else table)
+    shown = console()
+    shown.print(fitted(table() if callable(table) else table, shown))
+
+
+def fitted(shown: RenderableType, on: Console) -> RenderableType:
+    """Give a table that is too wide for its console as records, one row under the other; anything else as it is.
+
+    A table that only has to wrap between words stays one: rich cuts words, and at last whole columns, to make room.
+    """
+    from rich.console import Group
+    from rich.table import Table
+
+    if isinstance(shown, Group):
+        return Group(*(fitted(part, on) for part in shown.renderables))
+    if not isinstance(shown, Table) or len(shown.columns) < 2:
+        return shown
+    return records(shown) if least_width(shown) > on.width else shown
+
+
+def least_width(table: Table) -> int:
+    """Give the characters that a table needs for its longest words, and for whole cells where it may not wrap."""
+    from rich.cells import cell_len
+
+    total = 1
+    for column in table.columns:
+        texts = [_text(cell).plain for cell in (column.header, *column.cells)]
+        parts = texts if column.no_wrap else [word for text in texts for word in text.split()]
+        total += max((cell_len(part) for part in parts), default=0) + 3
+    return total
+
+
+def records(table: Table) -> RenderableType:
+    """Write every row of a table as its values with their names; what is empty is left out."""
+    from rich.console import Group
+    from rich.text import Text
+
+    heads = [_text(column.header) for column in table.columns]
+    width = max((len(head.plain) for head in heads), default=0)
+    lines: list[RenderableType] = [_text(table.title)] if table.title else []
+    for row in zip(*(list(column.cells) for column in table.columns), strict=True):
+        first = True
+        for head, cell in zip(heads, row, strict=True):
+            value = _text(cell)
+            if not value.plain.strip():
+                continue
+            mark = "- " if first else "  "
+            lines.append(Text.assemble(mark, (head.plain.ljust(width), "bold"), "  ", value))
+            first = False
+    if not table.row_count:
+        lines.append(Text("no rows: " + ", ".join(head.plain for head in heads)))
+    if table.caption:
+        lines.append(_text(table.caption))
+    return Group(*lines)
+
+
+def _text(cell: object) -> Text:
+    """Give a cell as text; a plain string is read as markup, as tables do."""
+    from rich.text import Text
+
+    return cell if isinstance(cell, Text) else Text.from_markup(str(cell))
 
 
 def console(*, stderr: bool = False, width: int | None = None) -> Console:

@@ -81,3 +81,33 @@ def test_what_an_encoding_lacks_is_replaced(tmp_path: Path) -> None:
     environment = os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": "ascii:strict", "PLAYPROOF_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout.split()) == (0, [b"long", b"?", b"?"]), done.stderr
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("columns", [2, 5, 12, 40])
+def test_a_table_that_does_not_fit_becomes_records(width: int, columns: int) -> None:
+    from rich.table import Table
+
+    from playproof.cli.output import console, fitted
+
+    table = Table(*(f"column-{number}" for number in range(columns)), title="rows of somebody")
+    for row in range(3):
+        table.add_row(*(f"value-{row}-{number}" for number in range(columns)))
+    on = console(width=width)
+    with on.capture() as captured:
+        on.print(fitted(table, on))
+    text = captured.get()
+    for row in range(3):
+        for number in range(columns):
+            assert f"value-{row}-{number}" in text, "no value is cut or left out"
+    assert all(len(line) <= width for line in text.splitlines())
+
+
+def test_a_table_that_only_wraps_stays_a_table() -> None:
+    from rich.table import Table
+
+    from playproof.cli.output import console, fitted
+
+    table = Table("gate", "finding")
+    table.add_row("M1", "a long sentence " * 20)
+    assert fitted(table, console(width=80)) is table
