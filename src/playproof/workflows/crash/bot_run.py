@@ -21,6 +21,8 @@ import orjson
 from playproof.errors import ConfigError, PlayproofError
 from playproof.events import Event
 from playproof.game import Frame, Game, load_game
+from playproof.games.crash.recording import columns as c
+from playproof.games.crash.rules.windows import Phase
 from playproof.home import home, write_durably
 from playproof.json_types import Json
 from playproof.money import UNIT, show
@@ -115,6 +117,7 @@ async def play_bot(plan: BotPlan, on_ready: OnReady | None = None) -> Json:
             plan.balance, plan.limits, str(root),
         )
     )  # fmt: skip
+    warm_up(plan, game)
     await gate.start()
     started = time.monotonic()
     with EventLog.open(root, game.columns, plan.log) as store:
@@ -148,6 +151,17 @@ async def play_bot(plan: BotPlan, on_ready: OnReady | None = None) -> Json:
     }
     _keep(root, session_id, session, summary)
     return summary
+
+
+def warm_up(plan: BotPlan, game: Game) -> None:
+    """Play made-up ticks before anything is at stake: what is compiled on first use would stop the bot for seconds."""
+    player = LivePlayer(plan.subject, plan.world, plan.balance, seed=plan.seed, game=game)
+    for phase, tick in ((Phase.PRESALE, 0), (Phase.ACTIVE, 0), (Phase.ACTIVE, 1), (Phase.RUGGED, 2)):
+        columns = {"tick": tick, "price": 1.0, "game_phase": int(phase), "cooldown_timer_ms": 0}
+        event = c.fact(c.TICK, columns, "warm-up").event(datetime.now(UTC), "warm-up", tick)
+        with contextlib.suppress(Exception):  # what a policy cannot do shows where it is counted
+            for _ in player.take(event):
+                pass
 
 
 class _Session:
