@@ -499,6 +499,16 @@ class CrashBot:
                 return  # time went on: what was told stands
             await asyncio.sleep(0.005)
 
+    async def verify_end(self) -> None:
+        """Say so where the run ends with something open, such as when somebody closed the window."""
+        count = self._open()[1] if self.player.round is not None else 0
+        feed_money = self.venue.feed_money
+        if feed_money is not None:
+            count = max(count, feed_money.open)
+        if count and not self.verdicts:
+            result = await self.gate.ask("flat", open=count, detail="the run ended before they were closed")
+            self.verdicts.append(str(result["verdict"]) if result else "the gate is gone: nothing was verified")
+
     async def flatten(self) -> None:
         """After a latch: close what can be closed, once, and say what could not be verified."""
         ledger = self.player.ledger if self.player.round is not None else None

@@ -49,6 +49,8 @@ SESSION_FILE = "session.json"
 PLAYER_FILE = "player"
 MOST_PAGE_ROUNDS = 200
 """Rounds after which a browser's page is loaded again, between two rounds: pages grow."""
+MOST_PAGE_BYTES = 500 * 2**20
+"""Memory of the page's scripts above which it is loaded again earlier."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class BotPlan:
     path: Path | None = None
     """The home; None: the one in force."""
     page_rounds: int = MOST_PAGE_ROUNDS
+    page_bytes: int = MOST_PAGE_BYTES
 
     def __post_init__(self) -> None:
         if self.on == "browser" and self.mode == "paper":
@@ -231,6 +234,7 @@ class _Session:
                 for task in tasks[1:]:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+                await self.bot.verify_end()
                 self._write_token()
         return self.why or "closed"
 
@@ -263,7 +267,9 @@ class _Session:
                 await self.bot.settled.wait()
                 self.bot.settled.clear()
                 since += 1
-                if since >= self.plan.page_rounds and not self.stop.is_set():
+                used = await page.evaluate("() => performance.memory ? performance.memory.usedJSHeapSize : 0")
+                too_long = since >= self.plan.page_rounds or used > self.plan.page_bytes
+                if too_long and not self.stop.is_set():
                     since = 0
                     self.gate.say("note", line={"kind": "page", "what": "loaded again between rounds"})
                     await page.reload()
