@@ -292,7 +292,7 @@ class _Session:
             rounds = sum(one.settled is not None and one.settled.complete for one in self.bot.rounds.values())
             if self.gate.gone.is_set():
                 self.end("the gate is gone")
-            elif status.latched and (not status.flatten or self.bot.verdicts):
+            elif status.latched and (not status.flatten or self.bot.verdicts or self.bot.is_quiet()):
                 await self._finish_latch()
             elif self.plan.seconds and time.monotonic() - started >= self.plan.seconds:
                 self.end("limit of seconds")
