@@ -60,7 +60,7 @@ def new_table(seed: int = 12, world: str = "published") -> Iterator[Table]:
 def play(table: Table, plan: BotPlan, during: Callable[[Table], Awaitable[bool]] | None = None, **changes: Any) -> Json:
     """Run a bot to its end while the table moves; `during` is asked before every beat whether to move on."""
     most = changes.pop("seconds_most", 240)
-    plan = replace(plan, url=table.server.url, **({"timing": PATIENT, "limits": CALM} | changes))
+    plan = replace(plan, url=table.server.url, **({"timing": PATIENT, "limits": CALM, "answer_s": 60.0} | changes))
 
     async def drive() -> None:
         while table.running is None or not table.running.bot.newest:

@@ -40,6 +40,8 @@ from playproof.store.db import connect, ready
 BEAT = 0.05
 """Seconds between two looks at kill file, clocks and heartbeat while nothing is asked."""
 MOST_LINE = 1 << 20
+ANSWER_S = 30.0
+"""Seconds that the bot waits for its gate; until then it does nothing else, and no answer is a no."""
 LOCK_FILE = "lock"
 VANISHED = "bot vanished"
 
@@ -242,7 +244,7 @@ class GateClient:
         if not self.gone.is_set():
             self._writer.write(orjson.dumps({"do": do, **payload}) + b"\n")
 
-    async def ask(self, do: str, timeout: float = 10.0, **payload: Any) -> Json | None:
+    async def ask(self, do: str, timeout: float = ANSWER_S, **payload: Any) -> Json | None:
         """Ask the gate; None where it did not answer in time or is gone."""
         if self.gone.is_set():
             return None
@@ -258,7 +260,7 @@ class GateClient:
         finally:
             self._waiting.pop(number, None)
 
-    async def propose(self, proposal: OrderProposal, line: Mapping[str, Any], timeout: float = 10.0) -> GateAnswer:
+    async def propose(self, proposal: OrderProposal, line: Mapping[str, Any], timeout: float = ANSWER_S) -> GateAnswer:
         """Ask whether an order may leave; no answer is a no."""
         result = await self.ask("propose", timeout, proposal=asdict(proposal), line=line)
         if result is None:

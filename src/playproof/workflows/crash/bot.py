@@ -31,6 +31,7 @@ from playproof.workflows.crash.drift_watch import DriftAlarm, DriftWatch
 from playproof.workflows.crash.live_player import LiveDecision, LivePlayer, SettledRound
 from playproof.workflows.crash.venues import Venue, VenueAnswer, to_answer
 
+QUIET_S = 5.0
 READS = 50
 """Passes of the loop in which bytes that lie ready are read before a tick is called now."""
 
@@ -129,6 +130,8 @@ class CrashBot:
         """Window, phase and number of the newest tick that arrived."""
         self.settled = asyncio.Event()
         self.verdicts: list[str] = []
+        self._closing = asyncio.Lock()
+        """Held while what is open is closed: one closing sale, whoever asks for it."""
         self._arrived = asyncio.Event()
         self._last_arrival = self._last_beat = steady()
         self._caught_up = True
@@ -166,6 +169,10 @@ class CrashBot:
             self._caught_up = False
         self._last_beat = now
         self.gate.say("feed" if now - self._last_arrival < self.timing.pause else "alive")
+
+    def is_quiet(self) -> bool:
+        """Tell whether nothing has come for long: the loop that plays events will not close anything."""
+        return self.steady() - self._last_arrival > QUIET_S and not self.events
 
     async def run(self) -> None:
         """Play events as they come, until `stopping`."""
@@ -499,8 +506,23 @@ class CrashBot:
                 return  # time went on: what was told stands
             await asyncio.sleep(0.005)
 
+    async def verify_end(self) -> None:
+        """Say so where the run ends with something open, such as when somebody closed the window."""
+        count = self._open()[1] if self.player.round is not None else 0
+        feed_money = self.venue.feed_money
+        if feed_money is not None:
+            count = max(count, feed_money.open)
+        if count and not self.verdicts:
+            result = await self.gate.ask("flat", open=count, detail="the run ended before they were closed")
+            self.verdicts.append(str(result["verdict"]) if result else "the gate is gone: nothing was verified")
+
     async def flatten(self) -> None:
         """After a latch: close what can be closed, once, and say what could not be verified."""
+        async with self._closing:
+            if not self.verdicts:
+                await self._flatten()
+
+    async def _flatten(self) -> None:
         ledger = self.player.ledger if self.player.round is not None else None
         feed_money = self.venue.feed_money
         self.gate.status.flatten = False

@@ -21,6 +21,8 @@ import orjson
 from playproof.errors import ConfigError, PlayproofError
 from playproof.events import Event
 from playproof.game import Frame, Game, load_game
+from playproof.games.crash.recording import columns as c
+from playproof.games.crash.rules.windows import Phase
 from playproof.home import home, write_durably
 from playproof.json_types import Json
 from playproof.money import UNIT, show
@@ -47,6 +49,8 @@ SESSION_FILE = "session.json"
 PLAYER_FILE = "player"
 MOST_PAGE_ROUNDS = 200
 """Rounds after which a browser's page is loaded again, between two rounds: pages grow."""
+MOST_PAGE_BYTES = 500 * 2**20
+"""Memory of the page's scripts above which it is loaded again earlier."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class BotPlan:
     path: Path | None = None
     """The home; None: the one in force."""
     page_rounds: int = MOST_PAGE_ROUNDS
+    page_bytes: int = MOST_PAGE_BYTES
 
     def __post_init__(self) -> None:
         if self.on == "browser" and self.mode == "paper":
@@ -115,6 +120,7 @@ async def play_bot(plan: BotPlan, on_ready: OnReady | None = None) -> Json:
             plan.balance, plan.limits, str(root),
         )
     )  # fmt: skip
+    warm_up(plan, game)
     await gate.start()
     started = time.monotonic()
     with EventLog.open(root, game.columns, plan.log) as store:
@@ -148,6 +154,17 @@ async def play_bot(plan: BotPlan, on_ready: OnReady | None = None) -> Json:
     }
     _keep(root, session_id, session, summary)
     return summary
+
+
+def warm_up(plan: BotPlan, game: Game) -> None:
+    """Play made-up ticks before anything is at stake: what is compiled on first use would stop the bot for seconds."""
+    player = LivePlayer(plan.subject, plan.world, plan.balance, seed=plan.seed, game=game)
+    for phase, tick in ((Phase.PRESALE, 0), (Phase.ACTIVE, 0), (Phase.ACTIVE, 1), (Phase.RUGGED, 2)):
+        columns = {"tick": tick, "price": 1.0, "game_phase": int(phase), "cooldown_timer_ms": 0}
+        event = c.fact(c.TICK, columns, "warm-up").event(datetime.now(UTC), "warm-up", tick)
+        with contextlib.suppress(Exception):  # what a policy cannot do shows where it is counted
+            for _ in player.take(event):
+                pass
 
 
 class _Session:
@@ -217,6 +234,7 @@ class _Session:
                 for task in tasks[1:]:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+                await self.bot.verify_end()
                 self._write_token()
         return self.why or "closed"
 
@@ -249,7 +267,9 @@ class _Session:
                 await self.bot.settled.wait()
                 self.bot.settled.clear()
                 since += 1
-                if since >= self.plan.page_rounds and not self.stop.is_set():
+                used = await page.evaluate("() => performance.memory ? performance.memory.usedJSHeapSize : 0")
+                too_long = since >= self.plan.page_rounds or used > self.plan.page_bytes
+                if too_long and not self.stop.is_set():
                     since = 0
                     self.gate.say("note", line={"kind": "page", "what": "loaded again between rounds"})
                     await page.reload()
@@ -272,7 +292,7 @@ class _Session:
             rounds = sum(one.settled is not None and one.settled.complete for one in self.bot.rounds.values())
             if self.gate.gone.is_set():
                 self.end("the gate is gone")
-            elif status.latched and (not status.flatten or self.bot.verdicts):
+            elif status.latched and (not status.flatten or self.bot.verdicts or self.bot.is_quiet()):
                 await self._finish_latch()
             elif self.plan.seconds and time.monotonic() - started >= self.plan.seconds:
                 self.end("limit of seconds")
