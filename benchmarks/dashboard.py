@@ -1,7 +1,7 @@
 """Measure the dashboard: what each page weighs and takes, large tables by key, comparisons, streams, and idle cost.
 
-A home is filled with runs and trajectories, and `playproof dashboard` serves it in a process of its own. Pages are timed
-on the wire, from the request to the last byte, and their first paint in Chromium where there is one.
+A home is filled with runs and trajectories, and `playproof dashboard` serves it in a process of its own. Pages are
+timed on the wire, from the request to the last byte, and their first paint in Chromium where there is one.
 Leaves out: other trackers' interfaces.
 """
 
@@ -35,8 +35,22 @@ ROWS, RUNS, POINTS, OPEN_PAGES = 1_000_000, 50, 2_000, 20
 IDLE_SECONDS = 20.0
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 AGENTS, AT_ONCE = 50, 20_000
-PAGES = ("/", "/recordings", "/store", "/datasets", "/runs", "/runs/run-00", "/proof", "/agents", "/agents/trajectories",
-         "/models", "/experiments", "/bots", "/jobs", "/settings")  # fmt: skip
+PAGES = (
+    "/",
+    "/recordings",
+    "/store",
+    "/datasets",
+    "/runs",
+    "/runs/run-00",
+    "/proof",
+    "/agents",
+    "/agents/trajectories",
+    "/models",
+    "/experiments",
+    "/bots",
+    "/jobs",
+    "/settings",
+)
 PAINT_GOAL_MS, BYTES_GOAL, QUERY_GOAL_MS, COMPARE_GOAL_MS, POINT_GOAL_MS, IDLE_GOAL = (
     300,
     300_000,
@@ -63,11 +77,23 @@ def _row(number: int) -> dict[str, Any]:
     start = MOMENT + timedelta(seconds=number)
     window = f"{start:%Y-%m-%dT%H}:00Z"
     return {
-        "trajectory_id": f"{number:032x}", "agent_id": f"agent-{number % AGENTS}", "window_id": window, "window_hours": 1,
-        "scenario_id": window, "market": "", "start_time": start, "end_time": start, "episode_length": 1,
-        "final_status": "completed", "final_balance": 10**13, "final_pnl": (number * 7919) % 10**9,
-        "is_training_data": True, "is_evaluation": False, "used_in_training": False, "created_at": start,
-    }  # fmt: skip
+        "trajectory_id": f"{number:032x}",
+        "agent_id": f"agent-{number % AGENTS}",
+        "window_id": window,
+        "window_hours": 1,
+        "scenario_id": window,
+        "market": "",
+        "start_time": start,
+        "end_time": start,
+        "episode_length": 1,
+        "final_status": "completed",
+        "final_balance": 10**13,
+        "final_pnl": (number * 7919) % 10**9,
+        "is_training_data": True,
+        "is_evaluation": False,
+        "used_in_training": False,
+        "created_at": start,
+    }
 
 
 def make_runs(root: Path) -> None:
@@ -81,8 +107,15 @@ def make_runs(root: Path) -> None:
 
 
 def _note(step: int, seed: int) -> str:
-    note = {"kind": "evaluation", "step": step * 1000, "pnl": (step * 37 + seed) % 10**6, "pnl_se": 1e4, "reward": 0.5,
-            "mix": {"WAIT": 0.9, "BUY": 0.1}, "components": {"money": 0.5}}  # fmt: skip
+    note = {
+        "kind": "evaluation",
+        "step": step * 1000,
+        "pnl": (step * 37 + seed) % 10**6,
+        "pnl_se": 1e4,
+        "reward": 0.5,
+        "mix": {"WAIT": 0.9, "BUY": 0.1},
+        "components": {"money": 0.5},
+    }
     return json.dumps(note) + "\n"
 
 
@@ -94,8 +127,11 @@ def table_times(engine: Engine, root: Path) -> list[float]:
         rows = TRAJECTORIES.read(context, TableQuery("start_time", True, after))
         after = cursor(rows[-1]["key"])
     deep = cursor((MOMENT + timedelta(seconds=len(rows) * 1000), f"{0:032x}"))
-    queries = [TableQuery("start_time", True, at, filters)
-               for at in ("", after, deep) for filters in ({}, {"agent": "agent-7"})]  # fmt: skip
+    queries = [
+        TableQuery("start_time", True, at, filters)
+        for at in ("", after, deep)
+        for filters in ({}, {"agent": "agent-7"})
+    ]
     times = []
     for query in queries * 3:
         began = time.perf_counter()
