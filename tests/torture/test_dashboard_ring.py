@@ -67,10 +67,10 @@ def test_from_a_recording_to_a_killed_bot(link: str, chromium: Path, home: Path)
         page.set_default_timeout(PATIENT)
         page.goto(link)
         page.goto(f"{base}/recordings")
-        submit(page, "record", url=table.url, rounds="6", session="from-the-page")
+        submit(page, "record", url=table.url, rounds="4", session="from-the-page")
         ended(page)
         page.goto(f"{base}/recordings/from-the-page")
-        assert page.locator("#windows tbody tr").count() >= 5
+        assert page.locator("#windows tbody tr").count() >= 3
         page.goto(f"{base}/datasets")
         submit(page, "datasets/build", name="mine", split="train=0.6,validation=0.4", gap="0")
         ended(page)
@@ -78,7 +78,15 @@ def test_from_a_recording_to_a_killed_bot(link: str, chromium: Path, home: Path)
         page.locator("#datasets tbody a").first.click()
         page.wait_for_selector("#distribution figure canvas")
         page.goto(f"{base}/runs")
-        submit(page, "train", name="tiny", method="ppo", world="drift", steps="60000", settings="evaluate_every=1")
+        submit(
+            page,
+            "train",
+            name="tiny",
+            method="ppo",
+            world="drift",
+            steps="16384",
+            settings="evaluate_every=1 restarts=1 evaluate_windows=32",
+        )
         page.goto(f"{base}/jobs")
         job = page.locator("#jobs tbody a").first.get_attribute("href")
         page.wait_for_timeout(500)
@@ -92,7 +100,7 @@ def test_from_a_recording_to_a_killed_bot(link: str, chromium: Path, home: Path)
         page.goto(base + str(job))
         ended(page)
         page.goto(f"{base}/proof")
-        submit(page, "validate", policy="tiny", world="drift", rounds="60")
+        submit(page, "validate", policy="tiny", world="drift", rounds="30")
         ended(page)
         page.goto(f"{base}/proof")
         assert page.locator("#reports tbody tr").count() == 1

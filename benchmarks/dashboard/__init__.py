@@ -149,7 +149,14 @@ def served(root: Path) -> Iterator[tuple[str, list[str], subprocess.Popen[str]]]
     try:
         assert process.stderr is not None
         links = [match[0] for _ in range(3) if (match := re.search(r"http://\S+", process.stderr.readline()))]
-        yield links[0].partition("/enter")[0], links, process
+        base = links[0].partition("/enter")[0]
+        for _ in range(200):  # the links are printed before the first request is taken
+            try:
+                httpx.get(f"{base}/healthz")
+                break
+            except httpx.ConnectError:
+                time.sleep(0.05)
+        yield base, links, process
     finally:
         process.terminate()
         process.wait()
