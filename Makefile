@@ -44,6 +44,7 @@ demo: setup ## show what the product does, into demo-output/
 	$(DEMO) arena loop --preset tiny --once
 	$(DEMO) validate learner --world drift --rounds 1000 --output demo-output/learner || test $$? -eq 2
 	$(DEMO) validate human --world published --rounds 500 --output demo-output/verdict || test $$? -eq 2
+	@echo 'next, all of it on one page: $(DEMO) dashboard'
 
 test: setup check ## run the checks and the tests
 	$(BIN)/python scripts/run_tests.py
