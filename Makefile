@@ -48,6 +48,7 @@ demo: setup ## show what the product does, into demo-output/
 	  $(DEMO) bot run take-profit --paper --speed 4 --seed 12 --seconds 55 --account demo; status=$$?; wait; test $$status -eq 2
 	$(DEMO) bot audit verify demo
 	$(DEMO) bot report demo --output demo-output/bot
+	@echo 'next, all of it on one page: $(DEMO) dashboard'
 
 test: setup check ## run the checks and the tests
 	$(BIN)/python scripts/run_tests.py

@@ -26,6 +26,7 @@ from playproof.errors import PlayproofError, UnknownName
 app = typer.Typer(add_completion=False)
 NAMES = (
     "bot",
+    "dashboard",
     "dataset",
     "env",
     "grpo",

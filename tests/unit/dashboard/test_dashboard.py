@@ -413,6 +413,29 @@ def test_marks_and_the_review_queue(site: Dashboard) -> None:
         mark_trajectory(engine, "nobody", verdict="accepted", tags=None, note=None, who="test", now=NOW)
 
 
+def test_marks_choose_training_data(tmp_path: Path) -> None:
+    from playproof.datasets.conversations.groups import read_groups
+    from playproof.errors import UnknownName
+
+    engine = connect(url=f"sqlite:///{tmp_path / 'x.db'}")
+    upgrade(engine)
+    first, second, third = fill_tables(engine, ["text"], 3)
+    windows = [f"2026-01-02T0{hour}:00Z" for hour in range(3)]
+    mark_trajectory(engine, first, verdict="accepted", tags=None, note=None, who="test", now=NOW)
+    mark_trajectory(engine, second, verdict="rejected", tags=None, note=None, who="test", now=NOW)
+
+    def chosen(marks: str) -> set[str]:
+        groups = read_groups(engine, windows, 1, 1, "", marks)
+        return {episode.episode_id for group in groups for episode in group.episodes}
+
+    assert chosen("") == {first, second, third}
+    assert chosen("accepted") == {first}
+    assert chosen("not-rejected") == {first, third}
+    with pytest.raises(UnknownName, match="not-rejected"):
+        chosen("odd")
+    engine.dispose()
+
+
 def test_roles_are_denied_by_default() -> None:
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "POST"):
         assert role_needed(method, "/") is None

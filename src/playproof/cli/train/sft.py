@@ -28,6 +28,9 @@ def sft(
     agent: Annotated[
         list[str] | None, typer.Option(help="Recorded agents to imitate; may be given again. Default: all.")
     ] = None,
+    marks: Annotated[
+        str, typer.Option(help="Only what people marked in the dashboard: accepted, or not-rejected.")
+    ] = "",
     lookback_hours: Annotated[float, typer.Option(min=0, help="How far back recorded windows may have begun.")] = 168,
     resume: Resume = False,
     track: Track = None,
@@ -47,7 +50,7 @@ def sft(
 
     played = recorded_game(game) if recorded else language_game(game)
     config = settings.make(SFTConfig, game=played.name)
-    groups = _recorded(played, agent, lookback_hours, config.decisions) if recorded else ()
+    groups = _recorded(played, agent, lookback_hours, config.decisions, marks) if recorded else ()
     result = train_sft(
         played, config, run_folder(name), groups=groups, resume=resume, tracking=tracking(track, name), show=_show
     )
@@ -59,7 +62,7 @@ def _show(step: int, payload: Mapping[str, object]) -> None:
         note(f"step {step} of {payload['steps']}: loss {payload['loss']:.4f}")
 
 
-def _recorded(game: Any, agents: list[str] | None, hours: float, decisions: int) -> tuple[Any, ...]:
+def _recorded(game: Any, agents: list[str] | None, hours: float, decisions: int, marks: str) -> tuple[Any, ...]:
     """Read recorded groups of one agent or more, those of the agents that are asked for."""
     from dataclasses import replace
     from datetime import UTC, datetime
@@ -70,7 +73,8 @@ def _recorded(game: Any, agents: list[str] | None, hours: float, decisions: int)
     with opened() as engine:
         tables = ready(engine)
         result = usable_windows(tables, game.windows, datetime.now(UTC), hours, 1, min(5, decisions))
-        groups = read_groups(tables, [item.name for item in result], 1, min(5, decisions), game.windows.market)
+        names, market = [item.name for item in result], game.windows.market
+        groups = read_groups(tables, names, 1, min(5, decisions), market, marks)
     if agents:
         groups = [replace(group, episodes=tuple(e for e in group.episodes if e.agent in agents)) for group in groups]
     return tuple(group for group in groups if group.episodes)

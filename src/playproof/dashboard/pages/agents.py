@@ -23,7 +23,7 @@ from playproof.store.db import Judgement, LlmCall, MarketOutcome, ReviewMark, Tr
 from playproof.store.db.trajectories import read_trajectory
 
 SHOWN = 50
-RANKED = 20_000
+RANKED = 5_000
 """Latest trajectories that are ranked."""
 MIN_WINDOWS = 2
 SEARCHED = 20_000

@@ -296,7 +296,7 @@ def run_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         ("notes", f"{len(notes):,}"),
         ("last note (UTC)", moment(row["updated"])),
     ]
-    charts: list[Part] = list(figures(notes)) if notes else ["Nothing was noted yet."]
+    charts: list[Part] = list(figures(_thin_notes(notes))) if notes else ["Nothing was noted yet."]
     hidden = [Field(name="name", label="", kind="hidden", value=name), once_field()]
     doing: list[Part] = []
     if row["state"] != "running" and row["method"] in METHODS and (path / STATE).exists():
@@ -437,6 +437,18 @@ def _thin(steps: Sequence[int], pnl: Sequence[float]) -> tuple[list[int], list[f
         return list(steps), list(pnl)
     kept = decimate(np.array(steps, np.float64), np.array(pnl, np.float64), CURVE_POINTS // 4)
     return [steps[index] for index in kept], [pnl[index] for index in kept]
+
+
+def _thin_notes(notes: Sequence[Json]) -> list[Json]:
+    """Keep the first, the last and evenly between of each kind, so that a page of a long run stays light."""
+    kinds: dict[str, list[int]] = {}
+    for index, note in enumerate(notes):
+        kinds.setdefault(str(note.get("kind")), []).append(index)
+    kept: set[int] = set()
+    for indices in kinds.values():
+        chosen = np.unique(np.linspace(0, len(indices) - 1, min(len(indices), CURVE_POINTS)).astype(int))
+        kept.update(indices[position] for position in chosen.tolist())
+    return [notes[index] for index in sorted(kept)]
 
 
 def _short(value: object) -> str:

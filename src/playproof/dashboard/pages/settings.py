@@ -24,7 +24,7 @@ KEYS = ("OPENAI_API_KEY", "JUDGE_API_KEY", "PLAYPROOF_SERVE_KEY", "PLAYPROOF_NOT
 
 def settings_page(context: DashboardContext, values: Mapping[str, str]) -> Page:  # noqa: ARG001
     """Show databases, homes, tokens and budgets."""
-    schema = check(context.engine)
+    schema = context.cache.get("schema", "", lambda: check(context.engine))  # once: comparing tables takes a second
     disk = shutil.disk_usage(context.root if context.root.exists() else context.root.parent)
     locations = [
         ("home", str(context.root)),

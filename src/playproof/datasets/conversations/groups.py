@@ -17,10 +17,10 @@ from typing import Literal, Protocol
 
 from sqlalchemy import Engine, delete, insert, select, update
 
-from playproof.errors import ConfigError, DecodeError, InputError
+from playproof.errors import ConfigError, DecodeError, InputError, UnknownName
 from playproof.game import WindowRules
 from playproof.record.trajectories.windows import MIN_ACTIONS, MIN_AGENTS, survey
-from playproof.store.db import Trajectory, UsedWindow, writing
+from playproof.store.db import ReviewMark, Trajectory, UsedWindow, writing
 from playproof.store.db.trajectories import StoredCall, StoredTrajectory, read_windows
 
 VERSIONS = 2
@@ -28,6 +28,7 @@ VERSIONS = 2
 TARGET, MAX_DROPOUT = 1_000, 0.3
 Why = Literal["own", "stale", "foreign", "unsampled", "tempered"]
 """Own; of an older version; of another player; without tokens and log-probabilities; drawn at another temperature."""
+MARKS = ("", "accepted", "not-rejected")
 ROLES = ("system", "user", "assistant", "tool", "developer")
 
 
@@ -223,15 +224,31 @@ def drop_windows(
 
 
 def read_groups(
-    engine: Engine, windows: Sequence[str], min_agents: int, min_actions: int, market: str = ""
+    engine: Engine, windows: Sequence[str], min_agents: int, min_actions: int, market: str = "", marks: str = ""
 ) -> list[ConversationGroup]:
-    """Read the groups of some windows: the ended episodes of each scenario that have enough usable exchanges."""
+    """Read the groups of some windows: the ended episodes of each scenario that have enough usable exchanges.
+
+    `marks` chooses by what people said in the review queue: accepted, or not-rejected; empty takes all.
+    """
+    if marks not in MARKS:
+        raise UnknownName("choice by marks", marks, filter(None, MARKS))
     result: dict[str, list[Conversation]] = {}
+    said = _marked(engine) if marks else {}
     for window in read_windows(engine, windows, market):
+        verdict = said.get(window.trajectory_id)
+        if (marks == "accepted" and verdict != "accepted") or (marks and verdict == "rejected"):
+            continue
         episode = read_episode(window)
         if window.ended and not window.is_evaluation and len(episode.exchanges) >= min_actions:
             result.setdefault(_group_name(window), []).append(episode)
     return [ConversationGroup(name, tuple(of)) for name, of in sorted(result.items()) if len(of) >= min_agents]
+
+
+def _marked(engine: Engine) -> dict[str, str]:
+    """Give the verdicts that people gave, by trajectory."""
+    query = select(ReviewMark.trajectory_id, ReviewMark.verdict).where(ReviewMark.verdict.is_not(None))
+    with engine.connect() as connection:
+        return {identity: str(verdict) for identity, verdict in connection.execute(query)}
 
 
 def usable_windows(
