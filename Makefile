@@ -44,9 +44,13 @@ demo: setup ## show what the product does, into demo-output/
 	$(DEMO) arena loop --preset tiny --once
 	$(DEMO) validate learner --world drift --rounds 1000 --output demo-output/learner || test $$? -eq 2
 	$(DEMO) validate human --world published --rounds 500 --output demo-output/verdict || test $$? -eq 2
+	(sleep 40; $(DEMO) bot kill demo --why "the demo is over") & \
+	  $(DEMO) bot run take-profit --paper --speed 4 --seed 12 --seconds 55 --account demo; status=$$?; wait; test $$status -eq 2
+	$(DEMO) bot audit verify demo
+	$(DEMO) bot report demo --output demo-output/bot
 
 test: setup check ## run the checks and the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python scripts/run_tests.py
 
 check: setup ## ruff, mypy strict, codespell, and the layers of imports
 	$(BIN)/ruff check .

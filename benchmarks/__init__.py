@@ -24,7 +24,19 @@ from playproof.cli.output import AsJson, emit, note
 from playproof.errors import PlayproofError, UnknownName
 
 app = typer.Typer(add_completion=False)
-NAMES = ("dataset", "env", "grpo", "imports", "imports.studio", "server", "store", "train", "trajectories", "validate")
+NAMES = (
+    "bot",
+    "dataset",
+    "env",
+    "grpo",
+    "imports",
+    "imports.studio",
+    "server",
+    "store",
+    "train",
+    "trajectories",
+    "validate",
+)
 """Every benchmark: a module of this package with a function `run`."""
 
 

@@ -41,7 +41,7 @@ from playproof.provenance import commit
 from playproof.train.ppo.config import PPOConfig, fine_tuned, plan_preset
 from playproof.train.ppo.loop import VALIDATION, TrainSetup, build, weights_of
 from playproof.train.ppo.loop import PPOResult as Trained
-from playproof.train.ppo.restarts import PLAN, discarded, steps_of, train_best
+from playproof.train.ppo.restarts import PLAN, discarded, discarded_steps, train_best
 from playproof.train.run import CONFIG, RESULT, read_config, read_log
 
 EDGE, NULL = "drift", "published"
@@ -180,7 +180,7 @@ def clone(quick: bool) -> Found:
         if not (_place(tag(scratch, quick), scratch) / RESULT).exists():
             trained(tag(scratch, quick), game, scratch)
         alone = _steps_to(_place(tag(scratch, quick), scratch), game, scratch)
-        taken, begun = _steps_to(done.path, game, config), steps_of(scratch) - scratch.steps
+        taken, begun = _steps_to(done.path, game, config), (scratch.steps + discarded_steps(scratch)) - scratch.steps
         halves.append(taken / (alone + begun))
         named = f"PPO from a clone in {EDGE}, seed {seed}"
         results += [

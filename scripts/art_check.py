@@ -334,7 +334,7 @@ class ArtService:
 
 def run_program(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:
     """Run a program to its end; give all that it printed, or stop with it."""
-    done = subprocess.run(  # noqa: S603 - our own commands
+    done = subprocess.run(
         command, env=environment, cwd=folder, capture_output=True, text=True, timeout=280, check=False
     )
     if done.returncode:

@@ -32,14 +32,9 @@ class Table:
     async def caught_up(self) -> None:
         """Wait until the bot has played all that the table has said."""
         assert self.running is not None
-        bot, recorder, table = self.running.bot, self.running.recorder, self.server.table
+        bot, table = self.running.bot, self.server.table
         while True:
-            last = recorder.last_tick
-            here = last is not None and (last.window_id, last.columns["game_phase"], last.columns["tick"]) == (
-                table.game_id,
-                int(table.phase),
-                table.tick,
-            )
+            here = bot.newest == (table.game_id, int(table.phase), table.tick)
             if (here and bot.handled == bot.came and not bot.events) or self.running.gate.gone.is_set():
                 return
             await asyncio.sleep(0.001)
@@ -64,10 +59,11 @@ def new_table(seed: int = 12, world: str = "published") -> Iterator[Table]:
 
 def play(table: Table, plan: BotPlan, during: Callable[[Table], Awaitable[bool]] | None = None, **changes: Any) -> Json:
     """Run a bot to its end while the table moves; `during` is asked before every beat whether to move on."""
+    most = changes.pop("seconds_most", 240)
     plan = replace(plan, url=table.server.url, **({"timing": PATIENT, "limits": CALM} | changes))
 
     async def drive() -> None:
-        while table.running is None or table.running.recorder.last_tick is None:
+        while table.running is None or not table.running.bot.newest:
             await asyncio.sleep(0.005)
         await table.caught_up()
         while True:
@@ -82,7 +78,7 @@ def play(table: Table, plan: BotPlan, during: Callable[[Table], Awaitable[bool]]
 
         driving = asyncio.create_task(drive())
         try:
-            return await asyncio.wait_for(play_bot(plan, ready), 240)
+            return await asyncio.wait_for(play_bot(plan, ready), most)
         finally:
             driving.cancel()
             await asyncio.gather(driving, return_exceptions=True)

@@ -18,7 +18,8 @@ A message says what was expected, what was found and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 
 class PlayproofError(Exception):
@@ -74,7 +75,34 @@ class MissingExtra(PlayproofError):
     """Tell which extra brings the part that is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} is not installed; run: pip install 'playproof[{extra}]'")
+        super().__init__(f"{what} is not installed; run: {install_extra(extra)}")
+
+
+def install_extra(extra: str) -> str:
+    """Give the command that installs an extra: in a clone the clone's own."""
+    clone = Path(__file__).parents[2]
+    inside = (clone / "pyproject.toml").is_file() and clone.name != "site-packages"
+    return f"pip install -e '.[{extra}]' in {clone}" if inside else f"pip install 'playproof[{extra}]'"
+
+
+_EXTRA_OF: Mapping[str, str] = {
+    **dict.fromkeys(("torch", "stable_baselines3", "sb3_contrib", "lightgbm", "sklearn", "scipy", "arch"), "train"),
+    **dict.fromkeys(("safetensors", "onnx", "onnxruntime", "optuna", "tensorboard"), "train"),
+    **dict.fromkeys(("transformers", "tokenizers", "peft", "gguf", "openai"), "llm"),
+    "playwright": "browser",
+    "psycopg": "postgres",
+    "minari": "minari",
+    "h5py": "minari",
+    "ray": "ray",
+    "wandb": "wandb",
+}
+"""Which extra brings a module."""
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
+    """Tell which extra brings a module that could not be imported; None if it is none of theirs."""
+    extra = _EXTRA_OF.get((error.name or "").partition(".")[0])
+    return None if extra is None else MissingExtra(str(error.name), extra)
 
 
 class GateFailed(PlayproofError):

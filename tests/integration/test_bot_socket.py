@@ -37,9 +37,16 @@ WIDE = replace(CALM, stake_share=10**6, open_positions=100, daily_loss=10**6, to
 def test_money_is_the_servers_and_decisions_are_the_environments(
     name: str, mode: Mode, rounds: int, limits: OrderLimits, home: Path
 ) -> None:
+    play_and_compare(name, rounds, home, mode, limits)
+
+
+def play_and_compare(name: str, rounds: int, home: Path, mode: Mode = "practice", limits: OrderLimits = CALM) -> None:
+    """Play, and hold the server's ledger, the account, the audit log and the environment together."""
     subject = load_subject(GAME, name)
     with new_table() as table:
-        summary = play(table, BotPlan(subject, "", mode=mode, rounds=rounds), limits=limits)
+        summary = play(
+            table, BotPlan(subject, "", mode=mode, rounds=rounds), limits=limits, seconds_most=max(240, 20 * rounds)
+        )
         (player,) = table.server.table.players.values()
         cash = player.ledger.cash
     assert summary["rounds"] == rounds

@@ -170,6 +170,30 @@ def test_a_stream_comes_piece_by_piece_and_is_stored_whole(setting: Setting) -> 
     assert result.calls[0].logprobs == [0.0, -0.5, -1.0]
 
 
+@pytest.mark.parametrize("streams", [40, pytest.param(1_000, marks=pytest.mark.torture)])
+def test_streams_that_a_client_leaves_at_their_end_are_whole(setting: Setting, streams: int) -> None:
+    """The official client closes the connection as soon as it reads [DONE]; others leave at the finish reason."""
+    with setting.client() as client:
+        for number in range(streams):
+            answer = ask(client, stream=True)
+            for chunk in answer:
+                if number % 2 and chunk.choices[0].finish_reason:
+                    break
+            answer.close()
+    (result,) = setting.stored(streams)
+    assert [call.error for call in result.calls] == [None] * streams
+    assert all(step.action_success for step in result.steps)
+
+
+def test_a_stream_that_is_left_in_the_middle_is_not_whole(setting: Setting) -> None:
+    with setting.client() as client:
+        answer = ask(client, stream=True)
+        next(iter(answer))
+        answer.close()
+    (result,) = setting.stored(1)
+    assert "not read to its end" in (result.calls[0].error or "")
+
+
 def test_errors_pass_and_are_stored_as_errors(setting: Setting) -> None:
     with setting.client() as client:
         with pytest.raises(openai.RateLimitError, match="slow down") as limited:

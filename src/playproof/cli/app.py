@@ -23,10 +23,11 @@ from typer.main import get_command
 
 from playproof import __version__
 from playproof.cli.output import print_anywhere, printable
-from playproof.errors import ConfigError, ContractError, PlayproofError
+from playproof.errors import ConfigError, ContractError, PlayproofError, missing_extra
 
 GROUP = "playproof.commands"
 DEBUG = "PLAYPROOF_DEBUG"
+COMPLETING = "_PLAYPROOF_COMPLETE"
 INTERRUPTED = 130
 BROKEN_PIPE = 1
 
@@ -80,7 +81,7 @@ class LazyCommand(TyperCommand):
             ) from error
         if not isinstance(app, typer.Typer):
             raise ContractError(f"expected a Typer app at {self.target} for command {self.name!r}, found {app!r}")
-        command = get_command(app)
+        command = get_command(plain_help(app))
         command.name = self.name
         command.params = [param for param in command.params if param.name not in _COMPLETION]
         return command
@@ -88,6 +89,15 @@ class LazyCommand(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: object = None, **extra: object) -> Any:
         """Hand the call over to the real command."""
         return self.load().make_context(info_name, args, parent=parent, **extra)
+
+
+def plain_help(app: typer.Typer) -> typer.Typer:
+    """Print help as it is written: rich would read brackets as styles and `choice:A:B` as an emoji."""
+    app.rich_markup_mode = None
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            plain_help(group.typer_instance)
+    return app
 
 
 def first_line(module: str) -> str:
@@ -104,7 +114,7 @@ def first_line(module: str) -> str:
 
 def command_line() -> TyperGroup:
     """Build the group with every command that is installed."""
-    app = typer.Typer(add_completion=False)
+    app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
     app.callback(invoke_without_command=True)(_root)
     group = get_command(app)
     assert isinstance(group, TyperGroup)
@@ -116,19 +126,24 @@ def command_line() -> TyperGroup:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code."""
+    if COMPLETING in os.environ:
+        command_line()(prog_name="playproof")  # a shell asks for completions; this exits
     return run_command(command_line(), "playproof", args)
 
 
 def run_app(app: typer.Typer, name: str, args: Sequence[str] | None = None) -> int:
     """Run a Typer app outside the group, such as the benchmarks, with the same exit codes and errors."""
-    return run_command(get_command(app), name, args)
+    return run_command(get_command(plain_help(app)), name, args)
 
 
 def run_command(command: Any, name: str, args: Sequence[str] | None) -> int:
     """Run a command and turn every expected way out of it into an exit code."""
     print_anywhere()
+    words = list(sys.argv[1:] if args is None else args)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     try:
-        with command.make_context(name, list(sys.argv[1:] if args is None else args)) as context:
+        with command.make_context(name, words) as context:
             context.command.invoke(context)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -141,8 +156,11 @@ def run_command(command: Any, name: str, args: Sequence[str] | None) -> int:
         return done.exit_code
     except typer.TyperException as error:
         return _usage(error)
-    except PlayproofError as error:
-        return _fail(error)
+    except (PlayproofError, ModuleNotFoundError) as error:
+        known = missing_extra(error) if isinstance(error, ModuleNotFoundError) else error
+        if known is None:
+            raise
+        return _fail(known)
     return 0
 
 

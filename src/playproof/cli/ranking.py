@@ -6,8 +6,10 @@ Leaves out: the ranking (stats.ranking).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import TYPE_CHECKING
 
+from playproof.stats.evidence import FEWEST, SMALL
 from playproof.stats.ranking import RankedAgent
 
 if TYPE_CHECKING:
@@ -35,8 +37,13 @@ def ranked_table(ranked: Sequence[RankedAgent], title: str) -> Table:
             f"{item.valid:.0%}",
         ]
         table.add_row(*row, *(["" if item.brier is None else f"{item.brier:.2f}"] if forecasts else []))
+    if any(item.windows < FEWEST for item in ranked):
+        table.caption = f"No intervals below {FEWEST} windows: run at least so many; {SMALL} or more tell something."
+        table.caption_justify = "left"
     return table
 
 
 def _within(value: float, interval: tuple[float, float], digits: int) -> str:
+    if not all(map(isfinite, interval)):
+        return f"{value:+.{digits}f}"
     return f"{value:+.{digits}f} ({interval[0]:+.{digits}f} {interval[1]:+.{digits}f})"

@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from playproof.errors import ConfigError, UnknownName
 
@@ -20,8 +22,22 @@ if TYPE_CHECKING:
 
 POLICY = "A checkpoint's folder, a run, a model (NAME, NAME:VERSION, NAME@ALIAS), a baseline, or module:attribute."
 _MODEL = re.compile(r"[A-Za-z0-9_-]{1,64}(?P<which>@[A-Za-z0-9_-]{1,64}|:v?\d{1,9})?", re.ASCII)
+StakeOption = Annotated[float | None, typer.Option(help="Reserved for each window, in whole coins, such as 0.1.")]
+MOST_STAKE = 1_000_000.0
+"""Coins; a larger number is one of the smallest unit, as older versions took it."""
 SHOWN = 8
 """Names that a message lists at most, the nearest first."""
+
+
+def stake_units(stake: float | None) -> int | None:
+    """Read a stake in coins."""
+    from playproof.money import to_units
+
+    if stake is None:
+        return None
+    if not 0 < stake <= MOST_STAKE:
+        raise ConfigError(f"expected a stake in coins, above 0 and at most {MOST_STAKE:,.0f}, found {stake:g}")
+    return to_units(stake)
 
 
 def nearest(text: str, names: Iterable[str]) -> list[str]:

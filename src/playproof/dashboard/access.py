@@ -1,8 +1,8 @@
 """Who may see and do what in the dashboard: one-time links, sessions in a strict cookie, roles, tokens of forms.
 
-A link is good once. Behind it a session begins, whose id stands in an http-only cookie. A viewer reads, an operator puts
-jobs in and marks, an admin also does what cannot be taken back. Every change carries a token that only a page of this
-session knows, and comes from this server's own page. What no rule names is nobody's.
+A link is good once. Behind it a session begins, whose id stands in an http-only cookie. A viewer reads, an operator
+puts jobs in and marks, an admin also does what cannot be taken back. Every change carries a token that only a page of
+this session knows, and comes from this server's own page. What no rule names is nobody's.
 """
 
 from __future__ import annotations
@@ -126,29 +126,37 @@ class DashboardGuard(AsgiGuard):
         if scope["type"] != "http":
             return PlainTextResponse("There is no socket here.", 404)
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
-        host = headers.get("host", "")
+        refused = self._foreign(headers, method, path)
+        if refused is None and path not in OPEN_PATHS:
+            session = self.sessions.find(headers)
+            refused = self._unfit(session, headers, method, path)
+            scope[SCOPE_SESSION] = session
+        return None if refused is None else PlainTextResponse(f"{refused[1]}\n", refused[0], HEADERS)
+
+    def _foreign(self, headers: Headers, method: str, path: str) -> tuple[int, str] | None:
+        """Refuse other hosts' names, and pages of other servers."""
+        host, changes = headers.get("host", ""), method not in ("GET", "HEAD")
         if not admits_host(host, self._loopback):
-            return _refuse(421, "This server has another name.")
-        changes = method not in ("GET", "HEAD")
-        if changes and not admits_origin(headers.get("origin"), host):
-            return _refuse(403, "This page may not speak to this server.")
-        if not changes and headers.get("sec-fetch-site") == "cross-site" and path not in OPEN_PATHS:
-            return _refuse(403, "Another site may not read this one.")
-        if path in OPEN_PATHS:
-            return None if method in ("GET", "HEAD") else _refuse(405, "This address is only read.")
-        session = self.sessions.find(headers)
+            return 421, "This server has another name."
+        if changes and (path in OPEN_PATHS or not admits_origin(headers.get("origin"), host)):
+            return 403, "This page may not speak to this server."
+        if headers.get("sec-fetch-site") == "cross-site" and path not in OPEN_PATHS:
+            return 403, "Another site may not read this one."
+        return None
+
+    def _unfit(
+        self, session: DashboardSession | None, headers: Headers, method: str, path: str
+    ) -> tuple[int, str] | None:
+        """Refuse who has no session, or one whose role is not enough."""
         if session is None:
-            return _refuse(401, "A link is needed: the terminal that runs `playproof dashboard` shows one.")
+            return 401, "A link is needed: the terminal that runs `playproof dashboard` shows one."
         needed = self._roles(method, path)
         if needed is None:
-            return _refuse(404, "There is no such page.")
+            return 404, "There is no such page."
         if not session.may(needed):
-            return _refuse(403, f"This needs the role {needed}, found {session.role}.")
+            return 403, f"This needs the role {needed}, found {session.role}."
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > MOST_BYTES:
-            return _refuse(413, "This form is too large.")
-        scope[SCOPE_SESSION] = session
-        return None
+        return None if length.isdigit() and int(length) <= MOST_BYTES else (413, "This form is too large.")
 
     async def admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request over, and put the headers of this server on what comes back."""
@@ -171,7 +179,3 @@ def checks_token(session: DashboardSession, shown: str | None) -> bool:
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _refuse(status: int, text: str) -> Response:
-    return PlainTextResponse(text + "\n", status, HEADERS)

@@ -18,7 +18,15 @@ from playproof.dashboard.context import DashboardContext
 from playproof.dashboard.marks import mark_trajectory
 from playproof.dashboard.shell import Block, Field, Form, Link, Page
 from playproof.errors import InputError, UnknownName
+from playproof.home import check_id
+from playproof.models import changing
+from playproof.models.registry import Registry
+from playproof.operate import state as bots
 from playproof.operate.jobs import queue
+from playproof.operate.state import read_bots
+
+LIVE = "live"
+"""The alias that plays for money: its name has to be typed."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class ActionRequest:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Redirection:
     """Where to go afterwards, and what to say there."""
 
     to: str
@@ -50,20 +58,20 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Action:
+class FormAction:
     """One thing that a form does."""
 
     role: DashboardRole
-    run: Callable[[ActionRequest], Outcome | Page]
+    run: Callable[[ActionRequest], Redirection | Page]
 
 
-def start(asked: ActionRequest, words: Sequence[str]) -> Outcome:
+def start(asked: ActionRequest, words: Sequence[str]) -> Redirection:
     """Put a job in; a form that is sent twice makes one job."""
     once = asked.text("once")
     identity = once if re.fullmatch(r"[0-9a-f]{16}", once) else None
     context = asked.context
     job = queue.enqueue(context.engine, context.root, list(words), asked.session.role, asked.now, identity)
-    return Outcome(f"/jobs/{job.job_id}", f"asked for: {job.command}")
+    return Redirection(f"/jobs/{job.job_id}", f"asked for: {job.command}")
 
 
 def once_field() -> Field:
@@ -81,7 +89,7 @@ def options(asked: ActionRequest, *names: str) -> list[str]:
     return words
 
 
-def _record(asked: ActionRequest) -> Outcome:
+def _record(asked: ActionRequest) -> Redirection:
     kind = asked.text("kind") or "socket"
     if kind not in ("socket", "browser"):
         raise UnknownName("way to record", kind, ("socket", "browser"))
@@ -90,62 +98,62 @@ def _record(asked: ActionRequest) -> Outcome:
     return start(asked, [*words, "--json"])
 
 
-def _perform(asked: ActionRequest) -> Outcome:
-    return start(asked, ["perform", asked.text("game") or "crash", *options(asked, "rounds", "speed"), "--no-browser"])
+def _perform(asked: ActionRequest) -> Redirection:
+    return start(asked, ["perform", _name(asked.text("game")), *options(asked, "rounds", "speed"), "--no-browser"])
 
 
-def _build(asked: ActionRequest) -> Outcome:
+def _build(asked: ActionRequest) -> Redirection:
     name = asked.text("name")
     words = ["dataset", "build", _name(name), *options(asked, "reward", "split", "gap", "world", "session")]
     return start(asked, words)
 
 
-def _train(asked: ActionRequest) -> Outcome:
+def _train(asked: ActionRequest) -> Redirection:
     method = asked.text("method") or "ppo"
     settings = [part for line in asked.text("settings").split() for part in ("--set", line)]
     fields = options(asked, "game", "world", "dataset", "player", "steps", "rounds", "seed", "model")
     return start(asked, ["train", method, "--name", _name(asked.text("name")), *fields, *settings])
 
 
-def _resume(asked: ActionRequest) -> Outcome:
+def _resume(asked: ActionRequest) -> Redirection:
     return start(asked, ["train", asked.text("method"), "--name", _name(asked.text("name")), "--resume"])
 
 
-def _validate(asked: ActionRequest) -> Outcome:
+def _validate(asked: ActionRequest) -> Redirection:
     fields = options(asked, "world", "data", "rounds", "seed", "game")
     return start(asked, ["validate", _name(asked.text("policy")), *fields])
 
 
-def _compare(asked: ActionRequest) -> Outcome:
+def _compare(asked: ActionRequest) -> Redirection:
     policies = asked.text("policies").split()
     if len(policies) < 2:
         raise InputError(f"expected at least two policies to compare, found {len(policies)}")
     return start(asked, ["compare", *map(_name, policies), *options(asked, "world", "rounds", "seed")])
 
 
-def _check(asked: ActionRequest) -> Outcome:
+def _check(asked: ActionRequest) -> Redirection:
     return start(asked, ["dataset", "check", _name(asked.text("name"))])
 
 
-def _verify(asked: ActionRequest) -> Outcome:
+def _verify(asked: ActionRequest) -> Redirection:
     return start(asked, ["store", "verify", "--json"])
 
 
-def _compact(asked: ActionRequest) -> Outcome | Page:
+def _compact(asked: ActionRequest) -> Redirection | Page:
     if not asked.sure:
         return sure_page(
             "Move the logs into Parquet",
             "store/compact",
             asked,
             (
-                "Whole windows of every log are moved into Parquet parts. A log that is being written is refused, and no"
+                "Whole windows of every log are moved into Parquet parts. A log that is being written is refused and no"
                 " event is lost. It cannot be taken back."
             ),
         )
     return start(asked, ["store", "compact"])
 
 
-def _cancel(asked: ActionRequest) -> Outcome | Page:
+def _cancel(asked: ActionRequest) -> Redirection | Page:
     job = queue.read_job(asked.context.engine, asked.context.root, asked.text("job"))
     if not asked.sure and job.status == "running":
         return sure_page(
@@ -158,15 +166,15 @@ def _cancel(asked: ActionRequest) -> Outcome | Page:
             ),
         )
     queue.cancel(asked.context.engine, asked.context.root, job.job_id, asked.now)
-    return Outcome(f"/jobs/{job.job_id}", "asked to end")
+    return Redirection(f"/jobs/{job.job_id}", "asked to end")
 
 
-def _retry(asked: ActionRequest) -> Outcome:
+def _retry(asked: ActionRequest) -> Redirection:
     job = queue.retry(asked.context.engine, asked.context.root, asked.text("job"))
-    return Outcome(f"/jobs/{job.job_id}", "begun again")
+    return Redirection(f"/jobs/{job.job_id}", "begun again")
 
 
-def _mark(asked: ActionRequest) -> Outcome:
+def _mark(asked: ActionRequest) -> Redirection:
     verdict = asked.text("verdict")
     if verdict not in ("", "accepted", "rejected", "clear"):
         raise UnknownName("mark", verdict, ("accepted", "rejected", "clear"))
@@ -183,8 +191,82 @@ def _mark(asked: ActionRequest) -> Outcome:
     )
     queue.ring(asked.context.root)
     if asked.text("next") == "queue":
-        return Outcome(f"/arena/review?after={quote(identity)}")
-    return Outcome(f"/arena/trajectories/{quote(identity)}", "marked")
+        return Redirection(f"/agents/review?after={quote(identity)}")
+    return Redirection(f"/agents/trajectories/{quote(identity)}", "marked")
+
+
+def _add_model(asked: ActionRequest) -> Redirection:
+    return start(asked, ["models", "add", _name(asked.text("run")), *options(asked, "name")])
+
+
+def _promote(asked: ActionRequest) -> Redirection | Page:
+    registry = Registry(asked.context.engine, asked.context.root, asked.context.clock)
+    version = registry.find(f"{_name(asked.text('name'))}:{asked.text('version')}").version
+    alias, why = _name(asked.text("alias")), asked.text("why")
+    if not asked.sure:
+        before = registry.pointer(version.name, alias).version
+        present = "nothing" if before is None else f"version {before}"
+        text = (
+            f"{version.name}@{alias} stands for {present} and will stand for"
+            f" version {version.version} (verdict: {version.verdict or 'none'}). Whoever serves the alias changes over."
+        )
+        return sure_page(
+            f"Promote {version.label}", "models/promote", asked, text, typed=version.name * (alias == LIVE)
+        )
+    if alias == LIVE:
+        _check_typed(asked, version.name)
+    changing.promote(registry, version, alias, who=f"dashboard {asked.session.role}", why=why)
+    return Redirection(f"/models/{quote(version.name)}", f"{version.name}@{alias} is version {version.version} now")
+
+
+def _rollback(asked: ActionRequest) -> Redirection | Page:
+    registry = Registry(asked.context.engine, asked.context.root, asked.context.clock)
+    name, alias = _name(asked.text("name")), _name(asked.text("alias"))
+    if not asked.sure:
+        present = registry.pointer(name, alias).version
+        text = f"{name}@{alias} stands for version {present} and goes back to what stood before it. No gate is asked."
+        return sure_page(f"Roll {name}@{alias} back", "models/rollback", asked, text)
+    changing.rollback(registry, name, alias, who=f"dashboard {asked.session.role}", why=asked.text("why"))
+    return Redirection(f"/models/{quote(name)}", f"{name}@{alias} went back")
+
+
+def _start_bot(asked: ActionRequest) -> Redirection:
+    fields = options(asked, "account", "rounds", "seconds")
+    return start(asked, ["bot", "run", _name(asked.text("policy")), asked.text("url"), "--paper", *fields, "--json"])
+
+
+def _kill(asked: ActionRequest) -> Redirection:
+    """Kill one bot, or all of them; at once, without a second page."""
+    context, account = asked.context, asked.text("account")
+    known = [bot.account.account for bot in read_bots(context.engine, context.root, 0)]
+    names = [check_id(account, "an account's name")] if account else known
+    for name in names:
+        bots.kill(context.root, name, f"the dashboard's button, pressed by an {asked.session.role}")
+    said = f"killed: {', '.join(names)}" if names else "there is no bot to kill"
+    return Redirection(f"/bots/{quote(account)}" if account else "/bots", said)
+
+
+def _take_over(asked: ActionRequest) -> Redirection:
+    account = check_id(asked.text("account"), "an account's name")
+    bots.take_over(asked.context.root, account)
+    return Redirection(f"/bots/{quote(account)}", "you play until the round ends")
+
+
+def _reset(asked: ActionRequest) -> Redirection | Page:
+    account, why = check_id(asked.text("account"), "an account's name"), asked.text("why")
+    if not why:
+        raise InputError("expected a reason for the reset, found none; say why it may trade again")
+    if not asked.sure:
+        text = f"Kill and latch are taken off account {account}: after a reconciliation its bot may send orders again."
+        return sure_page(f"Reset {account}", "bots/reset", asked, text, typed=account)
+    _check_typed(asked, account)
+    bots.reset(asked.context.engine, asked.context.root, account, why, asked.now)
+    return Redirection(f"/bots/{quote(account)}", "kill and latch were taken off")
+
+
+def _check_typed(asked: ActionRequest, name: str) -> None:
+    if asked.text("typed") != name:
+        raise InputError(f"expected {name} to be typed, found {asked.text('typed')[:60]!r}; nothing was changed")
 
 
 def _link(asked: ActionRequest) -> Page:
@@ -216,19 +298,26 @@ def _name(text: str) -> str:
     return text
 
 
-ACTIONS: Mapping[str, Action] = {
-    "record": Action("operator", _record),
-    "perform": Action("operator", _perform),
-    "datasets/build": Action("operator", _build),
-    "datasets/check": Action("operator", _check),
-    "train": Action("operator", _train),
-    "train/resume": Action("operator", _resume),
-    "validate": Action("operator", _validate),
-    "compare": Action("operator", _compare),
-    "store/verify": Action("operator", _verify),
-    "store/compact": Action("admin", _compact),
-    "jobs/cancel": Action("operator", _cancel),
-    "jobs/retry": Action("operator", _retry),
-    "mark": Action("operator", _mark),
-    "link": Action("admin", _link),
+ACTIONS: Mapping[str, FormAction] = {
+    "record": FormAction("operator", _record),
+    "perform": FormAction("operator", _perform),
+    "datasets/build": FormAction("operator", _build),
+    "datasets/check": FormAction("operator", _check),
+    "train": FormAction("operator", _train),
+    "train/resume": FormAction("operator", _resume),
+    "validate": FormAction("operator", _validate),
+    "compare": FormAction("operator", _compare),
+    "store/verify": FormAction("operator", _verify),
+    "store/compact": FormAction("admin", _compact),
+    "models/add": FormAction("operator", _add_model),
+    "models/promote": FormAction("admin", _promote),
+    "models/rollback": FormAction("admin", _rollback),
+    "bots/start": FormAction("operator", _start_bot),
+    "bots/kill": FormAction("operator", _kill),
+    "bots/takeover": FormAction("operator", _take_over),
+    "bots/reset": FormAction("admin", _reset),
+    "jobs/cancel": FormAction("operator", _cancel),
+    "jobs/retry": FormAction("operator", _retry),
+    "mark": FormAction("operator", _mark),
+    "link": FormAction("admin", _link),
 }

@@ -88,8 +88,24 @@ def role_needed(method: str, path: str) -> DashboardRole | None:
 def dashboard_app(context: DashboardContext, sessions: DashboardSessions, *, loopback: bool = True) -> ASGIApp:
     """Make the application behind its guard."""
     app = FastAPI(title="Playproof dashboard", docs_url=None, redoc_url=None, openapi_url=None)
-    watch = live.Watch(context)
-    streams = [0]
+    _add_entrance(app, sessions)
+    _add_files(app, context)
+    _add_tables(app, context)
+    _add_streams(app, context, sessions)
+    _add_changes(app, context, sessions)
+
+    @app.get("/{path:path}", include_in_schema=False)
+    def page(path: str, request: Request) -> HTMLResponse:  # noqa: ARG001 - the raw path says more
+        said = request.query_params.get(SAID, "")[:500]
+        query = "&".join(part for part in request.url.query.split("&") if not part.startswith(f"{SAID}="))
+        at = request.url.path + (f"?{query}" if query else "")
+        return HTMLResponse(_draw(_build(context, at), at, _session(request), said))
+
+    return DashboardGuard(app, sessions, role_needed, loopback=loopback)
+
+
+def _add_entrance(app: FastAPI, sessions: DashboardSessions) -> None:
+    """Add what answers everybody, errors, and the way in."""
 
     @app.middleware("http")
     async def bounded_threads(request: Request, call_next: Callable[[Request], Any]) -> Any:
@@ -123,6 +139,10 @@ def dashboard_app(context: DashboardContext, sessions: DashboardSessions, *, loo
     async def describe() -> JSONResponse:
         return JSONResponse(app.openapi())
 
+
+def _add_files(app: FastAPI, context: DashboardContext) -> None:
+    """Add scripts and styles, reports, and replays."""
+
     @app.get("/static/{stamp}/{name}", include_in_schema=False)
     async def asset(stamp: str, name: str) -> Response:  # noqa: ARG001 - it makes a changed file a new address
         if name not in _STATIC_NAMES:
@@ -130,6 +150,24 @@ def dashboard_app(context: DashboardContext, sessions: DashboardSessions, *, loo
         path = _STATIC_NAMES[name]
         headers = {"cache-control": "private, max-age=31536000, immutable"}
         return FileResponse(path, headers=headers, media_type=_TYPES.get(path.suffix))
+
+    @app.get("/replay/{dataset}/{window}", include_in_schema=False)
+    def replay(dataset: str, window: str) -> HTMLResponse:
+        return HTMLResponse(replay_recorded(context, dataset, window))
+
+    @app.get("/files/{folder}/{path:path}", include_in_schema=False)
+    def file(folder: str, path: str) -> Response:
+        if folder not in ("reports", "runs"):
+            raise HTTPException(404, "There is no such file.")
+        where = safe_join(context.root / folder, path)
+        if where.suffix not in (".html", ".json", ".csv") or not where.is_file():
+            raise HTTPException(404, "There is no such file.")
+        policy = {"content-security-policy": REPORT_POLICY} if where.suffix == ".html" else {}
+        return FileResponse(where, headers=policy)
+
+
+def _add_tables(app: FastAPI, context: DashboardContext) -> None:
+    """Add every table as JSON and CSV."""
 
     @app.get("/data/{name}.json")
     def table_json(name: str, request: Request) -> Response:
@@ -165,6 +203,12 @@ def dashboard_app(context: DashboardContext, sessions: DashboardSessions, *, loo
             headers={"content-disposition": f'attachment; filename="{name}.csv"'},
         )
 
+
+def _add_streams(app: FastAPI, context: DashboardContext, sessions: DashboardSessions) -> None:
+    """Add what tells a page what is new."""
+    watch = live.Watch(context)
+    streams = [0]
+
     @app.get("/live/poll")
     def poll(request: Request, at: str = "/", cursor: str = "") -> Response:
         """Give the blocks of a page that differ from a cursor; 204 where none does."""
@@ -193,19 +237,9 @@ def dashboard_app(context: DashboardContext, sessions: DashboardSessions, *, loo
 
         return StreamingResponse(messages(), media_type="text/event-stream")
 
-    @app.get("/replay/{dataset}/{window}", include_in_schema=False)
-    def replay(dataset: str, window: str) -> HTMLResponse:
-        return HTMLResponse(replay_recorded(context, dataset, window))
 
-    @app.get("/files/{folder}/{path:path}", include_in_schema=False)
-    def file(folder: str, path: str) -> Response:
-        if folder not in ("reports", "runs"):
-            raise HTTPException(404, "There is no such file.")
-        where = safe_join(context.root / folder, path)
-        if where.suffix not in (".html", ".json", ".csv") or not where.is_file():
-            raise HTTPException(404, "There is no such file.")
-        policy = {"content-security-policy": REPORT_POLICY} if where.suffix == ".html" else {}
-        return FileResponse(where, headers=policy)
+def _add_changes(app: FastAPI, context: DashboardContext, sessions: DashboardSessions) -> None:
+    """Add what changes something."""
 
     @app.post("/leave", include_in_schema=False)
     async def leave(request: Request) -> Response:
@@ -224,15 +258,6 @@ def dashboard_app(context: DashboardContext, sessions: DashboardSessions, *, loo
             return HTMLResponse(_draw(done, f"/do/{name}", session))
         separator = "&" if "?" in done.to else "?"
         return RedirectResponse(f"{done.to}{separator}{SAID}={quote(done.text)}" if done.text else done.to, 303)
-
-    @app.get("/{path:path}", include_in_schema=False)
-    def page(path: str, request: Request) -> HTMLResponse:  # noqa: ARG001 - the raw path says more
-        said = request.query_params.get(SAID, "")[:500]
-        query = "&".join(part for part in request.url.query.split("&") if not part.startswith(f"{SAID}="))
-        at = request.url.path + (f"?{query}" if query else "")
-        return HTMLResponse(_draw(_build(context, at), at, _session(request), said))
-
-    return DashboardGuard(app, sessions, role_needed, loopback=loopback)
 
 
 def _build(context: DashboardContext, at: str) -> Page:

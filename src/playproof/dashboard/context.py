@@ -16,7 +16,7 @@ T = TypeVar("T")
 MOST_CACHED = 512
 
 
-class Cache:
+class StateCache:
     """Results by key and state: what was computed from a state of files is kept until that changes; bounded."""
 
     def __init__(self, most: int = MOST_CACHED) -> None:
@@ -47,8 +47,8 @@ class DashboardContext:
     root: Path
     engine: Engine
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    cache: Cache = field(default_factory=Cache)
-    curves: Cache = field(default_factory=lambda: Cache(128))
+    cache: StateCache = field(default_factory=StateCache)
+    curves: StateCache = field(default_factory=lambda: StateCache(128))
     """Learning curves, which weigh more."""
 
 

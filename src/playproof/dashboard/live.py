@@ -61,22 +61,17 @@ class Watch:
     def _look(self, topic: str) -> Hashable:
         root = self._context.root
         name, _, detail = topic.partition(":")
-        if name == "jobs":
-            return stat_of(root / "jobs" / "bell")
-        if name == "job":
-            return stat_of(root / "jobs" / detail / "log.txt")
-        if name == "run":
-            return tuple(stat_of(root / "runs" / detail / file) for file in RUN_FILES)
-        if name == "runs":
-            return tuple(
-                (entry, stat_of(root / "runs" / entry / "log.jsonl"), stat_of(root / "runs" / entry / "result.json"))
-                for entry in _entries(root / "runs")
-            )
-        if name == "log":
-            return tuple((entry, stat_of(root / "log" / entry)) for entry in _entries(root / "log"))
         if name == "db":
             return self._database()
-        return tuple((entry, stat_of(root / name / entry)) for entry in _entries(root / name))
+        if name == "run":
+            return tuple(stat_of(root / "runs" / detail / file) for file in RUN_FILES)
+        if name in ("job", "jobs"):
+            return stat_of(root / "jobs" / detail / "log.txt" if detail else root / "jobs" / "bell")
+        entries = _entries(root / name)
+        if name == "runs":
+            files = ("log.jsonl", "result.json")
+            return tuple((entry, *(stat_of(root / name / entry / file) for file in files)) for entry in entries)
+        return tuple((entry, stat_of(root / name / entry)) for entry in entries)
 
     def _database(self) -> Hashable:
         if self._is_sqlite:
@@ -88,7 +83,8 @@ class Watch:
 
 def _entries(path: Path) -> tuple[str, ...]:
     try:
-        return tuple(sorted(entry.name for entry in os.scandir(path)))
+        # a reader touches the file of shared memory of a log: it says nothing
+        return tuple(sorted(entry.name for entry in os.scandir(path) if not entry.name.endswith("-shm")))
     except OSError:
         return ()
 

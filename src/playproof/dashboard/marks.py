@@ -17,7 +17,7 @@ MOST_TAGS, MOST_TAG, MOST_NOTE = 20, 60, 4_000
 
 
 @dataclass(frozen=True)
-class Mark:
+class TrajectoryMark:
     """One trajectory's mark."""
 
     verdict: str | None
@@ -25,14 +25,14 @@ class Mark:
     note: str
 
 
-def read_mark(engine: Engine, trajectory_id: str) -> Mark:
+def read_mark(engine: Engine, trajectory_id: str) -> TrajectoryMark:
     """Read a mark; an empty one where nobody has said anything."""
     query = select(ReviewMark.verdict, ReviewMark.tags, ReviewMark.note).where(
         ReviewMark.trajectory_id == trajectory_id
     )
     with engine.connect() as connection:
         row = connection.execute(query).first()
-    return Mark(None, (), "") if row is None else Mark(row.verdict, tuple(row.tags), row.note)
+    return TrajectoryMark(None, (), "") if row is None else TrajectoryMark(row.verdict, tuple(row.tags), row.note)
 
 
 def mark_trajectory(

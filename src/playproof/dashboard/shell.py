@@ -29,7 +29,10 @@ NAVIGATION = (
     ("/datasets", "Data sets"),
     ("/runs", "Runs"),
     ("/proof", "Proof"),
-    ("/arena", "Arena"),
+    ("/agents", "Agents"),
+    ("/models", "Models"),
+    ("/experiments", "Experiments"),
+    ("/bots", "Bots"),
     ("/jobs", "Jobs"),
     ("/settings", "Settings"),
 )
@@ -42,6 +45,8 @@ class Link:
     text: str
     href: str
     tone: str = ""
+    key: str = ""
+    """A key that follows it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +78,12 @@ class Form:
     inline: bool = False
     role: str = "operator"
     """Who may send it; others do not see it."""
+    key: str = ""
+    """A key that presses its button."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class FactList:
     """Names and values, side by side."""
 
     pairs: Sequence[tuple[str, object]]
@@ -125,7 +132,7 @@ class DataView:
     kind: str = "data"
 
 
-Part = str | Link | Chart | PageTable | PageSection | Form | Facts | TextBlock | Talk | DataView
+Part = str | Link | Chart | PageTable | PageSection | Form | FactList | TextBlock | Talk | DataView
 
 
 @dataclass(frozen=True)
@@ -158,15 +165,19 @@ def render_page(page: Page, *, path: str, role: str, csrf: str, allowed: frozens
         .get_template("page.html")
         .render(
             page=page,
+            title=f"{page.title} · Playproof",
+            policy=None,
+            static_url=f"/static/{asset_stamp()}/",
+            script_names=(),
             blocks=shown,
             path=path,
             section="/" + path.split("?", maxsplit=1)[0].strip("/").split("/")[0],
             role=role,
             csrf=csrf,
             said=said,
+            kills="operator" in allowed,
             navigation=NAVIGATION,
             cursor=cursor_of([html for _, html in shown]),
-            stamp=asset_stamp(),
         )
     )
 

@@ -89,10 +89,10 @@ def view(
     query = TableQuery.from_url(values, source)
     rows = list(source.read(context, TableQuery(query.sort, query.descending, query.after, query.filters, PAGE + 1)))
     more, rows = len(rows) > PAGE, rows[:PAGE]
-    heads = {
-        name: f"{path}?{TableQuery(name, not query.descending if name == query.sort else True, '', query.filters).to_url()}"
-        for name in source.sortable
-    }
+    heads = {}
+    for name in source.sortable:
+        down = not query.descending if name == query.sort else True
+        heads[name] = f"{path}?{TableQuery(name, down, '', query.filters).to_url()}"
     links = [(form.upper(), f"/data/{source.name}.{form}?{query.to_url()}") for form in ("csv", "json")]
     shown = [
         Field(
@@ -183,7 +183,7 @@ def read_cursor(text: str, like: Sequence[type]) -> list[Any]:
     return result
 
 
-def page_of(rows: Sequence[Row], query: TableQuery, identity: str) -> list[Row]:
+def page_of(rows: Sequence[Row], query: TableQuery, identity: str) -> Sequence[Row]:
     """Cut a page out of rows that are in memory; unknown values come last, whichever way is sorted."""
 
     def key(row: Row) -> tuple[bool, Any, str]:
@@ -227,7 +227,7 @@ def matches(row: Row, filters: Mapping[str, str]) -> bool:
 
 def select_page(
     connection: Connection,
-    query: Select[Any],
+    query: Select[*tuple[Any, ...]],
     column: ColumnElement[Any],
     identity: ColumnElement[str],
     asked: TableQuery,

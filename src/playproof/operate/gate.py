@@ -260,7 +260,7 @@ class OrderGate:
             self.latch(self.pending_kill)
             return
         if (self.folder / KILL_FILE).exists():
-            self.latch("kill: the kill file is there")
+            self.latch(f"kill: {_read_why(self.folder / KILL_FILE)}")
             return
         jump = self._offset() - self._zero
         if not abs(jump) <= self.limits.clock_jump_ms:
@@ -331,6 +331,14 @@ def _shown(proposal: OrderProposal) -> dict[str, Any]:
         name: value if type(value) in (int, str) and (type(value) is str or -(2**63) <= value < 2**63) else repr(value)
         for name, value in values.items()
     }
+
+
+def _read_why(path: Path) -> str:
+    """Read what stands in the kill file; it need not say anything, nor be readable."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()[:200] or "the kill file is there"
+    except OSError:
+        return "the kill file is there"
 
 
 def _read_reason(path: Path) -> str:

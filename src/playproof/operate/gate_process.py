@@ -41,6 +41,7 @@ BEAT = 0.05
 """Seconds between two looks at kill file, clocks and heartbeat while nothing is asked."""
 MOST_LINE = 1 << 20
 LOCK_FILE = "lock"
+VANISHED = "bot vanished"
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,9 @@ def serve(wire: socket.socket, plan: GatePlan) -> None:
         try:
             wire_gate.run()
         finally:
-            with contextlib.suppress(SQLAlchemyError, PlayproofError):
-                store.end_session(wire_gate.ended)
+            if wire_gate.ended == VANISHED:
+                with contextlib.suppress(SQLAlchemyError, PlayproofError):
+                    store.end_session(VANISHED)
             engine.dispose()
 
 
@@ -106,7 +108,7 @@ class WireGate:
     """A gate behind its socket."""
 
     def __init__(self, gate: OrderGate, wire: socket.socket) -> None:
-        self.gate, self.wire, self.ended = gate, wire, "bot vanished"
+        self.gate, self.wire, self.ended = gate, wire, VANISHED
         self._pushed: tuple[str, str, bool] | None = None
 
     def run(self) -> None:
@@ -122,7 +124,7 @@ class WireGate:
                     *lines, buffer = (buffer + data).split(b"\n")
                     for line in lines:
                         self._answer(line)
-                    if self.ended != "bot vanished":
+                    if self.ended != VANISHED:
                         return
             self.gate.check()
             self.push()
@@ -168,6 +170,9 @@ class WireGate:
                 gate.lose_feed(str(asked["why"]))
             case "note":
                 gate.note(asked["line"])
+            case "drift":
+                gate.note({"kind": "drift", **asked["alarm"]})
+                gate.tell("drift", asked["alarm"])
             case "flat":
                 return {"verdict": gate.verify_flat(asked["open"], str(asked["detail"]))}
             case "end":
@@ -176,7 +181,8 @@ class WireGate:
 
     def _end(self, asked: Json) -> Json:
         self.ended = str(asked["why"])
-        self.gate.store.flush()
+        with contextlib.suppress(SQLAlchemyError, PlayproofError):
+            self.gate.store.end_session(self.ended)
         return {"head": self.gate.store.chain.head, "lines": self.gate.store.chain.lines}
 
     def _send(self, payload: Json) -> None:

@@ -61,6 +61,19 @@ class BotState:
     """The last lines of the audit log, newest first."""
 
 
+def find_session(engine: Engine, name: str) -> str:
+    """Give a session by its id, the last one of an account by the account's name, or the last of all by "last"."""
+    query = select(BotSession.session_id).where(BotSession.mode != "reset").order_by(BotSession.started_at.desc())
+    with engine.connect() as connection:
+        if connection.execute(select(BotSession.session_id).where(BotSession.session_id == name)).first():
+            return name
+        last = query if name == "last" else query.where(BotSession.account == name)
+        result = connection.execute(last.limit(1)).scalar_one_or_none()
+    if result is None:
+        raise InputError(f"expected a session, an account or 'last', found {name!r}; see playproof bot ls")
+    return result
+
+
 def read_bots(engine: Engine, home: Path, now_ms: int, limits: OrderLimits | None = None) -> tuple[BotState, ...]:
     """Give every account, the one that traded last first."""
     with engine.connect() as connection:

@@ -50,6 +50,8 @@ OTHERS = f"{NOTE}others"
 START, STOP, GAP, REFUSED = f"{NOTE}start", f"{NOTE}stop", f"{NOTE}gap", f"{NOTE}refused"
 MARK, REDO, DISCARD = f"{NOTE}mark", f"{NOTE}redo", f"{NOTE}discard"
 SEQUENCE = f"{NOTE}sequence"
+INTERVENTION = f"{NOTE}intervention"
+"""A person took over from a bot; the payload says from which tick of which window on."""
 
 
 class EventSink(Protocol):

@@ -18,7 +18,7 @@ from playproof.provenance import commit
 from playproof.reports.chart import BandSeries, BarSeries, Chart, ChartAxis, LevelLine, MarkerSeries, Series
 from playproof.reports.page import PageSection, PageTable, Toned, render
 from playproof.stats.evidence import REJECT
-from playproof.validate.examine import Examination
+from playproof.validate.examine import Examination, stake_returns
 from playproof.validate.gates import advice, shown_interval
 
 Floats = NDArray[np.float64]
@@ -41,6 +41,7 @@ def to_json(examination: Examination) -> Json:
         "data": {"name": plan.name, "hash": plan.data_hash, "split": plan.split, "windows": verdict.windows},
         "seed": plan.seed,
         "roi": verdict.roi,
+        "return_on_stakes": stake_returns(examination),
         "interval": list(verdict.interval),
         "e_value": verdict.e_value,
         "ceiling": verdict.ceiling,
@@ -220,10 +221,12 @@ def _gates(examination: Examination) -> PageTable:
 
 def _rivals(examination: Examination) -> PageTable:
     docs = {examination.subject.name: "the policy", **{name: doc for name, (doc, _) in examination.rivals.items()}}
+    staked = stake_returns(examination)
     rows = [
         [
             name,
             docs.get(name, ""),
+            _percent(staked[name]),
             f"{metric.roi:+.2%}",
             _span(metric.interval),
             f"{metric.e_value:.3g}",
@@ -237,10 +240,20 @@ def _rivals(examination: Examination) -> PageTable:
     ]
     ceiling, hindsight = examination.verdict.ceiling, _roi(examination.hindsight, examination.subject.stake)
     if ceiling is not None:
-        rows.append(["theory", "the best expected result", f"{ceiling:+.2%}", *[""] * 7])
+        rows.append(["theory", "the best expected result", "", f"{ceiling:+.2%}", *[""] * 7])
     if hindsight is not None:
-        rows.append(["hindsight", "unattainable: knows the future", f"{hindsight:+.0%}", *[""] * 7])
-    figures = ("ROI", "95 % interval", "e-value", "profit factor", "Sharpe", "drawdown", "CVaR 5 %", "ruin")
+        rows.append(["hindsight", "unattainable: knows the future", "", f"{hindsight:+.0%}", *[""] * 7])
+    figures = (
+        "return on stakes",
+        "ROI of the reserve",
+        "95 % interval",
+        "e-value",
+        "profit factor",
+        "Sharpe",
+        "drawdown",
+        "CVaR 5 %",
+        "ruin",
+    )
     return PageTable(head=("who", "what", *figures), rows=rows, words=2)
 
 
@@ -254,6 +267,10 @@ def _targets(examination: Examination) -> list[PageSection]:
     head = ("target of the old plan", "wanted", "policy", "a dummy", "its score")
     text = "A hit rate is not an edge: what is right often can lose more when it is wrong."
     return [PageSection("Targets that prove nothing", [text, PageTable(head=head, rows=rows)])]
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.2%}"
 
 
 def _share(value: float | None) -> str:
@@ -274,6 +291,7 @@ def page(examination: Examination, payload: Json) -> str:
         tone=VERDICT_TONES.get(verdict.name, "warn"),
         lead=verdict.sentence,
         facts=[
+            ("return on what was staked", _percent(stake_returns(examination)[examination.subject.name])),
             ("ROI per reserved stake", f"{verdict.roi:+.2%}"),
             ("95 % interval", _span(verdict.interval)),
             ("best possible in theory", "unknown" if verdict.ceiling is None else f"{verdict.ceiling:+.2%}"),

@@ -47,6 +47,7 @@ class RankedAgent:
     windows: int
     profit: float
     profit_interval: tuple[float, float]
+    """Of the mean; (-inf, inf) with fewer windows than an interval needs."""
     alpha: float
     alpha_interval: tuple[float, float]
     over_others: float
@@ -61,12 +62,16 @@ class RankedAgent:
     forecasts: int = 0
 
     def to_json(self) -> Json:
-        """Give the figures as JSON."""
-        return asdict(self)
+        """Give the figures as JSON; an interval that there is none of is null."""
+        figures = asdict(self)
+        for name in ("profit_interval", "alpha_interval", "over_interval"):
+            if not np.isfinite(figures[name]).all():
+                figures[name] = None
+        return figures
 
 
 def rank_results(results: Sequence[AgentResult], seed: int) -> list[RankedAgent]:
-    """Rank whoever took part in some windows, the most profitable first."""
+    """Rank whoever took part in some windows, the most profitable first; who never decided anything comes last."""
     means: dict[tuple[str, str], list[float]] = {}
     for result in results:
         means.setdefault((result.window, result.agent), []).append(result.pnl / UNIT)
@@ -80,7 +85,7 @@ def rank_results(results: Sequence[AgentResult], seed: int) -> list[RankedAgent]
     }
     agents = dict.fromkeys(item.agent for item in results)
     ranked = [_figures([item for item in results if item.agent == agent], pnl, over, seed) for agent in agents]
-    return sorted(ranked, key=lambda item: -item.profit)
+    return sorted(ranked, key=lambda item: (item.valid == 0, -item.profit))
 
 
 def _figures(

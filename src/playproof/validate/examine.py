@@ -170,6 +170,19 @@ class Examination:
         return self.played.score().returns
 
 
+def stake_returns(examination: Examination) -> dict[str, float | None]:
+    """Give for each player the profit per unit that it staked, which is what a trader calls a return.
+
+    The ROI of gates is per unit reserved, staked or not: only that is fixed before a window starts. None: no stake.
+    """
+    players = {examination.subject.name: examination.played}
+    players |= {name: rival for name, (_, rival) in examination.rivals.items()}
+    return {
+        name: float(played.pnl.sum() / played.staked.sum()) if played.staked.sum() else None
+        for name, played in players.items()
+    }
+
+
 Notify = Callable[[str], None]
 
 

@@ -335,8 +335,8 @@ def doubts(failed: Sequence[Gate]) -> str:
         parts.append("luck explains the result")
     if rivals:
         parts.append(f"it is not better than {', '.join(rivals)} on the same windows")
-    if "M2" in names:
-        parts.append(f"so does the choice among what was tried ({findings['M2']})" if parts else findings["M2"])
+    if "M2" in names and not parts:
+        parts.append(f"choosing among what was tried explains the result ({findings['M2']})")
     if "M3 terms" in names:
         parts.append(f"worse terms take the profit ({findings['M3 terms']})")
     if "M3 folds" in names:

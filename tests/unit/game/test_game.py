@@ -784,7 +784,7 @@ def test_loading_games_stays_light() -> None:
 def test_strategies_say_which_extra_they_need() -> None:
     code = "import sys; sys.modules['hypothesis'] = None; import playproof.testing, playproof.testing.strategies"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'playproof[dev]'" in done.stderr
+    assert "pip install -e '.[dev]'" in done.stderr, "in a clone the clone's own"
 
 
 # The arena; its own rules are tested beside it.

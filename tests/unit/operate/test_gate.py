@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gate_kills import kill_gates
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from postgres import Postgres
 from sqlalchemy import Engine, text
 
 from playproof.errors import GateFailed, InputError
@@ -37,7 +40,7 @@ from playproof.operate.limits import (
 from playproof.operate.live_money import LiveRequest, live_phrase, missing_for_live
 from playproof.operate.notify import KEY, notify, signature
 from playproof.operate.state import account_folder, kill, read_bot, reset
-from playproof.store.db import connect, ready
+from playproof.store.db import connect, opened, ready, upgrade
 
 COIN = 10**9
 BET = COIN // 1000
@@ -348,7 +351,7 @@ def _silent(bench: Bench, gate: OrderGate) -> None:
 
 
 FAULTS: Mapping[str, Fault] = {
-    "kill file": Fault(lambda bench, gate: kill(bench.home, "acc", "test") and None, "kill: the kill file"),
+    "kill file": Fault(lambda bench, gate: kill(bench.home, "acc", "odd fills") and None, "kill: odd fills"),
     "signal": Fault(lambda bench, gate: setattr(gate, "pending_kill", "kill: signal"), "kill: signal"),
     "command": Fault(lambda bench, gate: gate.latch("kill: page"), "kill: page"),
     "clock": Fault(lambda bench, gate: setattr(bench.clocks, "wall", START + timedelta(hours=3)), "clock jump"),
@@ -654,3 +657,35 @@ def test_a_webhook_is_signed_and_a_dead_one_is_no_reason_to_stop(
     assert signed == signature(body, "secret")
     assert notify("halted", {}, tmp_path)["webhook"] != "sent"
     assert notify("halted", {}, tmp_path / "nothing") == {}
+
+
+def test_two_gates_on_postgresql_share_one_locked_row(postgres: Postgres, home: Path) -> None:
+    """Both propose at once, again and again: never more than one position, and no unit is lost."""
+    with opened(url=postgres.new()) as engine:
+        upgrade(engine)
+        bench = Bench(engine, home)
+        gates = [bench.gate(name, bets_an_hour=10_000, daily_loss=SHARE, total_loss=SHARE) for name in ("one", "two")]
+        for number in range(1, 16):
+            answers: list[GateAnswer] = []
+
+            def ask(gate: OrderGate, name: str, number: int = number, answers: list[GateAnswer] = answers) -> None:
+                gate.see_tick("w", number)
+                answers.append(gate.propose(OrderProposal(f"{name}{number}", "w", number, "enter", BET, "v1"), {}))
+
+            threads = [threading.Thread(target=ask, args=item) for item in zip(gates, ("one-", "two-"), strict=True)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert [answer.allowed for answer in answers].count(True) == 1
+            assert (bench.account().open_positions, bench.account().cash) == (1, COIN - BET)
+            gates[0].report(OrderOutcome("settled", COIN))
+        for gate, name in zip(gates, ("one", "two"), strict=True):
+            gate.store.end_session("test")
+            assert verify_audit(engine, name).sound
+
+
+@pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
+def test_a_gate_that_is_killed_again_and_again_orders_nothing_twice(home: Path) -> None:
+    orders, _ = kill_gates(home, 8, 3)
+    assert orders >= 8

@@ -21,7 +21,7 @@ from playproof.reports.run import UNIT
 from playproof.testing import coin
 from playproof.train.ppo.config import PPOConfig
 from playproof.train.ppo.loop import VALIDATION, PPOResult, train_ppo
-from playproof.train.ppo.restarts import FOLDER, PLAN, discarded, list_restarts, seed_of, steps_of, train_best
+from playproof.train.ppo.restarts import FOLDER, PLAN, discarded, discarded_steps, list_restarts, seed_of, train_best
 from playproof.train.run import CONFIG as CONFIG_FILE
 from playproof.train.run import read_result
 
@@ -132,11 +132,19 @@ def test_a_reward_that_lies_is_not_given_up_for_one_that_does_not_yet(
     assert discarded(made.path) == ()
 
 
-def test_steps_are_counted_over_all_of_them(tmp_path: Path) -> None:
-    indices: list[int] = []
-    train_best(GAME, ASKED, tmp_path / "run", show=lambda step, _: indices.append(step))
-    assert indices == sorted(indices)
-    assert indices[-1] == steps_of(ASKED) == ASKED.steps + 2 * HALT
+def test_steps_that_were_asked_for_are_those_that_are_counted(tmp_path: Path) -> None:
+    shown: list[tuple[int, int]] = []
+    made = train_best(
+        GAME, ASKED, tmp_path / "run", show=lambda step, payload: shown.append((payload.get("restart", 0), step))
+    )
+    for restart in (1, 2, 3):
+        steps = [step for number, step in shown if number == restart]
+        assert steps == sorted(steps)
+        assert steps[-1] == HALT
+    last = [step for number, step in shown if not number]
+    assert last == sorted(last)
+    assert last[-1] == made.steps == ASKED.steps
+    assert discarded_steps(ASKED) == 2 * HALT
 
 
 def test_one_beginning_is_a_plain_training(done: PPOResult, tmp_path: Path) -> None:

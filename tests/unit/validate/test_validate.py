@@ -307,6 +307,30 @@ def test_no_sentence_contradicts_its_numbers(seed: int, windows: int, mean: floa
         assert windows >= gates.FEW_WINDOWS
 
 
+def test_both_returns_are_shown_with_their_names(examined: tuple[Examination, Engine, Path]) -> None:
+    result, _, home = examined
+    path, payload = write_report(result, home / "returns")
+    played = result.played
+    assert payload["return_on_stakes"]["hold-40"] == pytest.approx(played.pnl.sum() / played.staked.sum())
+    assert payload["return_on_stakes"]["do nothing"] is None
+    assert abs(payload["return_on_stakes"]["hold-40"]) > 10 * abs(payload["roi"]), (
+        "a hundredth of the reserve is staked"
+    )
+    text = path.read_text()
+    for named in ("return on what was staked", "ROI per reserved stake", "ROI of the reserve"):
+        assert named in text
+
+
+def test_stakes_are_coins() -> None:
+    from playproof.cli.targets import stake_units
+
+    assert stake_units(0.1) == 100_000_000
+    assert stake_units(None) is None
+    for wrong in (0.0, -1.0, float("nan"), 100_000_000.0):
+        with pytest.raises(ConfigError, match="in coins"):
+            stake_units(wrong)
+
+
 def test_hostile_names_are_text(examined: tuple[Examination, Engine, Path]) -> None:
     result, _, home = examined
     named = replace(result, subject=replace(result.subject, name="<script>alert(1)</script>"))

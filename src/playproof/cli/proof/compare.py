@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.targets import find_data, find_policy, policy_game
+from playproof.cli.targets import StakeOption, find_data, find_policy, policy_game, stake_units
 from playproof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def compare(
     world: Annotated[str | None, typer.Option(help="A world to simulate; default: the game's first.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Windows to play; default: as many as validate.")] = None,
     game: Annotated[str | None, typer.Option(help="The game; default: the first policy's own.")] = None,
-    stake: Annotated[int | None, typer.Option(min=1, help="Reserved for each window, in the smallest unit.")] = None,
+    stake: StakeOption = None,
     seed: Annotated[int, typer.Option(help="Same seed, same windows, same result.")] = 0,
     sample: Annotated[bool, typer.Option(help="Let policies choose by chance rather than greedily.")] = False,
     output: Annotated[Path | None, typer.Option(help="File of the page; default: in reports/ of the home.")] = None,
@@ -57,7 +57,7 @@ def compare(
         raise ConfigError("expected either --data or --world, found both")
     policies, data = [find_policy(name) for name in policies], str(find_data(data)) if data else None
     result = policy_game(policies, game, data, world)
-    subjects = [load_subject(result, name, stake=stake, sample=sample) for name in policies]
+    subjects = [load_subject(result, name, stake=stake_units(stake), sample=sample) for name in policies]
     plan = data_plan(result, data, split, rounds, seed) if data else world_plan(result, world, rounds, seed)
     with opened(home()) as engine:
         seen = weigh(result, subjects, plan, ready(engine), datetime.now(UTC), note)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playproof.cli.output import AsJson, console, emit, note
-from playproof.cli.targets import find_data, find_policy, game_of
+from playproof.cli.targets import StakeOption, find_data, find_policy, game_of, stake_units
 from playproof.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def replay(
     window: Annotated[str | None, typer.Option(help="Show only this one of the windows that a policy plays.")] = None,
     show: Annotated[int, typer.Option(min=1, help="Episodes to show: the worst, the best and some between.")] = 12,
     game: Annotated[str | None, typer.Option(help="The game; default: the one that fits.")] = None,
-    stake: Annotated[int | None, typer.Option(min=1, help="Reserved for each window, in the smallest unit.")] = None,
+    stake: StakeOption = None,
     seed: Annotated[int, typer.Option(help="Same seed, same windows.")] = 0,
     sample: Annotated[bool, typer.Option(help="Let the policy choose by chance rather than greedily.")] = False,
     terminal: Annotated[bool, typer.Option("--terminal", help="Step through it here; no page is written.")] = False,
@@ -65,13 +65,13 @@ def replay(
         raise ConfigError("expected either --data or --world, found both")
     asked = ReplayRequest(world or "", "", rounds, seed, show, window)
     if data:
-        result = _from_data(what, data, split, asked, stake, sample)
+        result = _from_data(what, data, split, asked, stake_units(stake), sample)
     elif what is None:
         raise ConfigError("expected an episode or a policy to look at, found neither; name one, or a data set (--data)")
     elif trajectories := _trajectories(what):
         result = _from_trajectories(what, trajectories, game, show)
     else:
-        result = _from_world(find_policy(what), asked, game, stake, sample)
+        result = _from_world(find_policy(what), asked, game, stake_units(stake), sample)
     if terminal and not as_json:
         from playproof.reports.replay_terminal import run
 

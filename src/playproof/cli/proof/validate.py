@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from playproof.cli.output import AsJson, emit, note
-from playproof.cli.targets import POLICY, find_data, find_policy, policy_game
+from playproof.cli.targets import POLICY, StakeOption, find_data, find_policy, policy_game, stake_units
 from playproof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def validate(
         int | None, typer.Option(min=1, help="Windows to play; default: as many as the game says.")
     ] = None,
     game: Annotated[str | None, typer.Option(help="The game; default: the policy's own.")] = None,
-    stake: Annotated[int | None, typer.Option(min=1, help="Reserved for each window, in the smallest unit.")] = None,
+    stake: StakeOption = None,
     seed: Annotated[int, typer.Option(help="Same seed, same windows, same report.")] = 0,
     withhold_ceiling: Annotated[bool, typer.Option(help="Do not use what theory knows (for studies).")] = False,
     search: Annotated[bool, typer.Option(help="Search for exploits of the reward (R6).")] = True,
@@ -54,7 +54,7 @@ def validate(
         raise ConfigError("expected either --data or --world, found both")
     policy, data = find_policy(policy, game), str(find_data(data)) if data else None
     result = policy_game([policy], game, data, world)
-    subject = load_subject(result, policy, stake=stake, sample=sample)
+    subject = load_subject(result, policy, stake=stake_units(stake), sample=sample)
     plan = data_plan(result, data, split, rounds, seed) if data else world_plan(result, world, rounds, seed)
     if withhold_ceiling:
         from dataclasses import replace
@@ -80,6 +80,7 @@ def shown(examination: Examination, path: Path) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from playproof.validate.examine import stake_returns
     from playproof.validate.gates import advice, shown_interval
 
     verdict = examination.verdict
@@ -88,16 +89,26 @@ def shown(examination: Examination, path: Path) -> RenderableType:
     marks = {"passed": "[green]passed[/]", "failed": "[red]failed[/]", "skipped": "[dim]skipped[/]"}
     for gate in verdict.gates:
         gates.add_row(gate.title, marks[gate.status], gate.finding)
-    rivals = Table("who", "ROI", "95 % interval", "e-value", title_justify="left", title="On the same windows")
+    rivals = Table(
+        "who",
+        "of stakes",
+        "of the reserve",
+        "95 % interval",
+        "e-value",
+        title_justify="left",
+        title="On the same windows",
+    )
+    staked = stake_returns(examination)
     for name, metric in examination.metrics.items():
         rivals.add_row(
             name,
+            "-" if staked[name] is None else f"{staked[name]:+.2%}",
             f"{metric.roi:+.2%}",
             shown_interval(metric.interval).removeprefix("95 % interval "),
             f"{metric.e_value:.3g}",
         )
     if verdict.ceiling is not None:
-        rivals.add_row("theory: the best possible", f"{verdict.ceiling:+.2%}", "", "")
+        rivals.add_row("theory: the best possible", "", f"{verdict.ceiling:+.2%}", "", "")
     return Group(
         gates,
         rivals,

@@ -43,6 +43,9 @@ def bc(
     ),
     curve: Annotated[bool, typer.Option("--curve", help="Also clone from 25, 50, 100, 200 and 300 rounds.")] = False,
     stake: data.Stake = 0.1,
+    interventions: Annotated[
+        bool, typer.Option("--interventions", help="Only what a person did who took over from a bot.")
+    ] = False,
     resume: Resume = False,
     settings: Settings,
     as_json: AsJson = False,
@@ -69,6 +72,8 @@ def bc(
         data_config = data.DataConfig.from_options(dataset, game, world, player, rounds, config.seed, clock, stake)
         check_new(path)
     split = data.load_split(data_config)
+    if interventions:
+        split = data.only_interventions(split)
     with opened_run(path, "bc", {"config": asdict(config), "lessons": vars(data_config)}, resume) as run:
         result = _clone(run, split, config, curve)
         run.finish(result)

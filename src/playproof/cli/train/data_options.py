@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 from playproof.cli.output import note, progress
 from playproof.cli.targets import find_data, simulated_game
 from playproof.errors import ConfigError, InputError
-from playproof.game import Game, first, load_game, lookup
+from playproof.game import Game, NumericObservation, first, load_game, lookup
 from playproof.money import to_units
 
 if TYPE_CHECKING:
@@ -130,6 +130,40 @@ def _from_dataset(config: DataConfig) -> TrainValSplit:
         stamp,
         config.stake,
     )
+
+
+def only_interventions(split: TrainValSplit) -> TrainValSplit:
+    """Keep the steps at which a person had taken over from a bot, from his first tick to the round's end."""
+    import json
+
+    import numpy as np
+
+    from playproof.datasets.dataset import take
+    from playproof.home import home
+    from playproof.record.recorder import INTERVENTION
+    from playproof.store import EventStore
+
+    begins: dict[str, int] = {}
+    for event in EventStore(home(), split.game.columns).events(doc_type="system_event"):
+        if event.event_name == INTERVENTION and event.raw is not None:
+            payload = json.loads(event.raw)
+            begins.setdefault(payload["window"], payload["tick"])
+    card = split.game.display().card if split.game.display is not None else None
+    shown = split.game.observations[split.observation]
+    if card is None or not isinstance(shown, NumericObservation):
+        raise ConfigError(f"expected a game whose rows tell their tick, found {split.game.name!r}")
+    ticks = split.train.observations[:, shown.features.index(card.clock)]
+    chosen = np.array(
+        [window in begins and tick >= begins[window] for window, tick in zip(split.train.windows, ticks, strict=True)],
+        np.bool_,
+    )
+    if not chosen.any():
+        raise InputError(
+            f"expected steps of a person who took over from a bot, found none among {len(chosen)}; play with"
+            " playproof bot run --practice, take over, and build the data set again"
+        )
+    note(f"{int(chosen.sum())} steps of {len(begins)} take-overs")
+    return replace(split, train=take(split.train, chosen))
 
 
 def _from_play(config: DataConfig) -> TrainValSplit:

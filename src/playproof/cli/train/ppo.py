@@ -52,14 +52,15 @@ def ppo(
 ) -> None:
     """Train a policy by PPO; evaluated in money on validation windows while it learns.
 
-    Three trainings are begun; the one that earns most after 30 % of the steps goes on. --beginnings 1 begins one.
+    Three trainings are begun; the one that earns most after 30 % of the steps goes on. --restarts 1 begins one. The
+    steps of the others come on top of --steps, and are shown apart.
     Writes runs/NAME: configuration, log, TensorBoard files, checkpoints, a resume point at every update, and
     report.html. Ctrl-C stops after the running update and saves; --resume goes on, to the same weights as an
     unbroken run. Three divergence alarms, reward rising while money does not, stop the training: exit code 2.
 
     Example: playproof train ppo --game crash --world drift --name first
     """
-    from playproof.train.ppo.restarts import steps_of, train_best
+    from playproof.train.ppo.restarts import discarded_steps, halt_of, list_restarts, train_best
     from playproof.train.run import Tracking, find_checkpoint
 
     played, path = simulated_game(game), run_folder(name)
@@ -73,7 +74,7 @@ def ppo(
         raise ConfigError(f"expected --preset lanes or plan, found {preset!r}")
     worlds = None if world is None else read_worlds(world)
     config = settings.apply(config, worlds=worlds, stake=None if stake is None else to_units(stake))
-    with _Bar(steps_of(config)) as bar:
+    with _Bar(config.steps, config.restarts, halt_of(config)) as bar:
         result = train_best(
             played,
             config,
@@ -84,7 +85,7 @@ def ppo(
             tracking=Tracking(wandb=wandb, mlflow=mlflow),
             show=bar.show,
         )
-    payload = _summary(result)
+    payload = _summary(result) | {"discarded_steps": discarded_steps(config) if list_restarts(result.path) else 0}
     emit(payload, as_json, lambda: figures(payload))
     if result.progress.alarms >= 3:
         raise typer.Exit(2)
@@ -112,7 +113,7 @@ def _summary(result: PPOResult) -> Json:
         "best_checkpoint": None if result.best is None else str(result.best),
         "best_profit_per_window": best,
         "best_step": progress.best_step,
-        "beginnings": [item.profit / UNIT for item in list_restarts(result.path)] or None,
+        "restarts": [item.profit / UNIT for item in list_restarts(result.path)] or None,
         "alarms": progress.alarms,
         "stopped": progress.stopped,
         "seconds": progress.seconds,
@@ -123,8 +124,9 @@ def _summary(result: PPOResult) -> Json:
 class _Bar:
     """A progress bar with what is left of the time, and the last profit."""
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
+    def __init__(self, steps: int, restarts: int, halt: int) -> None:
+        self._steps, self._restarts, self._halt = steps, restarts, halt
+        self._last: int | None = None
 
     def __enter__(self) -> _Bar:
         self._progress = progress_bar("{task.completed:,.0f} steps")
@@ -137,9 +139,15 @@ class _Bar:
 
     def show(self, step: int, payload: Mapping[str, Any]) -> None:
         """Move the bar; say what an evaluation found."""
-        self._progress.update(self._task, completed=step)
+        restart = payload.get("restart")
+        total = self._halt if restart else self._steps
+        if restart != self._last:  # each training has a bar of its own: time left is that of its own steps
+            self._last = restart
+            self._progress.reset(self._task, total=total, description="training")
+        named = f"restart {restart} of {self._restarts}, " if restart else ""
+        self._progress.update(self._task, completed=min(step, total), description=f"{named}training")
         if "pnl" in payload:
             se = payload["pnl_se"] or 0.0
-            line = f"{step:>12,} steps: {payload['pnl'] / UNIT:+.5f} ± {1.96 * se / UNIT:.5f} coins a window"
-            self._progress.update(self._task, description=f"{payload['pnl'] / UNIT:+.4f} a window")
+            line = f"{named}{step:>12,} steps: {payload['pnl'] / UNIT:+.5f} ± {1.96 * se / UNIT:.5f} coins a window"
+            self._progress.update(self._task, description=f"{named}{payload['pnl'] / UNIT:+.4f} a window")
             note(line + (" ALARM: reward rises, money does not" if payload.get("alarm") else ""))

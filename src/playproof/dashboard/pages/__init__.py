@@ -1,11 +1,23 @@
-"""The pages of the dashboard, one module a section; each page is a function from a context and its address to a Page."""
+"""The pages of the dashboard, a module for each section: functions from a context and an address to a Page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from playproof.dashboard.context import DashboardContext
-from playproof.dashboard.pages import arena, data_sets, front, jobs, proof, recordings, runs, settings, store
+from playproof.dashboard.pages import (
+    agents,
+    bots,
+    data_sets,
+    front,
+    jobs,
+    models,
+    proof,
+    recordings,
+    runs,
+    settings,
+    store,
+)
 from playproof.dashboard.shell import Page
 from playproof.dashboard.tables import TableSource
 
@@ -24,11 +36,17 @@ PAGES: tuple[tuple[str, Callable[[DashboardContext, Mapping[str, str]], Page]], 
     ("/proof", proof.proof_page),
     ("/proof/trials", proof.trials_page),
     ("/proof/{report}", proof.report_page),
-    ("/arena", arena.arena_page),
-    ("/arena/trajectories", arena.trajectories_page),
-    ("/arena/search", arena.search_page),
-    ("/arena/review", arena.review_page),
-    ("/arena/trajectories/{trajectory}", arena.trajectory_page),
+    ("/agents", agents.agents_page),
+    ("/agents/trajectories", agents.trajectories_page),
+    ("/agents/search", agents.search_page),
+    ("/agents/review", agents.review_page),
+    ("/agents/trajectories/{trajectory}", agents.trajectory_page),
+    ("/models", models.models_page),
+    ("/models/{model}", models.model_page),
+    ("/experiments", models.experiments_page),
+    ("/experiments/{experiment}", models.experiment_page),
+    ("/bots", bots.bots_page),
+    ("/bots/{account}", bots.bot_page),
     ("/jobs", jobs.jobs_page),
     ("/jobs/{job}", jobs.job_page),
     ("/settings", settings.settings_page),
@@ -43,7 +61,8 @@ TABLES: Mapping[str, TableSource] = {
         runs.RUNS,
         proof.REPORTS,
         proof.TRIALS,
-        arena.TRAJECTORIES,
+        agents.TRAJECTORIES,
+        models.MODELS,
         jobs.JOBS,
     )
 }

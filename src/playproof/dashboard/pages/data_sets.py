@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import polars as pl
 from playproof.dashboard.actions import once_field
 from playproof.dashboard.context import DashboardContext, stat_of
 from playproof.dashboard.pages.shown import moment, moment_of
-from playproof.dashboard.shell import Block, Facts, Field, Form, Link, Page, Part
+from playproof.dashboard.shell import Block, FactList, Field, Form, Link, Page, Part
 from playproof.dashboard.tables import Row, TableSource, matches, page_of, view
 from playproof.datasets import Dataset, open_dataset
 from playproof.datasets.registry import DatasetEntry, list_datasets
@@ -162,7 +163,7 @@ def dataset_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         title=label,
         trail=[Link("Data sets", "/datasets")],
         blocks=[
-            Block("facts", [Facts(pairs=facts)]),
+            Block("facts", [FactList(pairs=facts)]),
             Block(
                 "splits",
                 [
@@ -198,7 +199,7 @@ def lineage(context: DashboardContext, manifest: Mapping[str, Any]) -> list[Part
     for path in sorted(root.iterdir()) if root.is_dir() else ():
         if not (path / CONFIG).is_file():
             continue
-        text = context.cache.get(("config", path), stat_of(path / CONFIG), lambda path=path: _config_text(path))  # type: ignore[misc]
+        text = context.cache.get(("config", path), stat_of(path / CONFIG), partial(_config_text, path))
         if any(f'"{name}' in text for name in names):
             using.append((Link(path.name, f"/runs/{path.name}"),))
     parts: list[Part] = [

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from playproof.dashboard.context import DashboardContext
 from playproof.dashboard.pages import proof, recordings, runs
 from playproof.dashboard.pages.shown import moment, money, size, state
-from playproof.dashboard.shell import Block, Facts, Link, Page, Part
+from playproof.dashboard.shell import Block, FactList, Link, Page, Part
 from playproof.operate.jobs import queue
 from playproof.reports.page import PageTable
 
@@ -110,7 +110,7 @@ def home_page(context: DashboardContext, values: Mapping[str, str]) -> Page:  # 
             Block(
                 "health",
                 [
-                    Facts(
+                    FactList(
                         pairs=[
                             ("disk free", size(disk.free)),
                             ("runs", len(summaries)),

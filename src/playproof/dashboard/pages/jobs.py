@@ -11,7 +11,7 @@ from sqlalchemy import select
 from playproof.dashboard.actions import once_field
 from playproof.dashboard.context import DashboardContext
 from playproof.dashboard.pages.shown import moment, state
-from playproof.dashboard.shell import Block, Facts, Field, Form, Link, Page, Part, TextBlock
+from playproof.dashboard.shell import Block, FactList, Field, Form, Link, Page, Part, TextBlock
 from playproof.dashboard.tables import Row, TableQuery, TableSource, select_page, view
 from playproof.operate.jobs import queue
 from playproof.operate.jobs.worker import read_log
@@ -92,7 +92,7 @@ def job_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         ("begun at (UTC)", moment(job.started_at)),
         ("ended at", moment(job.finished_at)),
     ]
-    parts: list[Part] = [Facts(pairs=facts)]
+    parts: list[Part] = [FactList(pairs=facts)]
     if job.reason:
         parts.append(job.reason)
     if job.cancel_asked and not job.ended:

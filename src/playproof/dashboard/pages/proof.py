@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import func, select
@@ -12,7 +13,7 @@ from sqlalchemy import func, select
 from playproof.dashboard.actions import once_field
 from playproof.dashboard.context import DashboardContext, stat_of
 from playproof.dashboard.pages.shown import moment, moment_of, state
-from playproof.dashboard.shell import Block, Facts, Field, Form, Link, Page, Part
+from playproof.dashboard.shell import Block, FactList, Field, Form, Link, Page, Part
 from playproof.dashboard.tables import Row, TableQuery, TableSource, matches, page_of, select_page, view
 from playproof.errors import InputError
 from playproof.json_types import Json
@@ -25,7 +26,6 @@ KINDS = {
     "audit": "audit",
     "replay": "replay",
     "review": "review",
-    "arena": "benchmark",
 }
 
 
@@ -37,9 +37,8 @@ def reports(context: DashboardContext) -> list[Row]:
         if path.suffix == ".html":
             rows.append(_other(path.stem, path, path.name))
         elif (path / "report.json").is_file():
-            rows.append(
-                context.cache.get(("report", path), stat_of(path / "report.json"), lambda path=path: _verdict(path))
-            )  # type: ignore[misc]
+            written = stat_of(path / "report.json")
+            rows.append(context.cache.get(("report", path), written, partial(_verdict, path)))
         elif path.is_dir():
             pages = sorted(path.glob("*.html"))
             rows += [_other(path.name, page, f"{path.name}/{page.name}") for page in pages]
@@ -186,7 +185,7 @@ def report_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         lead=payload["sentence"],
         trail=[Link("Proof", "/proof")],
         blocks=[
-            Block("facts", [Facts(pairs=facts)]),
+            Block("facts", [FactList(pairs=facts)]),
             Block("gates", [gates], "Gates"),
             Block("rivals", [rivals], "On the same windows"),
             Block("whole", parts),
@@ -257,7 +256,7 @@ def trials_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         trail=[Link("Proof", "/proof")],
         lead="Every look of a policy at data; corrections for multiple testing count them.",
         blocks=[
-            Block("counts", [Facts(pairs=[(f"looks, {kind}", count) for kind, count in counts])] if counts else []),
+            Block("counts", [FactList(pairs=[(f"looks, {kind}", count) for kind, count in counts])] if counts else []),
             Block("trials", [view(TRIALS, context, values, "/proof/trials", fields)]),
         ],
         topics=("db",),

@@ -12,8 +12,8 @@ from itertools import islice
 
 from playproof.dashboard.actions import once_field
 from playproof.dashboard.context import DashboardContext, stat_of
-from playproof.dashboard.pages.shown import moment
-from playproof.dashboard.shell import Block, Facts, Field, Form, Link, Page, Part
+from playproof.dashboard.pages.shown import moment, performing_games
+from playproof.dashboard.shell import Block, FactList, Field, Form, Link, Page, Part
 from playproof.dashboard.tables import Row, TableSource, matches, page_of, view
 from playproof.datasets import open_dataset
 from playproof.errors import InputError
@@ -33,7 +33,10 @@ SHOWN_WINDOWS, SHOWN_PRESSES, SHOWN_TICKS = 200, 30, 400
 def log_state(context: DashboardContext) -> tuple[object, ...]:
     """Give the state of the logs and parts."""
     folder = context.root / "log"
-    return tuple((path.name, stat_of(path)) for path in sorted(folder.iterdir())) if folder.is_dir() else ()
+    if not folder.is_dir():
+        return ()
+    # a reader touches the file of shared memory, so that one says nothing
+    return tuple((path.name, stat_of(path)) for path in sorted(folder.iterdir()) if not path.name.endswith("-shm"))
 
 
 def sessions(context: DashboardContext) -> list[Row]:
@@ -127,7 +130,7 @@ def recordings_page(context: DashboardContext, values: Mapping[str, str]) -> Pag
         submit="Play",
         fields=[
             once_field(),
-            Field(name="game", label="game", value="crash"),
+            Field(name="game", label="game", kind="select", options=performing_games()),
             Field(name="rounds", label="rounds", kind="number", value="2"),
             Field(name="speed", label="speed", kind="number", value="8"),
         ],
@@ -195,7 +198,7 @@ def session_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         title=name,
         trail=[Link("Recordings", "/recordings")],
         blocks=[
-            Block("facts", [Facts(pairs=facts), *cut]),
+            Block("facts", [FactList(pairs=facts), *cut]),
             Block("prices", [chart] if chart else []),
             Block("presses", [table] if presses else ["No press was recorded."], "Presses"),
             Block("windows", ["A window opens as a replay once a data set holds it.", windows], "Windows"),

@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ import orjson
 
 from playproof.dashboard.actions import once_field
 from playproof.dashboard.context import DashboardContext, stat_of
-from playproof.dashboard.pages.shown import moment, moment_of, money, state
-from playproof.dashboard.shell import Block, Facts, Field, Form, Link, Page, Part
+from playproof.dashboard.pages.shown import moment, moment_of, money, performing_games, state
+from playproof.dashboard.shell import Block, FactList, Field, Form, Link, Page, Part
 from playproof.dashboard.tables import Row, TableSource, matches, page_of, view
 from playproof.errors import InputError
 from playproof.home import check_id
@@ -119,9 +120,8 @@ def summaries(context: DashboardContext) -> list[Row]:
     for path in root.iterdir():
         if (path / CONFIG).is_file():
             states = tuple(stat_of(path / name) for name in (CONFIG, LOG, RESULT))
-            rows.append(
-                _with_state(context, context.cache.get(("run", path), states, lambda path=path: _summary(path)))
-            )  # type: ignore[misc]
+            summary = context.cache.get(("run", path), states, partial(_summary, path))
+            rows.append(_with_state(context, summary))
     return rows
 
 
@@ -261,7 +261,7 @@ def train_form() -> Form:
             once_field(),
             Field(name="name", label="name of the run", required=True),
             Field(name="method", label="method", kind="select", options=METHODS[:-1], value="ppo"),
-            Field(name="game", label="game", value="crash"),
+            Field(name="game", label="game", kind="select", options=performing_games()),
             Field(name="world", label="world", hint="a world, or a data set"),
             Field(name="dataset", label="data set"),
             Field(name="player", label="player", hint="for imitation in a world"),
@@ -347,7 +347,7 @@ def run_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         trail=[Link("Runs", "/runs")],
         lead="This is how it learned, not a proof of an edge: that is what validate gives.",
         blocks=[
-            Block("facts", [Facts(pairs=facts)]),
+            Block("facts", [FactList(pairs=facts)]),
             Block("curves", charts),
             Block("doing", doing, "What can be done"),
             Block("result", [result, *links] if result.rows else links, "Result"),
@@ -371,7 +371,8 @@ def compare_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
         steps, pnl = curve(context, path)
         rows.append((Link(path.name, f"/runs/{path.name}"), *_last(steps, pnl)))
         if steps:
-            series.append(Series(name=path.name, **_thin(steps, pnl)))
+            shown_steps, shown_pnl = _thin(steps, pnl)
+            series.append(Series(name=path.name, x=shown_steps, y=shown_pnl))
     chart = Chart(
         title="Money: profit a window on the validation windows",
         x=ChartAxis(title="steps of training"),
@@ -428,14 +429,14 @@ def _last(steps: Sequence[int], pnl: Sequence[float]) -> tuple[object, ...]:
     return len(steps), f"{pnl[-1]:+.6f}", f"{pnl[best]:+.6f}", f"{steps[best]:,}"
 
 
-def _thin(steps: Sequence[int], pnl: Sequence[float]) -> dict[str, list[float]]:
+def _thin(steps: Sequence[int], pnl: Sequence[float]) -> tuple[list[int], list[float]]:
     """Thin a curve on the server: lowest and highest of every column stay."""
     from playproof.reports.chart import decimate
 
     if len(steps) <= CURVE_POINTS:
-        return {"x": list(steps), "y": list(pnl)}
+        return list(steps), list(pnl)
     kept = decimate(np.array(steps, np.float64), np.array(pnl, np.float64), CURVE_POINTS // 4)
-    return {"x": [steps[index] for index in kept], "y": [pnl[index] for index in kept]}
+    return [steps[index] for index in kept], [pnl[index] for index in kept]
 
 
 def _short(value: object) -> str:

@@ -26,7 +26,7 @@ def settings_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
     """Show databases, homes, tokens and budgets."""
     schema = check(context.engine)
     disk = shutil.disk_usage(context.root if context.root.exists() else context.root.parent)
-    places = [
+    locations = [
         ("home", str(context.root)),
         ("id of the home", home_id(context.root)[:12]),
         ("database", shown_url(context.engine)),
@@ -69,9 +69,9 @@ def settings_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
     return Page(
         title="Settings",
         blocks=[
-            Block("places", [PageTable(head=("what", "where"), rows=places, words=2)], "Where things are"),
+            Block("places", [PageTable(head=("what", "where"), rows=locations, words=2)], "Where things are"),
             Block("judges", [judges] if spent else ["No judge was asked."], "Judge budget spent"),
-            Block("keys", [keys], "Tokens and notifications"),
+            Block("variables", [keys], "Tokens and notifications"),
             Block("people", [link, leave], "Who may come in"),
         ],
     )

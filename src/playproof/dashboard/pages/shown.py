@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from importlib.metadata import entry_points
 
 from playproof.money import UNIT
 from playproof.reports.page import Toned
@@ -57,3 +58,8 @@ TONES = {
 def state(text: str | None) -> Toned | None:
     """Write a state in the colour of its meaning."""
     return None if text is None else Toned(text, TONES.get(text, ""))
+
+
+def performing_games() -> list[str]:
+    """Name the games that have a scripted player."""
+    return sorted(point.name for point in entry_points(group="playproof.performances"))

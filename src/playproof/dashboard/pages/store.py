@@ -10,7 +10,7 @@ from playproof.dashboard.actions import once_field
 from playproof.dashboard.context import DashboardContext
 from playproof.dashboard.pages.recordings import log_state
 from playproof.dashboard.pages.shown import size
-from playproof.dashboard.shell import Block, Facts, Field, Form, Link, Page, Part
+from playproof.dashboard.shell import Block, FactList, Field, Form, Link, Page, Part
 from playproof.events import DOC_TYPES
 from playproof.reports.chart import Chart, ChartAxis, Series
 from playproof.reports.page import PageTable
@@ -31,7 +31,8 @@ def store_page(context: DashboardContext, values: Mapping[str, str]) -> Page:  #
         title="Store",
         blocks=[
             Block(
-                "facts", [Facts(pairs=[("events", f"{events:,}"), ("parts", f"{parts:,}"), ("Parquet", size(bytes_))])]
+                "facts",
+                [FactList(pairs=[("events", f"{events:,}"), ("parts", f"{parts:,}"), ("Parquet", size(bytes_))])],
             ),
             Block(
                 "logs",

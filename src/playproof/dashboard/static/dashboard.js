@@ -61,7 +61,11 @@ function swap(name, html) {
     // the same charts with more points: they keep their zoom and are not built again
     fromServer.forEach((figure, index) => {
       const chart = drawn.get(`${name}/${index}`);
-      if (chart) { chart.update(describe(figure)); figure.replaceWith(figures[index]); }
+      if (!chart) return;
+      chart.update(describe(figure));
+      const [numbers, fewer] = [figure, figures[index]].map((node) => node.querySelector("details"));
+      if (numbers && fewer) fewer.replaceWith(numbers);
+      figure.replaceWith(figures[index]);
     });
   }
   block.replaceChildren(fresh.content);
@@ -119,11 +123,15 @@ function follow() {
   open();
 }
 
-// Keys: g and a letter would need a chord; the review queue has single keys that press its own buttons.
+// Keys press what names them: the buttons and links of the review queue. t and n go to its fields.
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /INPUT|TEXTAREA|SELECT/.test(event.target.tagName)) return;
-  const button = document.querySelector(`[data-key="${CSS.escape(event.key)}"], button[accesskey="${CSS.escape(event.key)}"], a[accesskey="${CSS.escape(event.key)}"]`);
-  if (button) { event.preventDefault(); button.click(); }
+  const pressed = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+  const field = { t: "tags", n: "note" }[event.key];
+  const wanted = pressed ?? (field && document.querySelector(`#mark [name=${field}]`));
+  if (!wanted) return;
+  event.preventDefault();
+  if (pressed) pressed.click(); else wanted.focus();
 });
 
 watchCharts(document);

@@ -41,11 +41,16 @@ def verify(
     server_seed: Annotated[str, typer.Option(help="The revealed seed of one round.")] = "",
     game_id: Annotated[str, typer.Option(help="The round's id.")] = "",
     version: Annotated[str, typer.Option(help="Version of the price algorithm: v1, v2 or v3.")] = "v3",
+    seed_hash: Annotated[str, typer.Option("--hash", help="The promised SHA-256 of the seed, to compare with.")] = "",
+    peak: Annotated[float | None, typer.Option(help="The published peak, to compare with.")] = None,
+    rug_tick: Annotated[int | None, typer.Option(help="The published rug tick, to compare with.")] = None,
     world: World = "published",
     prices: Annotated[bool, typer.Option("--prices", help="Print all prices of the round too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Replay a round from its revealed seed, or check a whole file of them (exit code 2 on any difference).
+
+    A round is compared with the hash, peak and rug tick that are given; without any there is nothing to compare with.
 
     Example: playproof crash verify --server-seed SEED --game-id 20251215-ece018bd34bb4acc --json
 
@@ -57,8 +62,9 @@ def verify(
     if not server_seed or not game_id:
         raise ConfigError("expected a FILE, or --server-seed with --game-id, found neither")
     from playproof.games.crash.rules.prices import server_seed_hash
-    from playproof.games.crash.rules.verify import replay
+    from playproof.games.crash.rules.verify import check_seed, compare_round, replay
 
+    check_seed(server_seed)
     result = replay(server_seed, game_id, version, world)
     data: Json = {
         "game_id": game_id,
@@ -69,10 +75,18 @@ def verify(
         "rug_price": result.rug_price,
         "server_seed_hash": server_seed_hash(server_seed),
     }
+    published = {"server_seed_hash": seed_hash or None, "peak": peak, "rug_tick": rug_tick}
+    differences = compare_round(published, data)
+    compared = [name for name, value in published.items() if value is not None]
+    data["compared"] = compared
+    data["differences"] = differences
+    data["result"] = "differs" if differences else "matches" if compared else "computed, nothing to compare with"
+    shown = [[name, ", ".join(value) if isinstance(value, list) else str(value)] for name, value in data.items()]
     if prices:
         data["prices"] = list(result.prices)
-    shown = [[name, str(value)] for name, value in data.items()]
     emit(data, as_json, lambda: rows("round", ["what", "value"], shown))
+    if differences:
+        raise GateFailed(f"the round is not what its seed gives: {'; '.join(differences)}")
 
 
 def verify_file(file: Path, world: str, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from playproof.errors import InputError
+from playproof.game import game_names
 from playproof.train.run import CONFIG
 
 OnLoss = Literal["resume", "again", "never"]
@@ -33,14 +34,16 @@ class JobCommand:
     on_loss: OnLoss
     why: str = ""
     """Why it is not begun again, where it is not."""
-    url: bool = False
-    """Is its first value an address?"""
+    url_at: int | None = None
+    """Which of its words is an address."""
 
 
+ANY_GAME = "GAME"
+"""In a command: the name of an installed game, whose own commands stand under it."""
 _RECORDED = "what was recorded is in the store; begin a new recording"
 COMMANDS: tuple[JobCommand, ...] = (
-    JobCommand(("record", "socket"), "never", _RECORDED, url=True),
-    JobCommand(("record", "browser"), "never", _RECORDED, url=True),
+    JobCommand(("record", "socket"), "never", _RECORDED, url_at=0),
+    JobCommand(("record", "browser"), "never", _RECORDED, url_at=0),
     JobCommand(("perform",), "never", _RECORDED),
     JobCommand(("dataset", "build"), "again"),
     JobCommand(("dataset", "check"), "again"),
@@ -57,17 +60,20 @@ COMMANDS: tuple[JobCommand, ...] = (
     JobCommand(("replay",), "again"),
     JobCommand(("reward", "check"), "again"),
     JobCommand(("windows",), "again"),
+    JobCommand(("models", "add"), "again"),
+    JobCommand(("bot", "run"), "never", "its account is reconciled when a new one begins", url_at=1),
     JobCommand(("judge", "run"), "again"),
-    JobCommand(("arena", "loop"), "again"),
-    JobCommand(("arena", "run"), "never", "its trajectories are kept; begin a new run"),
+    JobCommand((ANY_GAME, "loop"), "again"),
+    JobCommand((ANY_GAME, "run"), "never", "its trajectories are kept; begin a new run"),
 )
 OPTIONS = frozenset(
     (
+        "--account",
         "--actions",
         "--agents",
         "--axis",
         "--base",
-        "--beginnings",
+        "--restarts",
         "--budget",
         "--clock",
         "--cuts",
@@ -101,6 +107,7 @@ OPTIONS = frozenset(
         "--no-browser",
         "--observation",
         "--once",
+        "--paper",
         "--permutations",
         "--player",
         "--preset",
@@ -136,12 +143,14 @@ def find_command(arguments: Sequence[str]) -> JobCommand:
     """Check a command line, and give the command that it is."""
     if not 1 <= len(arguments) <= MOST_WORDS:
         raise InputError(f"expected a command line of 1 to {MOST_WORDS} words, found {len(arguments)}")
-    command = next((item for item in COMMANDS if tuple(arguments[: len(item.words)]) == item.words), None)
+    first = ANY_GAME if arguments[0] in game_names() else arguments[0]
+    start = (first, *arguments[1:])
+    command = next((item for item in COMMANDS if start[: len(item.words)] == item.words), None)
     if command is None:
         known = ", ".join(" ".join(item.words) for item in COMMANDS)
         raise InputError(f"expected a command that may be a job, found {' '.join(arguments[:2])[:80]!r}; use {known}")
     for index, word in enumerate(arguments[len(command.words) :]):
-        _check_word(word, command.url and index == 0)
+        _check_word(word, index == command.url_at)
     return command
 
 

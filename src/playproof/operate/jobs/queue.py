@@ -134,7 +134,7 @@ def list_jobs(
     if status is not None:
         wanted.append(JobRow.status == status)
     if before is not None:
-        wanted.append(tuple_(JobRow.created_at, JobRow.job_id) < tuple_(*map(_bound, before)))
+        wanted.append(tuple_(JobRow.created_at, JobRow.job_id) < tuple_(_bound(before[0]), _bound(before[1])))
     query = select(*_COLUMNS).where(*wanted).order_by(JobRow.created_at.desc(), JobRow.job_id.desc()).limit(limit)
     with engine.connect() as connection:
         return [Job(*row) for row in connection.execute(query)]

@@ -65,6 +65,9 @@ ROUTES: tuple[tuple[str, re.Pattern[str]], ...] = (
 _ANSWER_HOP = _HOP | {"content-encoding"}
 _TOKEN_ID = re.compile(r"token_id:(\d+)")
 
+_END = b"data: [DONE]"
+"""Ends a stream of chunks."""
+
 
 @dataclass(frozen=True)
 class Upstream:
@@ -184,11 +187,14 @@ class Proxy:
         """Pass a stream on piece by piece; what was said is stored also if it breaks off."""
         pieces: list[bytes] = []
         broken: str | None = "the stream was not read to its end"
+        ended = False
         task: asyncio.Task[None] | None = None
         try:
             async for piece in answer.content.iter_any():
                 pieces.append(piece)
-                if said.joins and task is None and b"data: [DONE]" in piece:
+                # The end may be cut between pieces. Clients close at it, before the upstream does.
+                ended = ended or _END in (pieces[-2][-len(_END) :] + piece if len(pieces) > 1 else piece)
+                if said.joins and task is None and ended:
                     status, seconds = answer.status, self.clock() - began
                     task = self._later(said, status, b"".join(pieces), seconds, streamed=True)
                     if task is not None:
@@ -201,7 +207,10 @@ class Proxy:
         finally:
             answer.release()
             if task is None:
-                self._later(said, answer.status, b"".join(pieces), self.clock() - began, broken, streamed=True)
+                content = b"".join(pieces)
+                if broken is not None and (ended or _is_finished(content)):
+                    broken = None
+                self._later(said, answer.status, content, self.clock() - began, broken, streamed=True)
 
     def _later(
         self,
@@ -414,6 +423,18 @@ def _from_events(content: bytes) -> Json | None:
             if isinstance(piece, dict) and piece.get("index", 0) == 0:
                 _join(choice, piece)
     return whole | {"choices": [choice]} if whole else None
+
+
+def _is_finished(content: bytes) -> bool:
+    """Tell whether every choice of a stream came to its finish reason; what follows is usage and the end mark."""
+    finished: dict[int, bool] = {}
+    for line in content.split(b"\n"):
+        payload = _object(line[5:].strip()) if line.startswith(b"data:") else None
+        for piece in (payload or {}).get("choices") or []:
+            if isinstance(piece, dict):
+                index = piece.get("index", 0)
+                finished[index] = finished.get(index, False) or piece.get("finish_reason") is not None
+    return bool(finished) and all(finished.values())
 
 
 def _join(choice: Json, piece: Json) -> None:

@@ -27,7 +27,7 @@ class LanguageConfig:
     game: str
     """The game, played in words."""
     base: str
-    """Model to train: a checkpoint such as SFT's, smollm2, a folder or a name of transformers."""
+    """Model to train: a checkpoint such as SFT's, smollm2, a folder, or hf:NAME from a hub."""
     world: str = "news"
     """World of the forked windows."""
     seed: Seed = 1
@@ -56,7 +56,7 @@ class SFTConfig(LanguageConfig):
     """What is learned from whom, and how."""
 
     base: str = TINY
-    """Model to teach: tiny, smollm2, a folder or a name of transformers."""
+    """Model to teach: tiny, smollm2, a folder, or hf:NAME from a hub."""
     player: str = "informed"
     """Scripted player to imitate in forked windows; informed:0.65 does the contrary of 35 % of its trades."""
     windows: Count = 200

@@ -35,6 +35,8 @@ from playproof.train.run import restore
 ADAPTER = "adapter_config.json"
 SMOLLM2 = "smollm2"
 """Another name of the packaged model."""
+HUB = "hf:"
+"""Begins a name that is looked up on a hub, over the network."""
 RANK = 16
 
 
@@ -111,19 +113,30 @@ class LanguageModel:
 
 
 def load_language_model(path_or_name: str | Path, home: Path | None = None) -> LanguageModel:
-    """Load a checkpoint's folder, any folder or name of transformers, or `smollm2`, which comes in a package."""
+    """Load a checkpoint's folder, any folder of transformers, `smollm2`, which comes in a package, or hf:NAME.
+
+    Only a name that begins with "hf:" is asked for on a hub, over the network.
+    """
     name = str(path_or_name)
+    hub = name.startswith(HUB)
+    name = name.removeprefix(HUB)
     if name in (SMOLLM2, PACKAGED):
         result = load_model(PACKAGED, home, torch.get_num_threads())
         return LanguageModel(SMOLLM2, result.model, result.tokenizer)
+    if not hub and not Path(name).is_dir():
+        raise ConfigError(
+            f"expected {SMOLLM2}, the folder of a checkpoint or model, or {HUB}NAME for a model of a hub,"
+            f" found {name[:80]!r}, which is not here"
+        )
     check_model_files(Path(name))
     card = read_card(Path(name)) if (Path(name) / CARD).exists() else None
     if (Path(name) / ADAPTER).exists():
         return _load_adapter(Path(name), card, home)
     auto_model, auto_tokenizer = _autos()
     try:
-        model = auto_model.from_pretrained(name, use_safetensors=True, dtype="float32")
-        return LanguageModel(name, model.eval(), auto_tokenizer.from_pretrained(name), card)
+        model = auto_model.from_pretrained(name, use_safetensors=True, dtype="float32", local_files_only=not hub)
+        tokenizer = auto_tokenizer.from_pretrained(name, local_files_only=not hub)
+        return LanguageModel(name, model.eval(), tokenizer, card)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"expected {SMOLLM2}, a checkpoint, or a folder or name of transformers, found {name[:80]!r}: "

@@ -57,9 +57,9 @@ def seed_of(config: PPOConfig, number: int) -> int:
     return int(np.random.SeedSequence((config.seed, number)).generate_state(1)[0]) % 2**31
 
 
-def steps_of(config: PPOConfig) -> int:
-    """Count the steps of all restarts and of what follows."""
-    return config.steps + (config.restarts - 1) * _halt(config)
+def discarded_steps(config: PPOConfig) -> int:
+    """Count the steps of the restarts that do not go on; they come on top of those that were asked for."""
+    return (config.restarts - 1) * halt_of(config)
 
 
 def list_restarts(path: Path) -> tuple[Restart, ...]:
@@ -95,7 +95,7 @@ def train_best(
     elif not resume:
         raise ConfigError(f"expected a new run at {path}, found one that was begun; use --resume, or another name")
     config, source = run_from_dict(plan["asked"])
-    halt = _halt(config)
+    halt = halt_of(config)
     judged: bool | None = None
     if not (path / CONFIG).exists():
         result, settled = list[Restart](), False
@@ -107,7 +107,7 @@ def train_best(
                 source=source,
                 resume=(index / CONFIG).exists(),
                 tracking=Tracking(tensorboard=False),
-                show=_later(show, number * halt),
+                show=_of_restart(show, number + 1),
                 halt=halt,
                 judged=judged,
             )
@@ -121,19 +121,18 @@ def train_best(
         best = len(result) - 1 if settled else int(np.argmax([item.profit for item in result]))
         _write(path, {**plan, "begun": [vars(item) for item in result], "chosen": best})
         _take_over(path / FOLDER / str(best), path)
-    shown = _later(show, (config.restarts - 1) * halt)
-    return train(config, path, resume=True, tracking=tracking, show=shown, judged=judged)
+    return train(config, path, resume=True, tracking=tracking, show=show, judged=judged)
 
 
-def _halt(config: PPOConfig) -> int:
+def halt_of(config: PPOConfig) -> int:
     """Give the step at which restarts are compared: the first boundary after their share."""
     rollout = config.lanes * config.rollout
     return math.ceil(config.restart_share * config.steps / rollout) * rollout
 
 
-def _later(show: Show, steps: int) -> Show:
-    """Count steps on from those of the trainings before."""
-    return lambda step, payload: show(steps + step, payload)
+def _of_restart(show: Show, number: int) -> Show:
+    """Mark what is shown as a restart's: its steps are not those of the training that goes on."""
+    return lambda step, payload: show(step, {**payload, "restart": number})
 
 
 def _profit(made: PPOResult, config: PPOConfig) -> float:

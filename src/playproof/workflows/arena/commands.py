@@ -14,7 +14,7 @@ import typer
 
 from playproof.cli.data import trajectories
 from playproof.cli.output import AsJson, emit, note, progress
-from playproof.errors import GateFailed
+from playproof.errors import ConfigError, GateFailed, UnknownName
 from playproof.workflows.arena import (
     agents_command,
     benchmark_command,
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from playproof.stats.ranking import RankedAgent
 
 app = typer.Typer(no_args_is_help=True, help="Run the arena, and look at its windows, outcomes and trajectories.")
+
+CHECK_SECONDS = 120.0
+"""For one token of a model that may have to load first."""
 
 
 @app.command()
@@ -101,6 +104,8 @@ def _closed(running: Any, plan: RunPlan) -> list[ClosedWindow]:
 def _address(llm: str, model: str) -> Iterator[tuple[str, str]]:
     """Give the address and name of the model, serving the packaged one if it is asked for."""
     if llm != "local":
+        if llm:
+            check_model(llm, model)
         yield llm, model
         return
     note("starting the packaged model; the first time it is unpacked, which takes a minute")
@@ -108,6 +113,32 @@ def _address(llm: str, model: str) -> Iterator[tuple[str, str]]:
 
     with packaged() as served:
         yield served
+
+
+def check_model(base_url: str, model: str) -> None:
+    """Ask an address for its models, or for one token, before a window starts; refuse it if it does not answer."""
+    import openai
+
+    key = os.environ.get("OPENAI_API_KEY", "none")
+    with openai.OpenAI(base_url=base_url, api_key=key, timeout=CHECK_SECONDS, max_retries=0) as client:
+        try:
+            known = [item.id for item in client.models.list()]
+            if model and known and model not in known:
+                raise UnknownName(f"model at {base_url}", model, known)
+        except openai.NotFoundError:
+            known = []  # an address without a list of models may still answer chats
+        except openai.OpenAIError as error:
+            raise _no_answer(base_url, error) from error
+        try:
+            messages: Any = [{"role": "user", "content": "Answer with one word."}]
+            client.chat.completions.create(model=model or "default", messages=messages, max_tokens=1)
+        except openai.OpenAIError as error:
+            raise _no_answer(base_url, error) from error
+
+
+def _no_answer(base_url: str, error: Exception) -> ConfigError:
+    what = f"{type(error).__name__}: {str(error)[:200]}"
+    return ConfigError(f"expected a model that answers at {base_url}, found {what}; nothing was run or recorded")
 
 
 def language_players(

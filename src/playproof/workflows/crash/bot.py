@@ -27,6 +27,7 @@ from playproof.games.crash.rules.windows import Phase
 from playproof.operate.gate_process import GateClient
 from playproof.operate.limits import OrderOutcome, OrderProposal
 from playproof.operate.state import TAKE_OVER
+from playproof.workflows.crash.drift_watch import DriftAlarm, DriftWatch
 from playproof.workflows.crash.live_player import LiveDecision, LivePlayer, SettledRound
 from playproof.workflows.crash.venues import Venue, VenueAnswer, to_answer
 
@@ -118,10 +119,14 @@ class CrashBot:
         self.player, self.gate, self.venue, self.folder = player, gate, venue, folder
         self.timing, self.unread, self.steady = timing or BotTiming(), unread, steady
         self.rounds: dict[str, BotRound] = {}
+        self.watch = DriftWatch(player.observation)
+        self.alarms: list[DriftAlarm] = []
         self.events: deque[tuple[Event, float]] = deque()
         self.handled = 0
         """Events that were played to their end."""
         self.came = 0
+        self.newest: tuple[Any, ...] = ()
+        """Window, phase and number of the newest tick that arrived."""
         self.settled = asyncio.Event()
         self.verdicts: list[str] = []
         self._arrived = asyncio.Event()
@@ -134,6 +139,9 @@ class CrashBot:
         self._taken_over = ""
         """The round in which a person plays."""
         self.stopping = False
+        self.person: deque[str] = deque()
+        """Buttons that a person pressed at the terminal; they pass the gate like the policy's orders."""
+        self.on_intervention: Callable[[str, int], None] = lambda window, tick: None  # noqa: ARG005
 
     def put(self, event: Event) -> None:
         """Take an event as it arrives; must be called on the bot's loop."""
@@ -144,6 +152,8 @@ class CrashBot:
             self._caught_up = True  # it was waited for, so nothing older lies before it
         self._last_arrival = now
         self.came += 1
+        if event.event_name == c.TICK:
+            self.newest = (event.window_id, event.columns.get("game_phase"), event.columns.get("tick"))
         if event.player_id is not None:
             self.venue.take(event)
         self.events.append((event, now))
@@ -177,15 +187,33 @@ class CrashBot:
             if not self._opened and event.event_name == c.PLAYER:
                 await self._try_to_open()  # a greeting tells the tick first and the money after it
             return
+        self._alarm(self.watch.take(event))
         result = self.player.follow(event)
         if result is not None:
+            self._alarm(self.watch.end_round(result.window_id))
             await self._settle(result)
         if event.event_name == c.TICK and event.window_id is not None:
             self.gate.say("tick", window=event.window_id, tick=self._tick_of(event))
+            self._compare_money(event)
             if not self._opened or self.gate.status.state == "HALTED":
                 await self._try_to_open()
         while self.player.is_asked:
             await self._decide(arrival)
+
+    def _alarm(self, alarms: list[DriftAlarm]) -> None:
+        """Say that the game has changed; what follows is a person's decision."""
+        self.alarms += alarms
+        for alarm in alarms:
+            self.gate.say("drift", alarm=asdict(alarm))
+
+    def _compare_money(self, event: Event) -> None:
+        """Close the gate where a round begins with other money than the ledger's."""
+        feed_money = self.venue.feed_money
+        if feed_money is None or event.columns.get("game_phase") != Phase.PRESALE or not self._opened:
+            return
+        if feed_money.cash != self.player.ledger.ledger.cash:
+            self._opened = False
+            self.gate.say("lost", why="the money that the feed tells is not the ledger's")
 
     @staticmethod
     def _tick_of(event: Event) -> int:
@@ -207,6 +235,9 @@ class CrashBot:
             cash, count = feed_money.cash, feed_money.open
         answer = await self.gate.ask("open", cash=cash, open=count)
         self._opened = bool(answer and answer["allowed"])
+        if self._opened and feed_money is not None and cash != self.player.ledger.ledger.cash:
+            assert feed_money.event is not None
+            self.player.adopt(feed_money.event)  # an order of before a crash was settled by what the feed tells
 
     async def _decide(self, arrival: float) -> None:
         """Ask the policy, the gate and the venue; note all of it."""
@@ -220,6 +251,7 @@ class CrashBot:
             decision, problem = self._waiting_decision(), f"{type(error).__name__}: {error}"
         notes = self.rounds.setdefault(now.window_id, BotRound())
         notes.decisions.append(decision)
+        self.watch.observe(decision.observation)
         number = len(notes.decisions) - 1
         if problem:
             self.gate.say("error", what=problem[:500])
@@ -252,10 +284,15 @@ class CrashBot:
             self.player.actions, decision.action, ledger.bet, ledger.share, ledger.ledger.cash
         )
         line = self._line(decision) | ({"failed": True} if failed else {})
-        if self._is_person_playing(decision.window_id):
+        if self._is_person_playing(decision):
             notes.taken_over = True
-            self.gate.say("nothing", line={**line, "note": "a person plays"})
-            return self._wait(decision, presses=False)
+            line["note"] = "a person plays"
+            action = self._pressed_action()
+            if not any(action):
+                self.gate.say("nothing", line=line)
+                return self._wait(decision, presses=False)
+            decision = replace(decision, action=action)
+            presses, orders = split_action(self.player.actions, action, ledger.bet, ledger.share, ledger.ledger.cash)
         if presses:
             await self.venue.adjust(presses)
         orders = tuple(order for order in orders if self._would_fill(order))
@@ -411,12 +448,20 @@ class CrashBot:
             "words": " ".join(head[index] for head, index in zip(heads, decision.action, strict=True)),
         }
 
-    def _is_person_playing(self, window: str) -> bool:
+    def _pressed_action(self) -> tuple[int, ...]:
+        """Give the next button that a person pressed as an action; a wait where none was."""
+        heads = self._heads()
+        button = self.person.popleft() if self.person else ""
+        return tuple(head.index(button) if button in head else 0 for head in heads)
+
+    def _is_person_playing(self, decision: LiveDecision) -> bool:
         """Tell whether a person has taken over; the round in which he did is his to its end."""
+        window = decision.window_id
         if (self.folder / TAKE_OVER).exists():
             if self._taken_over != window:
                 self._taken_over = window
-                self.gate.say("note", line={"kind": "take-over", "window": window})
+                self.gate.say("note", line={"kind": "take-over", "window": window, "tick": int(decision.tick)})
+                self.on_intervention(window, int(decision.tick))
             return True
         return self._taken_over == window
 
@@ -428,7 +473,7 @@ class CrashBot:
         cash = settled.cash
         feed_money = self.venue.feed_money
         if feed_money is not None:
-            await self._until_told(cash)
+            await self._until_told(cash, after=None if self._unknown is None else feed_money.updates)
             notes.told_cash = feed_money.cash
             if feed_money.cash is not None and feed_money.cash != cash:
                 self.player.adopt_cash(feed_money.cash)
@@ -439,12 +484,16 @@ class CrashBot:
             self.gate.say("well")
         self.settled.set()
 
-    async def _until_told(self, cash: int) -> None:
-        """Wait a moment for what the venue tells of the round's end."""
+    async def _until_told(self, cash: int, after: int | None) -> None:
+        """Wait a moment for what the venue tells of the round's end.
+
+        Where nobody knows of an order, that the money did not change says nothing: only a later update counts.
+        """
         feed_money = self.venue.feed_money
         assert feed_money is not None
-        for _ in range(200):
-            if feed_money.cash == cash and feed_money.open == 0:
+        for _ in range(600):
+            is_new = after is None or feed_money.updates > after
+            if is_new and (after is not None or feed_money.cash == cash) and feed_money.open == 0:
                 return
             if any(event.event_name == c.TICK for event, _ in self.events):
                 return  # time went on: what was told stands

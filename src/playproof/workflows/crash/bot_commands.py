@@ -21,7 +21,7 @@ audit_app = typer.Typer(no_args_is_help=True, help="Check the audit log of a bot
 app.add_typer(audit_app, name="audit")
 
 Account = Annotated[str, typer.Argument(help="The account, as playproof bot ls names it.")]
-SessionId = Annotated[str, typer.Argument(help="The session, as playproof bot run and bot ls name it.")]
+SessionId = Annotated[str, typer.Argument(help="A session's id, an account for its last one, or last.")]
 
 
 @app.command()
@@ -210,15 +210,17 @@ def verify(
 ) -> None:
     """Walk a session's audit log; exit code 2 where a line was changed, removed, moved or added.
 
-    Example: playproof bot audit verify bot-20260101-120000-000001
+    Example: playproof bot audit verify last
     """
     from dataclasses import asdict
 
     from playproof.home import home
     from playproof.operate.audit import verify_audit
+    from playproof.operate.state import find_session
     from playproof.store.db import connect, ready
 
-    result = verify_audit(ready(connect(home())), session, head or None)
+    engine = ready(connect(home()))
+    result = verify_audit(engine, find_session(engine, session), head or None)
     emit(asdict(result), as_json, lambda: f"{result.lines} lines, head {result.head}")
     if not result.sound:
         raise GateFailed("the audit log is not as it was written: " + "; ".join(result.problems))
@@ -233,14 +235,17 @@ def report(
 ) -> None:
     """Play a session again in the environment and list every difference by cause, as a page and as JSON.
 
-    Example: playproof bot report bot-20260101-120000-000001
+    Example: playproof bot report last
     """
     from playproof.game import load_game
     from playproof.home import folder, home
+    from playproof.operate.state import find_session
+    from playproof.store.db import connect, ready
     from playproof.workflows.crash.bot_page import write_report
     from playproof.workflows.crash.bot_report import compare_session
     from playproof.workflows.crash.bot_run import read_session
 
+    session = find_session(ready(connect(home())), session)
     kept = read_session(home(), session)
     subject = find_subject(policy or kept["summary"]["policy"], load_game("crash"))
     comparison = compare_session(home(), session, subject)

@@ -14,6 +14,8 @@ from playproof.reports.page import PageSection, PageTable, render
 from playproof.workflows.crash.bot_report import SessionComparison
 
 MOST_ROWS = 500
+HASH = 64
+"""Characters of a sha256."""
 MEANINGS = {
     "decision": "the policy chose otherwise than in the environment: a defect",
     "gate": "the gate refused an order",
@@ -44,7 +46,7 @@ def bot_page(comparison: SessionComparison) -> str:
         f"{summary['policy']} played {summary['rounds']} rounds on {summary['mode']} and earned {summary['pnl']}"
         " coins. " + ("Nothing differs from the environment." if not count else f"{count} things were not as on paper.")
     )
-    rows = [(cause, number, MEANINGS[cause]) for cause, number in causes.items()]
+    rows = [(cause, MEANINGS[cause], number) for cause, number in causes.items()]
     return render(
         "report.html",
         title=f"Bot session {summary['session']}",
@@ -52,12 +54,13 @@ def bot_page(comparison: SessionComparison) -> str:
         charts=[money_figure(comparison)],
         sections=[
             PageSection("Why live differs from paper", [
-                PageTable(head=("cause", "times", "meaning"), rows=rows or [("none", 0, "")]),
+                PageTable(head=("cause", "meaning", "times"), rows=rows or [("none", "", 0)], words=2),
                 PageTable(
-                    head=("round", "tick", "cause", "what"),
-                    rows=[(item.window, item.tick, item.cause, item.detail)
+                    head=("cause", "what", "tick", "round"),
+                    rows=[(item.cause, item.detail, item.tick, item.window)
                           for item in comparison.differences[:MOST_ROWS]],
-                    hide=0,
+                    words=2,
+                    hide=3,
                 ),
             ]),
             PageSection("Rounds", [
@@ -67,6 +70,7 @@ def bot_page(comparison: SessionComparison) -> str:
                         (item.window, item.decisions, show(item.live), _money(item.environment), _money(item.paper))
                         for item in comparison.rounds[:MOST_ROWS]
                     ],
+                    hide=1,
                 )
             ]),
             PageSection("Session", [
@@ -78,7 +82,8 @@ def bot_page(comparison: SessionComparison) -> str:
 
 
 def _text(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{text[:16]}..." if len(text) == HASH else text or "none"
 
 
 def _money(units: int | None) -> str:

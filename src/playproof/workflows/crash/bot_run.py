@@ -26,11 +26,12 @@ from playproof.json_types import Json
 from playproof.money import UNIT, show
 from playproof.operate.gate_process import GateClient, GatePlan
 from playproof.operate.limits import OrderLimits
-from playproof.operate.state import account_folder
+from playproof.operate.state import account_folder, take_over
 from playproof.record.feeds.browser import BrowserFeed
 from playproof.record.feeds.selectors import load_map
 from playproof.record.feeds.socket import SocketFeed
-from playproof.record.recorder import Recorder, steady_clock
+from playproof.record.live_view import pressed_keys
+from playproof.record.recorder import INTERVENTION, Recorder, steady_clock
 from playproof.record.redaction import Redaction, clean_url, load_key
 from playproof.record.session import RecordingSession
 from playproof.store import EventLog
@@ -166,6 +167,8 @@ class _Session:
         self.player, self.folder = player, folder
         self.stop = asyncio.Event()
         self.why = ""
+        self._token: str | None = None
+        """As whom we come back; on disk as soon as it is known, for whoever reconciles after a crash."""
         self.bot: CrashBot
         self._feed: SocketFeed | BrowserFeed
 
@@ -197,10 +200,13 @@ class _Session:
                 self.plan.url, self.recorder, self.clock, page_map, headless=self.plan.headless,
                 drive=self._drive(venue), on_frame=lambda frame: self._read(reading, frame),
             )  # fmt: skip
+        self.bot.on_intervention = lambda window, tick: self.recorder.mark(
+            INTERVENTION, {"window": window, "tick": tick}
+        )
         if on_ready is not None:
             on_ready(RunningBot(self.plan, self.bot, self.gate, self.recorder, self.end))
         tasks = [asyncio.create_task(work) for work in (self._feed.run(self.stop), self.bot.run(), self._watch())]
-        with self._signals():
+        with self._signals(), pressed_keys(self._press_key):
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -213,6 +219,16 @@ class _Session:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 self._write_token()
         return self.why or "closed"
+
+    def _press_key(self, key: str) -> None:
+        """Take a key of the terminal: t takes over, Q ends, the page's own keys press while a person plays."""
+        buttons = {one.key: one.button_id for one in load_map(self.plan.selectors).buttons if one.key}
+        if key == "t":
+            take_over(self.folder.parent.parent, self.folder.name)
+        elif key == "Q":
+            self.end("interrupted")
+        elif key in buttons:
+            self.bot.person.append(buttons[key])
 
     def _take(self, events: tuple[Event, ...]) -> None:
         for event in events:
@@ -247,6 +263,7 @@ class _Session:
         was_connected = False
         while not self.stop.is_set():
             self.bot.beat()
+            self._write_token()
             connected = self._feed.connected
             if was_connected and not connected:
                 self.gate.say("lost", why="the connection was cut")
@@ -288,9 +305,10 @@ class _Session:
         return path.read_text(encoding="utf-8").strip() or None
 
     def _write_token(self) -> None:
-        token = getattr(self._feed, "token", None)
-        if self.plan.mode != "practice" or not token:
+        token = self._feed.token if isinstance(self._feed, SocketFeed) else None
+        if self.plan.mode != "practice" or not token or token == self._token:
             return
+        self._token = token
         path = self.folder / PLAYER_FILE
         path.touch(mode=0o600)
         path.write_text(token, encoding="utf-8")
@@ -307,6 +325,7 @@ class _Session:
             "pnl": show(sum(one.settled.pnl for one in rounds if one.settled is not None)),
             "cash": show(self.player.ledger.ledger.cash) if self.player.round is not None else None,
             "flat": self.bot.verdicts,
+            "alarms": [f"{alarm.stream} in {alarm.window_id}" for alarm in self.bot.alarms],
         }
 
 

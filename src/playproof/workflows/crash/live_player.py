@@ -233,9 +233,12 @@ class LivePlayer:
 
     def adopt(self, event: Event) -> None:
         """Hold the money that the feed told in place of what the ledger has."""
-        if self.round is not None:
-            self.round.ledger.heard.orders = 0
-            self.round.ledger.apply_own(event)
+        now = self.round
+        if now is not None:
+            now.ledger.heard.orders = 0
+            now.ledger.apply_own(event)
+            if not now.decisions:  # nothing was done yet: the round begins with this
+                now.first_cash = now.ledger.ledger.round_cash = now.ledger.ledger.cash
         self._view.apply(event)
 
     def adopt_cash(self, cash: int) -> None:

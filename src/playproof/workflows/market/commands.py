@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -176,7 +177,8 @@ def _ranking(ranking: MarketRanking, market: MarketDeclaration) -> RenderableTyp
         table = Table("agent", "windows", "judge's score, 95 % interval")
         for agent in ranking.judged:
             low, high = agent.score_interval
-            table.add_row(Text(agent.agent), str(agent.windows), f"{agent.score:.3f} ({low:.3f} {high:.3f})")
+            span = f" ({low:.3f} {high:.3f})" if isfinite(low) and isfinite(high) else ""
+            table.add_row(Text(agent.agent), str(agent.windows), f"{agent.score:.3f}{span}")
         parts.append(table)
     parts += [Text(f"{count} trajectories are left out: {why}") for why, count in ranking.left_out.items()]
     return Group(*parts)

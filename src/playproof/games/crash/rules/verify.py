@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -19,6 +20,9 @@ from playproof.games.crash.rules.worlds import get_world, site_round
 from playproof.json_types import Json
 
 TOLERANCE = 1e-9
+SHOWN_TOLERANCE = 0.0051
+"""Relative: peaks are often copied from a page that shows two decimals."""
+SEED = re.compile(r"[0-9a-fA-F]{64}")
 COMPILE_FROM = 200
 """Below so many rounds plain Python is quicker than loading compiled code."""
 
@@ -44,6 +48,30 @@ def replay(server_seed: str, game_id: str, version: str = "v3", world: str = "pu
     if world == "published":
         return play_round(server_seed, game_id, check_version(version))
     return site_round(get_world(world), server_seed, game_id, check_version(version))
+
+
+def check_seed(server_seed: str) -> None:
+    """Refuse a text that is no server seed: 64 hexadecimal digits."""
+    if not SEED.fullmatch(server_seed):
+        raise InputError(
+            f"expected a server seed of 64 hexadecimal digits, found {len(server_seed)} characters:"
+            f" {server_seed[:20]!r}; copy it from the round's provably-fair panel"
+        )
+
+
+def compare_round(published: Mapping[str, object], computed: Mapping[str, object]) -> list[str]:
+    """Say in which published values a round differs from what its seed gives; None says nothing."""
+    differences = []
+    for name, value in published.items():
+        own = computed[name]
+        same = value is None or value == own
+        if isinstance(value, float) and isinstance(own, float):
+            same = abs(value - own) <= max(TOLERANCE, SHOWN_TOLERANCE * own)
+        elif isinstance(value, str):
+            same = value.strip().lower() == own
+        if not same:
+            differences.append(f"{name}: published {value}, the seed gives {own}")
+    return differences
 
 
 @dataclass(frozen=True)

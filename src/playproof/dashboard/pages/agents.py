@@ -1,4 +1,4 @@
-"""The arena and declared markets: windows, ranked agents, trajectories as conversations, search, the review queue."""
+"""Agents in games and markets: windows, ranked agents, trajectories as conversations, search, the review queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy import case, func, select
 from playproof.dashboard.context import DashboardContext
 from playproof.dashboard.marks import next_unmarked, read_mark
 from playproof.dashboard.pages.shown import moment, money, state
-from playproof.dashboard.shell import Block, Facts, Field, Form, Link, Page, Part, Talk
+from playproof.dashboard.shell import Block, FactList, Field, Form, Link, Page, Part, Talk
 from playproof.dashboard.tables import Row, TableQuery, TableSource, select_page, view
 from playproof.errors import InputError
 from playproof.reports.page import PageTable, Toned
@@ -52,13 +52,13 @@ def _read(context: DashboardContext, query: TableQuery) -> Sequence[Row]:
         "status": Trajectory.final_status,
         "verdict": ReviewMark.verdict,
     }
-    for name, column in exact.items():
+    for name, filtered in exact.items():
         if query.filters.get(name):
-            wanted = wanted.where(column == query.filters[name])
+            wanted = wanted.where(filtered == query.filters[name])
     by_money = query.sort == "final_pnl"
     if by_money and not any(query.filters.get(name) for name in ("agent", "window")):
         raise InputError("expected a window or an agent to sort by money in; filter by one of them first")
-    column = Trajectory.final_pnl if by_money else Trajectory.start_time
+    column: Any = Trajectory.final_pnl if by_money else Trajectory.start_time
     with context.engine.connect() as connection:
         rows = select_page(
             connection,
@@ -92,7 +92,7 @@ TRAJECTORIES = TableSource(
     empty="No agent was recorded yet.",
     show=lambda row: {
         **row,
-        "trajectory_id": Link(row["trajectory_id"][:12], f"/arena/trajectories/{row['trajectory_id']}"),
+        "trajectory_id": Link(row["trajectory_id"][:12], f"/agents/trajectories/{row['trajectory_id']}"),
         "start_time": moment(row["start_time"]),
         "final_status": state(row["final_status"]),
         "final_pnl": money(row["final_pnl"], digits=2),
@@ -102,7 +102,7 @@ TRAJECTORIES = TableSource(
 )
 
 
-def arena_page(context: DashboardContext, values: Mapping[str, str]) -> Page:  # noqa: ARG001
+def agents_page(context: DashboardContext, values: Mapping[str, str]) -> Page:  # noqa: ARG001
     """Show windows with their readiness, agents ranked by money with intervals, and where to go on."""
     with context.engine.connect() as connection:
         windows = connection.execute(
@@ -138,8 +138,8 @@ def arena_page(context: DashboardContext, values: Mapping[str, str]) -> Page:  #
         head=("window", "market", "ready", "agents", "trajectories", "outcomes", "change", "P&L of all"),
         rows=[
             (
-                Link(row[1], f"/arena/trajectories?window={row[1]}"),
-                row[0] or "arena",
+                Link(row[1], f"/agents/trajectories?window={row[1]}"),
+                row[0] or "–",
                 _ready(row, known),
                 row[3],
                 row[2],
@@ -152,12 +152,12 @@ def arena_page(context: DashboardContext, values: Mapping[str, str]) -> Page:  #
         words=3,
     )
     links: list[Part] = [
-        Link("All trajectories", "/arena/trajectories"),
-        Link("Review queue", "/arena/review"),
+        Link("All trajectories", "/agents/trajectories"),
+        Link("Review queue", "/agents/review"),
         _search_form(""),
     ]
     return Page(
-        title="Arena and markets",
+        title="Agents and markets",
         blocks=[
             Block("go", links),
             Block("agents", [_ranking(played)] if played else ["No agent has ended a window yet."], "Agents"),
@@ -203,7 +203,7 @@ def _ranking(played: Sequence[Any]) -> PageTable:
         head=("agent", "windows", "P&L a window", "95 % interval", "judge"),
         rows=[
             (
-                Link(agent, f"/arena/trajectories?agent={agent}"),
+                Link(agent, f"/agents/trajectories?agent={agent}"),
                 count,
                 money(round(mean), digits=2),
                 "too few windows" if low != low else f"{low / 1e9:+,.2f} to {high / 1e9:+,.2f}",  # noqa: PLR0124
@@ -225,8 +225,8 @@ def trajectories_page(context: DashboardContext, values: Mapping[str, str]) -> P
     ]
     return Page(
         title="Trajectories",
-        trail=[Link("Arena", "/arena")],
-        blocks=[Block("trajectories", [view(TRAJECTORIES, context, values, "/arena/trajectories", fields)])],
+        trail=[Link("Agents", "/agents")],
+        blocks=[Block("trajectories", [view(TRAJECTORIES, context, values, "/agents/trajectories", fields)])],
         topics=("db",),
     )
 
@@ -250,8 +250,8 @@ def _conversation(context: DashboardContext, identity: str, kind: str) -> Page:
         ).all()
     before, steps = talk_of(stored)
     facts = [
-        ("agent", Link(stored.agent_id, f"/arena/trajectories?agent={stored.agent_id}")),
-        ("window", Link(stored.window_id, f"/arena/trajectories?window={stored.window_id}")),
+        ("agent", Link(stored.agent_id, f"/agents/trajectories?agent={stored.agent_id}")),
+        ("window", Link(stored.window_id, f"/agents/trajectories?window={stored.window_id}")),
         ("status", state(stored.final_status)),
         ("P&L", money(stored.final_pnl, digits=2)),
         ("cash", money(stored.final_balance, signed=False, digits=2)),
@@ -272,6 +272,7 @@ def _conversation(context: DashboardContext, identity: str, kind: str) -> Page:
             action="/do/mark",
             submit=label,
             inline=True,
+            key=label[-2],
             tone="plain" if verdict == "clear" else "",
             fields=[*hidden, Field(name="verdict", label="", kind="hidden", value=verdict)],
         )
@@ -289,15 +290,15 @@ def _conversation(context: DashboardContext, identity: str, kind: str) -> Page:
         )
     )
     if kind == "queue":
-        marking.append(Link("Next (j)", f"/arena/review?after={identity}"))
+        marking.append(Link("Next (j)", f"/agents/review?after={identity}", key="j"))
     return Page(
         title=f"{stored.agent_id} in {stored.window_id}",
         trail=[
-            Link("Arena", "/arena"),
-            Link("Review", "/arena/review") if kind == "queue" else Link("Trajectories", "/arena/trajectories"),
+            Link("Agents", "/agents"),
+            Link("Review", "/agents/review") if kind == "queue" else Link("Trajectories", "/agents/trajectories"),
         ],
         blocks=[
-            Block("facts", [Facts(pairs=facts)]),
+            Block("facts", [FactList(pairs=facts)]),
             Block("mark", marking, "Mark"),
             Block("judges", [scores] if judged else ["No judge has scored it."], "Judges"),
             Block("talk", [Talk(before=before, steps=steps)], "What was said"),
@@ -310,14 +311,14 @@ def review_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
     """Show the next trajectory that nobody has marked."""
     identity = next_unmarked(context.engine, values.get("after", ""))
     if identity is None:
-        parts: list[Part] = ["No ended trajectory waits for a mark.", Link("Begin at the latest", "/arena/review")]
-        return Page(title="Review queue", trail=[Link("Arena", "/arena")], blocks=[Block("empty", parts)])
+        parts: list[Part] = ["No ended trajectory waits for a mark.", Link("Begin at the latest", "/agents/review")]
+        return Page(title="Review queue", trail=[Link("Agents", "/agents")], blocks=[Block("empty", parts)])
     return _conversation(context, identity, "queue")
 
 
 def _search_form(text: str) -> Form:
     return Form(
-        action="/arena/search",
+        action="/agents/search",
         method="get",
         submit="Search",
         inline=True,
@@ -363,7 +364,7 @@ def search_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
             )
             rows.append(
                 (
-                    Link(row.trajectory_id[:12], f"/arena/trajectories/{row.trajectory_id}"),
+                    Link(row.trajectory_id[:12], f"/agents/trajectories/{row.trajectory_id}"),
                     row.step,
                     moment(row.time),
                     _around(source, text),
@@ -376,7 +377,7 @@ def search_page(context: DashboardContext, values: Mapping[str, str]) -> Page:
             if rows
             else "Nothing was said that holds this text."
         )
-    return Page(title="Search", trail=[Link("Arena", "/arena")], blocks=[Block("search", shown)])
+    return Page(title="Search", trail=[Link("Agents", "/agents")], blocks=[Block("search", shown)])
 
 
 def _around(source: str, text: str) -> str:
