@@ -20,6 +20,7 @@ from playproof.games.arena.learning.forks import ArenaForks
 from playproof.games.arena.learning.vector_env import PLAYER
 from playproof.games.arena.market.scenarios import SCENARIOS, STAKE, check_unseen, chosen
 from playproof.money import UNIT
+from playproof.stats.sequential import MOST, PRIOR, SHARES
 from playproof.workflows.arena.benchmark import (
     ALL,
     DUMMY,
@@ -140,8 +141,12 @@ def test_figures_by_hand() -> None:
     assert model.versus["random"].difference == 9.5
     assert model.pnl_interval[0] < 7.5 < model.pnl_interval[1]
     returns = np.array([10, -5, 20, 5]) / (STAKE / UNIT)
-    bets = np.array([0.01, 0.02, 0.05, 0.1, 0.2])
-    assert model.e_value == pytest.approx(np.prod(1 + returns[:, None] * bets, axis=0).mean())
+    fixed = np.prod(1 + returns[:, None] * MOST * np.array(SHARES), axis=0).mean()
+    adaptive = 1.0
+    for at, value in enumerate(returns):  # half of the bankroll bets mean over second moment of what came before
+        best = returns[:at].sum() / (PRIOR + (returns[:at] ** 2).sum())
+        adaptive *= 1 + min(max(best, 0.0), MOST) * value
+    assert model.e_value == pytest.approx((fixed + adaptive) / 2)
     payload = {item.name: item for item in criteria(figures(results), "model", "random")}
     assert all(item.met for item in payload.values())
     assert payload["P&L 10 % better"].wanted == pytest.approx(-2 + 0.2)

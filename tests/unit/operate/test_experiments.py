@@ -230,7 +230,7 @@ def test_commands(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         output = capsys.readouterr()
         return json.loads(output.out) if "--json" in words else output.out + output.err
 
-    start = ["start", "one", "--a", "wait", "--b", "hold-40", "--on", "drift", "--loss", "0.01", "--budget", "400"]
+    start = ["start", "one", "--a", "wait", "--b", "hold-40", "--on", "drift", "--loss", "0.002", "--budget", "200"]
     first = run(*start, "--units", "40", "--json")
     assert (first["ending"], first["units"]) == ("go on", 40)
     done = run(*start, "--json")
@@ -243,8 +243,6 @@ def test_commands(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert json.loads((Path(done["report"]).parent / "report.json").read_text())["units"] == done["units"]
     assert run("report", "one", "--json")["sentence"] == done["sentence"]
     assert "another name" in run(*start, "--margin", "0.001", code=1)
-    whole = run(*["two" if word == "one" else word for word in start], "--json")
-    assert (whole["units"], whole["difference"]) == (done["units"], done["difference"])
 
     for number in (1, 2):
         linear_policy(tmp_path / f"p{number}", 1, number)
@@ -258,14 +256,17 @@ def test_commands(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     capsys.readouterr()
     stopped = run("stop", "parts", "--why", "enough", "--json")
     assert stopped["ending"] == "stopped"
-    assert "3 experiments" in run("status")
-    assert [item["name"] for item in run("status", "--json")["experiments"]] == ["one", "two", "parts"]
+    assert "2 experiments" in run("status")
+    assert [item["name"] for item in run("status", "--json")["experiments"]] == ["one", "parts"]
     assert "same files" in run("start", "x", "--a", "m:1", "--b", "m:1", "--on", "drift", code=1)
     assert "shadow" in run("start", "x", "--a", "m:1", "--b", "m:2", "--mode", "other", code=1)
     assert "nine decimals" in run("start", "x", "--a", "m:1", "--b", "m:2", "--margin", "1e-10", code=1)
 
 
-def test_a_page_of_every_ending(ledger: ExperimentLedger) -> None:
+def test_a_page_of_every_ending(home: Path) -> None:
+    engine = connect(url=f"sqlite:///{home / 'x.db'}")
+    upgrade(engine)
+    ledger = ExperimentLedger(engine, Clock())
     cases = {"a": (12.0, 0.0), "b": (0.0, 12.0), "same": (0.0, 0.0)}
     for name, (a, b) in cases.items():
         plan = replace(PLAN, name=name, margin=4 * UNIT)
@@ -279,3 +280,4 @@ def test_a_page_of_every_ending(ledger: ExperimentLedger) -> None:
         assert str(payload["sentence"]) in page.replace("&#39;", "'")
     ledger.register(replace(PLAN, name="new"))
     assert "GO ON" in experiment_page(ledger.find("new"), (), ledger.look("new"))
+    engine.dispose()
