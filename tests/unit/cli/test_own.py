@@ -62,7 +62,7 @@ def test_a_home_that_is_not_there_is_not_an_empty_one(home: Path, capsys: pytest
     assert "found nothing there" in call(capsys, "ls", code=1)
     home.mkdir()
     assert main(["ls"]) == 0
-    assert "next: playproof perform" in capsys.readouterr().err
+    assert "record something first" in capsys.readouterr().err
 
 
 def test_runs_are_shown_compared_tagged_and_noted(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,7 @@ def ls(
     things = [item for item in everything(root) if kind in (None, item.kind)]
     emit({"home": str(root), "things": [asdict(item) for item in things]}, as_json, lambda: table(things))
     if not things and not as_json:
-        note(f"nothing of that kind is in {root} yet; next: playproof perform crash --rounds 2 --speed 4")
+        note(f"nothing of that kind is in {root} yet; record something first: playproof record --help")
 
 
 def everything(root: Path) -> Iterator[OwnThing]:

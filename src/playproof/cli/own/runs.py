@@ -63,7 +63,7 @@ def list_runs(
     items = [item for item in read_runs(home()) if method in (None, item.method) and (tag is None or tag in item.tags)]
     emit({"runs": [asdict(item) for item in items]}, as_json, lambda: _table(items))
     if not items and not as_json:
-        note("no run is here yet; next: playproof train ppo --game crash --world drift --name first")
+        note("no run is here yet; next: playproof train --help")
 
 
 @app.command()
