@@ -65,7 +65,9 @@ def validate(
     seen = examine(result, subject, plan, engine, datetime.now(UTC), reward_gates=asked, notify=_notify)
     index = output or folder("reports") / f"validate-{subject.policy_hash[:12]}-{plan.data_hash[:12]}"
     path, payload = write_report(seen, index)
-    emit(payload | {"report": str(path)}, as_json, lambda: shown(seen, path))
+    # The profits window by window are in report.json alone: they would bury the figures here.
+    figures = {name: value for name, value in payload.items() if name not in ("profits", "windows")}
+    emit(figures | {"report": str(path)}, as_json, lambda: shown(seen, path))
     if seen.verdict.failed:
         raise typer.Exit(GATE_FAILED)
 

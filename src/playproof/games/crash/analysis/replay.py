@@ -17,6 +17,7 @@ from playproof.game.replay import Arrays, LaneSnapshot, Line, Mark, Number, Repl
 from playproof.game.vector_env import Actions, Chosen, StepResult, VectorTerms
 from playproof.games.crash.rules.actions import ACTIONS, SIZES, TRADER_MAIN
 from playproof.games.crash.sim import kernel
+from playproof.games.crash.sim.lanes import addresses
 from playproof.games.crash.sim.vector_env import CrashVectorGame
 from playproof.money import UNIT, show
 
@@ -53,7 +54,7 @@ class ObservedCrash(CrashVectorGame):
         if lanes.purse is None:
             self._moments = (np.zeros(count, kernel.MOMENT), np.zeros(count, kernel.MOMENT))
             lanes.config["watched"] = 1
-            lanes._addresses[kernel.BEFORE], lanes._addresses[kernel.AFTER] = kernel.addresses(*self._moments)
+            lanes._addresses[kernel.BEFORE], lanes._addresses[kernel.AFTER] = addresses(*self._moments)
         else:
             self._moments = (lanes.purse.before, lanes.purse.after)
         self._told: tuple[LaneSnapshot, LaneSnapshot] | None = None

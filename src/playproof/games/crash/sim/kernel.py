@@ -44,7 +44,6 @@ from playproof.games.crash.sim.layout import (
     TERMINATED,
     TRADER,
     TRUNCATED,
-    addresses,
 )
 from playproof.games.crash.sim.orders import INCREMENTS, MAX_BET, SHARES, SIZES, adjusted_bet, may_bet, may_buy
 from playproof.games.crash.sim.rounds import load_tape, next_tick, seed_lane, start_episode, start_round
@@ -73,7 +72,6 @@ __all__ = [
     "MAX_BET",
     "MOMENT",
     "SIZES",
-    "addresses",
     "adjusted_bet",
     "masks",
     "reset",

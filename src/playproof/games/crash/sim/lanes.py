@@ -23,7 +23,7 @@ from playproof.games.crash.rules.money import MAX_MONEY, MIN_BET
 from playproof.games.crash.rules.prices import MASK, MAX_TICKS
 from playproof.games.crash.rules.worlds import INSTARUG_SHARE, INSTARUG_TICKS, get_world
 from playproof.games.crash.sim import kernel, layout
-from playproof.games.crash.sim.arrays import Floats, Ints, Marks, Records, Rows
+from playproof.games.crash.sim.arrays import Array, Floats, Ints, Marks, Records, Rows
 from playproof.games.crash.sim.kernel import seed_lanes
 from playproof.money import UNIT
 
@@ -34,6 +34,11 @@ Element = TypeVar("Element", bound=np.generic)
 
 CLOCK_CODES = {"tick": layout.CLOCK_TICK, "press": layout.CLOCK_PRESS}
 COMPILED_SETS = {"policy": (layout.POLICY, state.POLICY_COUNT), "recorded": (layout.RECORDED, state.FEATURE_COUNT)}
+
+
+def addresses(*arrays: Array) -> Ints:
+    """Give the addresses of arrays, in the order of the indices."""
+    return np.array([array.__array_interface__["data"][0] for array in arrays], np.int64)
 
 
 def look_up(kind: str, name: str, table: Mapping[str, int]) -> int:
@@ -255,7 +260,7 @@ class KernelLanes:
         """Read prices from this array from now on; the table of rounds stays."""
         self.tape = tape
         moments = (self.purse.before, self.purse.after) if self.purse else (self.lanes, self.lanes)
-        self._addresses = layout.addresses(
+        self._addresses = addresses(
             self.lanes, self.states, self.sites, self.lots, self.config, self.tape_rounds, self.tape, *moments
         )
 

@@ -11,7 +11,6 @@ from numba.extending import intrinsic
 
 from playproof.games.crash.features.state import STATE
 from playproof.games.crash.rules.money import MAX_LOTS
-from playproof.games.crash.sim.arrays import Array, Ints
 from playproof.games.crash.sim.crowd import RING
 
 if TYPE_CHECKING:
@@ -168,11 +167,6 @@ LANES, STATES, SITES, ALL_LOTS, CONFIGS, TAPE_ROUNDS, TAPE_TICKS, BEFORE, AFTER 
 An array that is handed to compiled code costs as much as a step of a lane, a table of addresses costs as one array.
 Whoever makes the table keeps the arrays alive.
 """
-
-
-def addresses(*arrays: Array) -> Ints:
-    """Give the addresses of arrays, in the order of the indices."""
-    return np.array([array.__array_interface__["data"][0] for array in arrays], np.int64)
 
 
 def pointer_to(dtype: np.dtype[np.void]) -> Callable[[int], types.CPointer]:
