@@ -13,8 +13,13 @@ PRESSES := SELECT window_id, tick, round(price, 4) AS price, button_id, bet_amou
 
 DEMO = PLAYPROOF_HOME=demo-output/home $(BIN)/playproof
 
+# Where behaviour is exact: the unit tests, the packages they must cover, and the share below which `make coverage` fails.
+EXACT := stats store validate operate models evaluate
+COVERED := stats store validate operate models evaluate money trash
+FLOOR := 80
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench study torture art docs clean
+.PHONY: help setup demo test check coverage bench study torture art docs clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /make \1	/'
@@ -59,6 +64,10 @@ check: setup ## ruff, mypy strict, codespell, and the layers of imports
 	$(BIN)/mypy
 	$(BIN)/codespell src benchmarks studies examples scripts docs README.md CHANGELOG.md
 	$(BIN)/lint-imports
+
+coverage: setup ## measure lines and branches of money, store, statistics, verdict and bots by their unit tests
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(EXACT:%=tests/unit/%) --cov-branch --cov-report term:skip-covered \
+	  $(COVERED:%=--cov=playproof.%) --cov-fail-under=$(FLOOR)
 
 bench: setup ## run every benchmark and write docs/results/benchmarks.md
 	$(BIN)/python -m benchmarks

@@ -251,7 +251,7 @@ def test_a_broken_promise_is_noticed(text: str, tmp_path: Path) -> None:
 def test_the_map_of_the_code_is_right() -> None:
     text = (ROOT / "docs" / "dev" / "map.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| [^|]+\? \| `([^`]+)` \| `([^`]+)` \|$", text, re.MULTILINE)
-    assert len(rows) == 12
+    assert len(rows) >= 12
     for path, name in rows:
         source = (ROOT / "src" / "playproof" / path).read_text(encoding="utf-8")
         assert re.search(rf"^(?:class|def) {name}\b", source, re.MULTILINE), f"{path} defines no {name}"

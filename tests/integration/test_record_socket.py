@@ -210,7 +210,7 @@ def test_no_secret_and_no_name_reaches_the_disk(server: RunningServer, log: Even
     async def work() -> None:
         ada = Recording(server.url, log, "ada")
         await ada.until(lambda: ada.count("playerLeaderboardPosition") == 1)
-        seen.append(str(ada.feed._token))
+        seen.append(str(ada.feed.token))
         await asyncio.to_thread(server.advance_to, Phase.ACTIVE, 8)
         await ada.until_at(server)
         seen.extend(str(entry["username"]) for entry in server.table._board if entry["username"])

@@ -526,7 +526,7 @@ def test_an_edge_must_beat_every_baseline() -> None:
     same = scores(STRONG, name="hold")
     verdict = give_verdict(scores(STRONG), [same], None, rng)
     assert verdict.name == "NO EDGE SHOWN"
-    assert "M1 against hold" in verdict.sentence
+    assert "not better than hold" in verdict.sentence
     with pytest.raises(ConfigError, match="same windows"):
         give_verdict(scores(STRONG), [scores(STRONG[:-1])], None, rng)
 

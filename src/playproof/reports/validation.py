@@ -243,7 +243,7 @@ def _rivals(examination: Examination) -> PageTable:
         [
             name,
             docs.get(name, ""),
-            _percent(staked[name]),
+            _percent(staked.get(name)),
             f"{metric.roi:+.2%}",
             _span(metric.interval),
             f"{metric.e_value:.3g}",
@@ -308,7 +308,7 @@ def page(examination: Examination, payload: Json) -> str:
         tone=VERDICT_TONES.get(verdict.name, "warn"),
         lead=verdict.sentence,
         facts=[
-            ("return on what was staked", _percent(stake_returns(examination)[examination.subject.name])),
+            ("return on what was staked", _percent(stake_returns(examination).get(examination.subject.name))),
             ("ROI per reserved stake", f"{verdict.roi:+.2%}"),
             ("95 % interval", _span(verdict.interval)),
             ("best possible in theory", "unknown" if verdict.ceiling is None else f"{verdict.ceiling:+.2%}"),

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from playproof.errors import ConfigError
 from playproof.evaluate.rollout import Score
 from playproof.stats.evidence import (
+    BETS,
     FEWEST,
     REJECT,
     Method,
@@ -212,7 +213,7 @@ def plausible(returns: Floats, ceiling: float | None, rng: np.random.Generator, 
     """
     if ceiling is None:
         return skipped("M4", RULES["M4"], reason or "the ceiling is unknown or withheld")
-    value = e_process(np.maximum((returns - ceiling) / (1.0 + ceiling), -1.0)).value
+    value = impossible_value(returns, ceiling)
     why = f" ({reason})" if reason else ""
     text = f"e-value {value:.3g} against {ceiling:+.2%} possible{why}"
     won, lost = int((returns > ceiling).sum()), int((returns < 0).sum())
@@ -221,6 +222,18 @@ def plausible(returns: Floats, ceiling: float | None, rng: np.random.Generator, 
         return Gate("M4", value < IMPOSSIBLE, few, RULES["M4"])
     low, _ = bootstrap_interval(returns, rng, level=0.998, method=METHOD)
     return Gate("M4", value < IMPOSSIBLE and low <= ceiling, f"{text}, {low:+.2%} at least", RULES["M4"])
+
+
+def impossible_value(returns: Floats, ceiling: float) -> float:
+    """Give the e-value against a mean of at most the ceiling; a loss is at most the reserve, so larger bets are fair.
+
+    Bets of up to nine tenths tell where nearly every window is won, as with a leak.
+    """
+    if not len(returns):
+        return 1.0
+    gains = np.maximum((returns - ceiling) / (1.0 + ceiling), -1.0)
+    logs = np.log1p(np.outer(gains, (*BETS, 0.5, 0.9))).sum(axis=0)
+    return float(np.exp(min(np.logaddexp.reduce(logs) - np.log(len(logs)), 700.0)))
 
 
 def divergence(alarms: int | None) -> Gate:

@@ -150,7 +150,7 @@ class Watching:
 
 
 CHEATS = [(5, 1.0), (1, 0.2), (40, 0.02), (1, 1.0), (20, 0.1)]
-HONEST = ["hold-40", "sidebet", "random", "human", "hold-5"]
+HONEST = ["hold-40", "sidebet", "random", "human", "sweet-spot"]
 PAIRS = list(zip(WORLDS, CHEATS, strict=True))
 
 

@@ -72,6 +72,11 @@ def validate(
         raise typer.Exit(GATE_FAILED)
 
 
+def percent(value: float | None) -> str:
+    """Write a return; a dash where nothing was staked."""
+    return "-" if value is None else f"{value:+.2%}"
+
+
 def _notify(name: str) -> None:
     note(f"playing {name}")
 
@@ -104,7 +109,7 @@ def shown(examination: Examination, path: Path) -> RenderableType:
     for name, metric in examination.metrics.items():
         rivals.add_row(
             name,
-            "-" if staked[name] is None else f"{staked[name]:+.2%}",
+            percent(staked.get(name)),
             f"{metric.roi:+.2%}",
             shown_interval(metric.interval).removeprefix("95 % interval "),
             f"{metric.e_value:.3g}",

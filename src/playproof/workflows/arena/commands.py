@@ -125,8 +125,10 @@ def check_model(base_url: str, model: str) -> None:
             known = [item.id for item in client.models.list()]
             if model and known and model not in known:
                 raise UnknownName(f"model at {base_url}", model, known)
-        except openai.NotFoundError:
-            known = []  # an address without a list of models may still answer chats
+            if known:
+                return
+        except openai.APIStatusError:
+            pass  # an address without a list of models may still answer chats
         except openai.OpenAIError as error:
             raise _no_answer(base_url, error) from error
         try:

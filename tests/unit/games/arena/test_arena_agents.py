@@ -444,7 +444,8 @@ def test_a_forged_recording_is_found(home: Path) -> None:
 def test_a_language_agent_plays_and_is_recorded(home: Path, upstream: Any) -> None:
     from playproof.store.db import LlmCall, opened
 
-    upstream.script = [(200, "I would buy!"), (200, trade(amount=50)), (200, HOLD)]
+    # The first answer is to the question whether anybody is there.
+    upstream.script = [(200, HOLD), (200, "I would buy!"), (200, trade(amount=50)), (200, HOLD)]
     done = RUNNER.invoke(
         app, ["run", "--agents", "2", "--windows", "1", "--llm", upstream.url, "--model", "tiny", "--json"]
     )
